@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Install rules. A static and a shared build may be installed to one prefix: each brings its own targets file, and
+# the package picks one.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+get_target_property(library_type TopKSoftmax TYPE)
+if(library_type STREQUAL "SHARED_LIBRARY")
+  set(linkage shared)
+else()
+  set(linkage static)
+endif()
+set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/TopKSoftmax")
+
+install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS)
+install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
+  FILE TopKSoftmax-${linkage}-targets.cmake)
+
+set(static_dependencies "find_dependency(OpenMP COMPONENTS CXX)")
+set(pkg_config_requires "eigen3 >= 3.4")
+get_target_property(hwy_is_imported hwy::hwy IMPORTED)
+if(hwy_is_imported)
+  string(APPEND static_dependencies "\n  find_dependency(hwy CONFIG)")
+  if(linkage STREQUAL "static")
+    string(APPEND pkg_config_requires ", libhwy >= 1.0.3")
+  endif()
+endif()
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/TopKSoftmaxConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/TopKSoftmaxConfig.cmake" INSTALL_DESTINATION "${package_folder}"
+  NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/TopKSoftmaxConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion) # before 1.0 a minor release may break the interface
+install(FILES "${PROJECT_BINARY_DIR}/TopKSoftmaxConfig.cmake"
+  "${PROJECT_BINARY_DIR}/TopKSoftmaxConfigVersion.cmake" DESTINATION "${package_folder}")
+
+# pkg-config knows nothing of compilers, so an archive names the OpenMP runtime it was built for.
+set(pkg_config_libs "-L\${libdir} -ltopksoftmax")
+if(linkage STREQUAL "static")
+  foreach(name IN LISTS OpenMP_CXX_LIB_NAMES)
+    cmake_path(GET OpenMP_${name}_LIBRARY PARENT_PATH folder)
+    if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+      string(APPEND pkg_config_libs " -L${folder}")
+    endif()
+    string(APPEND pkg_config_libs " -l${name}")
+  endforeach()
+  string(APPEND pkg_config_libs " -lstdc++ -lm")
+endif()
+set(pkg_config_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+  OUTPUT_VARIABLE pkg_config_up)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/topksoftmax.pc.in" "${PROJECT_BINARY_DIR}/topksoftmax.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/topksoftmax.pc" DESTINATION "${pkg_config_folder}")
+
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

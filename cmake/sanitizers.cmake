@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compiles everything that follows with the sanitizers named in TOPKSOFTMAX_SANITIZE ("address,undefined" or
+# "thread"), and leaves in topksoftmax_test_environment what the tests need in their environment.
+set(TOPKSOFTMAX_SANITIZE "" CACHE STRING "Sanitizers to compile with: address,undefined or thread")
+set(topksoftmax_test_environment "")
+if(NOT TOPKSOFTMAX_SANITIZE)
+  return()
+endif()
+
+add_compile_options(-fsanitize=${TOPKSOFTMAX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+add_link_options(-fsanitize=${TOPKSOFTMAX_SANITIZE})
+
+if(TOPKSOFTMAX_SANITIZE STREQUAL "thread")
+  # ThreadSanitizer cannot see the synchronisation inside an OpenMP runtime that is not itself instrumented.
+  # LLVM's runtime tells it through the Archer tool; GCC's has no such tool, and every parallel loop looks like a race.
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TOPKSOFTMAX_SANITIZE=thread needs Clang and its OpenMP runtime, "
+      "the compiler is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  file(REAL_PATH "${OpenMP_omp_LIBRARY}" openmp_library)
+  cmake_path(GET openmp_library PARENT_PATH openmp_folder)
+  find_library(TOPKSOFTMAX_ARCHER archer HINTS "${openmp_folder}" REQUIRED
+    DOC "LLVM's Archer, which tells ThreadSanitizer about OpenMP")
+  list(APPEND topksoftmax_test_environment
+    "OMP_TOOL_LIBRARIES=${TOPKSOFTMAX_ARCHER}" "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+elseif(TOPKSOFTMAX_SANITIZE MATCHES "undefined")
+  list(APPEND topksoftmax_test_environment "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
