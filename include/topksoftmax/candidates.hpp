@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace topksoftmax {
+
+/// What a screener proposes for one context. Its spans live in the screener or in the workspace
+/// (Workspace::screen and Workspace::candidates) until the query ends.
+struct Candidates {
+  /// The tokens to score, each once. Forbidden ones do no harm. Tokens that a query biases need not be among
+  /// them.
+  std::span<const TokenId> ids;
+
+  /// Copies of the candidates' rows in one piece, row i that of ids[i]; null: they are gathered from the
+  /// layer.
+  const kernels::Rows* packed = nullptr;
+
+  /// log Σ exp(logit) over the tokens that are not in ids, as bounds: −∞ counts them as impossible.
+  double outside_low = -std::numeric_limits<double>::infinity();
+  double outside_high = -std::numeric_limits<double>::infinity();
+
+  /// What log Z means when the tokens outside are counted so.
+  Normalizer normalizer = Normalizer::candidates;
+
+  /// The candidates are proven to hold the exact top-k.
+  bool certified = false;
+
+  /// The screener gives up: every token is to be scored.
+  bool everything = false;
+
+  std::size_t screened = 0;    ///< QueryWork::screened
+  std::size_t bytes_read = 0;  ///< by the screener
+};
+
+/// rescore → select → normalise: exact logits of the candidates (and of the tokens that the query biases),
+/// the k best of them, log Z. Where fewer than query.k of them are allowed, it answers from the whole
+/// vocabulary instead. Reads candidates·d weights.
+TOPKSOFTMAX_EXPORT void answer_from_candidates(const SoftmaxLayer& layer, const Query& query,
+                                               const Candidates& candidates, Workspace& workspace,
+                                               TopK& answer);
+
+}  // namespace topksoftmax

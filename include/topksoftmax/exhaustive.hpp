@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace topksoftmax {
+
+/// Answers from the logits of every token that may be returned, in one fused pass: what any backend falls
+/// back to. Exact, certified, normalised over all tokens. Reads V·d weights.
+TOPKSOFTMAX_EXPORT void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
+                                        TopK& answer);
+
+/// The same for few allowed tokens: gathers the rows of the `allowed` that query.edits allows. Reads
+/// allowed·d weights.
+TOPKSOFTMAX_EXPORT void answer_from_allowed(const SoftmaxLayer& layer, const Query& query,
+                                            std::size_t allowed, Workspace& workspace, TopK& answer);
+
+/// Puts the tokens of a heap into an answer, which stays untouched if memory runs out. The heap is spent
+/// then.
+TOPKSOFTMAX_EXPORT void store_tokens(kernels::TopKHeap& heap, TopK& answer);
+
+/// The same for a heap that has seen every token that may be returned, with the log-sum-exp of their logits.
+TOPKSOFTMAX_EXPORT void store_exact(kernels::TopKHeap& heap, const Query& query,
+                                    const kernels::LogSumExp& sum, const QueryWork& work, TopK& answer);
+
+/// The work of scoring every token.
+inline QueryWork full_scan_work(const SoftmaxLayer& layer) {
+  return {.bytes_read = layer.bytes(), .candidates = layer.vocab()};
+}
+
+/// Sets the normaliser of an answer to a log Z that is known.
+inline void store_log_z(Normalizer normalizer, double log_z, TopK& answer) {
+  answer.normalizer = normalizer;
+  answer.log_z = answer.log_z_low = answer.log_z_high = log_z;
+}
+
+}  // namespace topksoftmax

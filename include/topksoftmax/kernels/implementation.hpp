@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax::kernels {
+
+/// The hot loops, compiled for one instruction set.
+///
+/// Within one implementation a row's dot product is always summed in the same order: one accumulator of N
+/// lanes, lane l taking elements l, l+N, l+2N, … by fused multiply-add (multiply, then add, where the target
+/// has none), then lanes folded by halves. So a row has the same logit, bit for bit, whichever kernel
+/// computes it. Between implementations N differs, and with it the rounding: a logit is within
+/// d·2⁻²⁴·Σ|w_j·h_j| of the real one in all.
+///
+/// Every logit that comes out is finite: too large becomes ±max, no number becomes −max. Vectors need no
+/// alignment.
+struct Implementation {
+  std::string_view name;  ///< the instruction set
+
+  /// logits[i] = rows[first + i]·h + bias for i < count. Reads count·d weights.
+  void (*scan)(const Rows& rows, std::size_t first, std::size_t count, const float* h, float* logits);
+
+  /// logits[i] = rows[ids[i]]·h + bias for i < count. Reads count·d weights.
+  void (*scan_gathered)(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
+                        float* logits);
+
+  /// The row with the largest rows[i]·h + bias, the lowest of equals. Reads V·d weights.
+  std::size_t (*argmax)(const Rows& rows, const float* h);
+
+  /// Scan, edits, top-k and (if `sum` is not null) log-sum-exp in one pass: at most 64 logits are kept at a
+  /// time. Blocks of 64 rows that are wholly forbidden are not read.
+  void (*fused_scan)(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
+                     LogSumExp* sum);
+
+  /// The same for `batch` contexts, context q at contexts + q·stride, with heaps[q] and sums[q] (`sums` may
+  /// be null), reading the rows once. Answers are bit for bit those of fused_scan.
+  void (*fused_scan_batch)(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
+                           const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums);
+
+  /// Pushes count logits; the i-th is token ids[i], or token i where ids is null.
+  void (*select)(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap);
+
+  /// The largest of count values, −∞ for none.
+  float (*max)(const float* values, std::size_t count);
+
+  /// Σ exp(values[i] − max) for i < count.
+  double (*sum_exp)(const float* values, std::size_t count, float max);
+};
+
+/// Every implementation that this processor can run, the fastest first.
+TOPKSOFTMAX_EXPORT std::span<const Implementation> implementations();
+
+/// The fastest of them, which the library uses.
+TOPKSOFTMAX_EXPORT const Implementation& active();
+
+}  // namespace topksoftmax::kernels

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// How a query is to be answered.
+struct QueryOptions {
+  /// Tokens wanted, at least 1; more than V gives V.
+  std::size_t k = 1;
+
+  /// The tokens that may be returned, one bit each: token t is allowed if allowed[t / 64] >> (t % 64) & 1.
+  /// Empty allows all; otherwise at least ⌈V/64⌉ words. Forbidden tokens have probability 0.
+  std::span<const std::uint64_t> allowed = {};
+
+  /// Values added to the logits of these tokens: finite, ids strictly ascending and below V.
+  std::span<const TokenBias> logit_bias = {};
+
+  /// Whether log_z is wanted. Without it only ids and logits are found (Normalizer::none), which may cost
+  /// less.
+  bool probabilities = true;
+
+  /// How hard the backend looks, in the unit of its own trade-off knob (its documentation names it); 0 leaves
+  /// the value that it was built with, `full_effort` exhausts the method.
+  std::size_t effort = 0;
+
+  static constexpr std::size_t full_effort = std::numeric_limits<std::size_t>::max();
+};
+
+/// A set of allowed tokens, in the form that QueryOptions::allowed takes.
+class TokenMask {
+ public:
+  /// A mask over `vocab` tokens, all forbidden.
+  explicit TokenMask(std::size_t vocab) : words_((vocab + 63) / 64, 0) {}
+
+  void allow(TokenId id) { word(id) |= bit(id); }
+  void forbid(TokenId id) { word(id) &= ~bit(id); }
+  bool allows(TokenId id) const { return (words_[static_cast<std::size_t>(id) / 64] & bit(id)) != 0; }
+
+  operator std::span<const std::uint64_t>() const { return words_; }
+
+ private:
+  static std::uint64_t bit(TokenId id) { return std::uint64_t{1} << (static_cast<std::size_t>(id) % 64); }
+  std::uint64_t& word(TokenId id) { return words_[static_cast<std::size_t>(id) / 64]; }
+
+  std::vector<std::uint64_t> words_;
+};
+
+}  // namespace topksoftmax

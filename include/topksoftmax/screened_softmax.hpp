@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+
+namespace topksoftmax {
+
+/// The only thing in which the systems differ: a context in, a set of candidate tokens out. Screening is
+/// const, thread-safe, deterministic, and works in the workspace that it is lent.
+template <class S>
+concept Screener = requires(const S& screener, const Query& query, Workspace& workspace) {
+  { screener.screen(query, workspace) } -> std::same_as<Candidates>;
+  { screener.name() } -> std::convertible_to<std::string_view>;
+  { screener.index_bytes() } -> std::convertible_to<std::size_t>;
+};
+
+/// A backend made of a screener: screen → rescore → select → normalise.
+template <Screener S>
+class ScreenedSoftmax : public TopKSoftmax {
+ public:
+  ScreenedSoftmax(SoftmaxLayer layer, S screener)
+      : TopKSoftmax(std::move(layer)), screener_(std::move(screener)) {}
+
+  const S& screener() const { return screener_; }
+  std::string_view name() const override { return screener_.name(); }
+  std::size_t index_bytes() const override { return screener_.index_bytes(); }
+
+ private:
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
+    answer_from_candidates(layer(), query, screener_.screen(query, workspace), workspace, answer);
+  }
+
+  S screener_;
+};
+
+}  // namespace topksoftmax

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// The softmax layer that is being accelerated: W [V×d] row-major and b [V] (or none); logits are W·h + b.
+///
+/// A layer is validated once, when it is made: every weight, scale and bias is finite, V ≥ 1 and d ≥ 1,
+/// otherwise Error names the row and column. Copies are handles that share the weights, so backends keep a
+/// layer by value: what `own` was given lives as long as any copy, what `borrow` was given must outlive them
+/// all and stay unchanged. Weights are used in the type that they are stored in; no float32 copy is made.
+class TOPKSOFTMAX_EXPORT SoftmaxLayer {
+ public:
+  /// Views W [V×d] and b [V] without copying: a row-major float matrix or map (rows may be strided) and a
+  /// contiguous vector, not expressions. Cost: one read of W to validate it.
+  template <class Matrix, class Vector>
+  static SoftmaxLayer borrow(const Eigen::DenseBase<Matrix>& W, const Eigen::DenseBase<Vector>& b) {
+    static_assert(is_direct<Matrix> && Matrix::IsRowMajor, "W must be a row-major float matrix in memory");
+    static_assert(is_direct<Vector> && Vector::IsVectorAtCompileTime, "b must be a float vector in memory");
+    return borrow(describe(W.derived(), b.derived().data(), b.size()), b.size());
+  }
+
+  /// The same without a bias.
+  template <class Matrix>
+  static SoftmaxLayer borrow(const Eigen::DenseBase<Matrix>& W) {
+    return borrow(W, Eigen::Map<const Eigen::VectorXf>(nullptr, 0));
+  }
+
+  /// Takes W [V×d] and b [V] (empty: no bias) over.
+  static SoftmaxLayer own(RowMajorMatrix W, Eigen::VectorXf b = {}) {
+    struct Storage {
+      RowMajorMatrix W;
+      Eigen::VectorXf b;
+    };
+    auto storage = std::make_shared<const Storage>(Storage{std::move(W), std::move(b)});
+    return own(describe(storage->W, storage->b.data(), storage->b.size()), storage->b.size(), storage);
+  }
+
+  /// Views rows of any stored type. `bias_count` is the number of biases behind `rows.bias` (0 when null).
+  static SoftmaxLayer borrow(const kernels::Rows& rows, std::ptrdiff_t bias_count);
+
+  /// The same, kept alive by `storage`: a mapped file, say.
+  static SoftmaxLayer own(const kernels::Rows& rows, std::ptrdiff_t bias_count,
+                          std::shared_ptr<const void> storage);
+
+  /// V, the number of tokens.
+  std::size_t vocab() const { return rows_.count; }
+  /// d, the length of a context vector.
+  std::size_t dim() const { return rows_.dim; }
+  WeightType weight_type() const { return rows_.type; }
+  bool has_bias() const { return rows_.bias != nullptr; }
+
+  /// The rows as the kernels take them.
+  const kernels::Rows& rows() const { return rows_; }
+
+  /// Bytes of weights, scales and biases: what one full product reads.
+  std::size_t bytes() const { return rows_.bytes(rows_.count); }
+
+  /// W as float32 [V×d], a copy: for building an index.
+  RowMajorMatrix weights() const {
+    RowMajorMatrix W(static_cast<Eigen::Index>(vocab()), static_cast<Eigen::Index>(dim()));
+    for (std::size_t token = 0; token < vocab(); ++token)
+      copy_row(token, W.row(static_cast<Eigen::Index>(token)).data());
+    return W;
+  }
+
+  /// b as a vector [V], zeros where the layer has none.
+  Eigen::VectorXf biases() const {
+    Eigen::VectorXf b = Eigen::VectorXf::Zero(static_cast<Eigen::Index>(vocab()));
+    if (has_bias()) b = Eigen::Map<const Eigen::VectorXf>(rows_.bias, b.size());
+    return b;
+  }
+
+  /// Writes row `token` as float32 [d] to `out`.
+  void copy_row(std::size_t token, float* out) const;
+
+ private:
+  explicit SoftmaxLayer(const kernels::Rows& rows, std::shared_ptr<const void> storage)
+      : rows_(rows), storage_(std::move(storage)) {}
+
+  template <class Expression>
+  static constexpr bool is_direct = std::is_same_v<typename Expression::Scalar, float> &&
+                                    (Expression::Flags & Eigen::DirectAccessBit) != 0;
+
+  template <class Matrix>
+  static kernels::Rows describe(const Matrix& W, const float* b, std::ptrdiff_t bias_count) {
+    kernels::Rows rows;
+    rows.data = W.data();
+    rows.bias = bias_count == 0 ? nullptr : b;
+    rows.count = static_cast<std::size_t>(W.rows());
+    rows.dim = static_cast<std::size_t>(W.cols());
+    rows.stride = static_cast<std::size_t>(W.outerStride());
+    return rows;
+  }
+
+  kernels::Rows rows_;
+  std::shared_ptr<const void> storage_;
+};
+
+}  // namespace topksoftmax

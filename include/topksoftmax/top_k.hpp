@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// What the log-probabilities of an answer are normalised by.
+enum class Normalizer : std::uint8_t {
+  none,        ///< nothing: probabilities were not asked for, log_z is NaN
+  exact,       ///< log Z over every (allowed) token
+  candidates,  ///< over the candidates only: all other tokens count as impossible, so probabilities are too
+               ///< high
+  low_rank,    ///< over the candidates, plus approximate logits for all other tokens
+  interval,    ///< proven bounds: the exact log Z lies in [log_z_low, log_z_high], log_z between them
+};
+
+/// What a query did, to explain what it cost.
+struct QueryWork {
+  std::size_t bytes_read = 0;  ///< of weights and index, each byte counted as often as it is asked for
+  std::size_t screened = 0;    ///< rows, clusters or nodes that the screener scored or bounded
+  std::size_t candidates = 0;  ///< tokens whose exact logit was computed
+  bool fell_back = false;      ///< the candidates did not suffice and the whole vocabulary was scanned
+};
+
+/// The answer to a query: min(k, tokens allowed) tokens, by falling logit, ties to the lower token id.
+///
+/// Every logit is finite: one beyond float32's range is the largest finite value of its sign, one that is no
+/// number (an overflow on both sides) the lowest.
+struct TopK {
+  std::vector<TokenId> ids;
+  std::vector<float> logits;  ///< w·h + b (and the query's own bias) of each of them
+  double log_z = std::numeric_limits<double>::quiet_NaN();
+  double log_z_low =
+      std::numeric_limits<double>::quiet_NaN();  ///< equal to log_z unless Normalizer::interval
+  double log_z_high = std::numeric_limits<double>::quiet_NaN();  ///< likewise
+  Normalizer normalizer = Normalizer::none;
+  bool certified = false;  ///< true: proven to be the exact top-k of the layer
+  QueryWork work;
+
+  std::size_t size() const { return ids.size(); }
+
+  /// The natural logarithm of the i-th token's probability, i < size(), under `normalizer`.
+  double log_prob(std::size_t i) const { return static_cast<double>(logits[i]) - log_z; }
+
+  /// The bounds of log_prob(i): equal to it unless Normalizer::interval.
+  std::pair<double, double> log_prob_interval(std::size_t i) const {
+    return {static_cast<double>(logits[i]) - log_z_high, static_cast<double>(logits[i]) - log_z_low};
+  }
+};
+
+}  // namespace topksoftmax

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+
+namespace topksoftmax {
+
+/// A token of the vocabulary: the number of its row in W, 0 ≤ id < V.
+using TokenId = std::int32_t;
+
+/// Matrices as layers and contexts hold them: one row a token or a context.
+using RowMajorMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+/// A row-major matrix by reference: rows may be strided, the values within a row are contiguous.
+using ConstRows = Eigen::Ref<const RowMajorMatrix, 0, Eigen::OuterStride<>>;
+/// A contiguous vector by reference.
+using ConstVector = Eigen::Ref<const Eigen::VectorXf>;
+
+/// A token with its logit.
+struct ScoredToken {
+  float logit;
+  TokenId id;
+};
+
+/// The order of every answer: the higher logit first, and of equal logits the lower token id.
+inline bool ranks_before(const ScoredToken& a, const ScoredToken& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+/// A value to add to one token's logit.
+struct TokenBias {
+  TokenId id;
+  float bias;
+};
+
+}  // namespace topksoftmax

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/exhaustive.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "topksoftmax/kernels/implementation.hpp"
+
+namespace topksoftmax {
+
+void store_tokens(kernels::TopKHeap& heap, TopK& answer) {
+  const std::span<const ScoredToken> tokens = heap.sort();
+  answer.ids.reserve(tokens.size());
+  answer.logits.reserve(tokens.size());
+  answer.ids.resize(tokens.size());
+  answer.logits.resize(tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    answer.ids[i] = tokens[i].id;
+    answer.logits[i] = tokens[i].logit;
+  }
+}
+
+void store_exact(kernels::TopKHeap& heap, const Query& query, const kernels::LogSumExp& sum,
+                 const QueryWork& work, TopK& answer) {
+  store_tokens(heap, answer);
+  if (query.probabilities) {
+    store_log_z(Normalizer::exact, sum.value(), answer);
+  } else {
+    store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+  }
+  answer.certified = true;
+  answer.work = work;
+}
+
+void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace, TopK& answer) {
+  kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
+  kernels::LogSumExp sum;
+  kernels::active().fused_scan(layer.rows(), query.h, query.edits, heap,
+                               query.probabilities ? &sum : nullptr);
+  store_exact(heap, query, sum, full_scan_work(layer), answer);
+}
+
+void answer_from_allowed(const SoftmaxLayer& layer, const Query& query, std::size_t allowed,
+                         Workspace& workspace, TopK& answer) {
+  auto* const ids = workspace.candidates.get<TokenId>(allowed);
+  std::size_t count = 0;
+  for (std::size_t word = 0; count < allowed; ++word) {
+    for (std::uint64_t bits = query.edits.allowed[word]; bits != 0 && count < allowed; bits &= bits - 1) {
+      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+    }
+  }
+  auto* const logits = workspace.logits.get<float>(allowed);
+  const kernels::Implementation& kernel = kernels::active();
+  kernel.scan_gathered(layer.rows(), ids, allowed, query.h, logits);
+  for (std::size_t b = 0; b < query.edits.bias_count; ++b) {
+    const TokenBias& bias = query.edits.bias[b];
+    const auto* const found = std::lower_bound(ids, ids + allowed, bias.id);
+    if (found == ids + allowed || *found != bias.id) continue;
+    float& logit = logits[found - ids];
+    logit = kernels::add_bias(logit, bias.bias);
+  }
+  kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(std::max<std::size_t>(query.k, 1)), query.k);
+  kernels::LogSumExp sum;
+  if (query.k > 0) kernel.select(logits, ids, allowed, heap);
+  if (query.probabilities) {
+    sum.max = kernel.max(logits, allowed);
+    sum.sum = kernel.sum_exp(logits, allowed, sum.max);
+  }
+  store_exact(heap, query, sum, {.bytes_read = layer.rows().bytes(allowed), .candidates = allowed}, answer);
+}
+
+}  // namespace topksoftmax

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/kernels/implementation.hpp"
+
+#include <array>
+#include <cstdint>
+
+// Every instruction set that the compiler knows gets its copy of what follows. Vectors of unknown length
+// (SVE, RVV) cannot be kept in arrays, as the tiles do; such machines have NEON or the plain form.
+#define HWY_WANT_AVX3_DL
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/implementation.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include "kernels/reduce-inl.h"
+#include "kernels/scan-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace topksoftmax::kernels {
+namespace HWY_NAMESPACE {
+
+extern const Implementation kImplementation;
+constinit const Implementation kImplementation = {
+    .name = std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2),  // the namespaces are called N_…
+    .scan = &Scan,
+    .scan_gathered = &ScanGathered,
+    .argmax = &Argmax,
+    .fused_scan = &FusedScan,
+    .fused_scan_batch = &FusedScanBatch,
+    .select = &Select,
+    .max = &Max,
+    .sum_exp = &SumExp,
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace topksoftmax::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace topksoftmax::kernels {
+namespace {
+
+struct List {
+  std::array<Implementation, 16> items{};
+  std::size_t size = 0;
+
+  void add([[maybe_unused]] std::int64_t target, const Implementation& implementation) {
+    if ((hwy::SupportedTargets() & target) != 0) items[size++] = implementation;
+  }
+};
+
+const List& list() {
+  static const List all = [] {
+    List made;
+#if HWY_TARGETS & HWY_AVX3_DL
+    made.add(HWY_AVX3_DL, N_AVX3_DL::kImplementation);
+#endif
+#if HWY_TARGETS & HWY_AVX3
+    made.add(HWY_AVX3, N_AVX3::kImplementation);
+#endif
+#if HWY_TARGETS & HWY_AVX2
+    made.add(HWY_AVX2, N_AVX2::kImplementation);
+#endif
+#if HWY_TARGETS & HWY_SSE4
+    made.add(HWY_SSE4, N_SSE4::kImplementation);
+#endif
+#if HWY_TARGETS & HWY_NEON
+    made.add(HWY_NEON, N_NEON::kImplementation);
+#endif
+#if HWY_TARGETS & HWY_EMU128
+    made.add(HWY_EMU128, N_EMU128::kImplementation);
+#endif
+#if HWY_TARGETS & HWY_SCALAR
+    made.add(HWY_SCALAR, N_SCALAR::kImplementation);
+#endif
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace
+
+std::span<const Implementation> implementations() {
+  return {list().items.data(), list().size};
+}
+
+const Implementation& active() {
+  return list().items[0];
+}
+
+}  // namespace topksoftmax::kernels
+#endif

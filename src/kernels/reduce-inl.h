@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens to logits once they are there: maximum, sum of exponentials, top-k selection.
+// Included once for every instruction set.
+
+#if defined(TOPKSOFTMAX_SRC_KERNELS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOPKSOFTMAX_SRC_KERNELS_REDUCE_INL_H_
+#undef TOPKSOFTMAX_SRC_KERNELS_REDUCE_INL_H_
+#else
+#define TOPKSOFTMAX_SRC_KERNELS_REDUCE_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <limits>
+
+#include "kernels/row_dot-inl.h"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace topksoftmax::kernels {
+namespace HWY_NAMESPACE {
+
+inline float Max(const float* HWY_RESTRICT values, std::size_t count) {
+  const FloatTag d;
+  auto best = hn::Set(d, -std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) best = hn::Max(best, hn::LoadU(d, values + i));
+  float max = hn::GetLane(hn::MaxOfLanes(d, best));
+  for (; i < count; ++i) max = values[i] > max ? values[i] : max;
+  return max;
+}
+
+/// Lanes of one partial sum before it is added up in double precision: their rounding stays below 2⁻¹⁸.
+constexpr std::size_t kSumBlock = 64;
+
+inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float max) {
+  const FloatTag d;
+  const auto shift = hn::Set(d, max);
+  double sum = 0.0;
+  std::size_t i = 0;
+  while (i + kLanes <= count) {
+    auto partial = hn::Zero(d);
+    for (std::size_t n = 0; n < kSumBlock && i + kLanes <= count; ++n, i += kLanes) {
+      partial = hn::Add(partial, hn::Exp(d, hn::Sub(hn::LoadU(d, values + i), shift)));
+    }
+    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, partial)));
+  }
+  if (i < count) {
+    HWY_ALIGN float rest[kLanes];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      rest[lane] = i + lane < count ? values[i + lane] : -std::numeric_limits<float>::infinity();
+    }
+    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Exp(d, hn::Sub(hn::Load(d, rest), shift)))));
+  }
+  return sum;
+}
+
+/// Pushes the tokens whose logit reaches the heap's threshold; id_of(i) names the i-th.
+template <class IdOf>
+HWY_INLINE void SelectInto(const float* HWY_RESTRICT logits, const IdOf& id_of, std::size_t count,
+                           TopKHeap& heap) {
+  const FloatTag d;
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    if (hn::AllFalse(d, hn::Ge(hn::LoadU(d, logits + i), hn::Set(d, heap.threshold())))) continue;
+    for (std::size_t lane = i; lane < i + kLanes; ++lane) {
+      if (logits[lane] >= heap.threshold()) heap.push({logits[lane], id_of(lane)});
+    }
+  }
+  for (; i < count; ++i) {
+    if (logits[i] >= heap.threshold()) heap.push({logits[i], id_of(i)});
+  }
+}
+
+inline void Select(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap) {
+  if (ids == nullptr) {
+    SelectInto(
+        logits, [](std::size_t i) { return static_cast<TokenId>(i); }, count, heap);
+  } else {
+    SelectInto(
+        logits, [ids](std::size_t i) { return ids[i]; }, count, heap);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace topksoftmax::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

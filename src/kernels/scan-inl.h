@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernels over rows: the plain scans, and the fused ones that keep no logits.
+// Included once for every instruction set.
+
+#if defined(TOPKSOFTMAX_SRC_KERNELS_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOPKSOFTMAX_SRC_KERNELS_SCAN_INL_H_
+#undef TOPKSOFTMAX_SRC_KERNELS_SCAN_INL_H_
+#else
+#define TOPKSOFTMAX_SRC_KERNELS_SCAN_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "kernels/reduce-inl.h"
+#include "kernels/row_dot-inl.h"
+#include "topksoftmax/kernels/logit_edits.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace topksoftmax::kernels {
+namespace HWY_NAMESPACE {
+
+/// logits[i] for i < count of the rows that row_of names, in tiles; the last one repeats its last row.
+template <WeightType type, class RowOf>
+HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t count,
+                         const float* HWY_RESTRICT h, float* HWY_RESTRICT logits) {
+  std::size_t i = 0;
+  for (; i + kTile <= count; i += kTile) {
+    LogitTile<type>(
+        rows, [&](std::size_t r) { return row_of(i + r); }, h, logits + i);
+  }
+  if (i < count) {
+    HWY_ALIGN float rest[kTile];
+    LogitTile<type>(
+        rows, [&](std::size_t r) { return row_of(std::min(i + r, count - 1)); }, h, rest);
+    std::memcpy(logits + i, rest, (count - i) * sizeof(float));
+  }
+}
+
+inline void Scan(const Rows& rows, std::size_t first, std::size_t count, const float* h, float* logits) {
+  WithType(rows.type, [&](auto type) HWY_ATTR {
+    ScanRows<decltype(type)::value>(
+        rows, [first](std::size_t i) { return first + i; }, count, h, logits);
+  });
+}
+
+inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
+                         float* logits) {
+  WithType(rows.type, [&](auto type) HWY_ATTR {
+    ScanRows<decltype(type)::value>(
+        rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); }, count, h, logits);
+  });
+}
+
+/// Rows whose logits the fused kernels hold at a time.
+constexpr std::size_t kFusedBlock = 64;
+
+/// Applies a query's mask and biases to the logits of tokens first … first + count − 1. `next_bias` walks on.
+inline void Edit(const LogitEdits& edits, std::size_t first, std::size_t count, std::size_t& next_bias,
+                 float* HWY_RESTRICT logits) {
+  if (edits.allowed != nullptr) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!edits.allows(static_cast<TokenId>(first + i))) logits[i] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  for (; next_bias < edits.bias_count; ++next_bias) {
+    const TokenBias& bias = edits.bias[next_bias];
+    const auto token = static_cast<std::size_t>(bias.id);
+    if (token >= first + count) break;
+    if (token >= first && logits[token - first] != -std::numeric_limits<float>::infinity()) {
+      logits[token - first] = add_bias(logits[token - first], bias.bias);
+    }
+  }
+}
+
+/// Takes a block of logits, tokens first … first + count − 1, into the heap and the sum.
+HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std::size_t count, TopKHeap& heap,
+                       LogSumExp* sum) {
+  SelectInto(
+      logits, [first](std::size_t i) { return static_cast<TokenId>(first + i); }, count, heap);
+  if (sum == nullptr) return;
+  sum->raise(Max(logits, count));
+  if (sum->max > -std::numeric_limits<float>::infinity()) sum->sum += SumExp(logits, count, sum->max);
+}
+
+/// A whole forbidden block need not be read. Blocks are words of the mask.
+HWY_INLINE bool Forbidden(const LogitEdits& edits, std::size_t first) {
+  static_assert(kFusedBlock == 64, "a block is one word of the mask");
+  return edits.allowed != nullptr && edits.allowed[first / kFusedBlock] == 0;
+}
+
+inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
+                      LogSumExp* sum) {
+  WithType(rows.type, [&](auto type) HWY_ATTR {
+    HWY_ALIGN float logits[kFusedBlock];
+    std::size_t next_bias = 0;
+    for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
+      if (Forbidden(edits, first)) continue;
+      const std::size_t count = std::min(kFusedBlock, rows.count - first);
+      ScanRows<decltype(type)::value>(
+          rows, [first](std::size_t i) { return first + i; }, count, h, logits);
+      if (!edits.empty()) Edit(edits, first, count, next_bias, logits);
+      Absorb(logits, first, count, heap, sum);
+    }
+  });
+}
+
+/// logits[q][i] of rows first … first + count − 1 for kTileContexts contexts.
+template <WeightType type>
+HWY_INLINE void ScanBlockBatch(const Rows& rows, std::size_t first, std::size_t count,
+                               const float* const* contexts, float (*HWY_RESTRICT logits)[kFusedBlock]) {
+  using Lane = typename Stored<type>::Lane;
+  const auto* data = static_cast<const Lane*>(rows.data);
+  HWY_ALIGN float sums[kTile];
+  for (std::size_t i = 0; i < count; i += kTileRows) {
+    const Lane* p[kTileRows];
+    for (std::size_t r = 0; r < kTileRows; ++r)
+      p[r] = data + (first + std::min(i + r, count - 1)) * rows.stride;
+    DotTileBatch<type>(p, rows.dim, contexts, sums);
+    for (std::size_t q = 0; q < kTileContexts; ++q) {
+      std::memcpy(&logits[q][i], sums + q * kTileRows, kTileRows * sizeof(float));
+    }
+  }
+  for (std::size_t q = 0; q < kTileContexts; ++q) {
+    for (std::size_t i = 0; i < count; i += kTile) {
+      FinishTile<type>(
+          rows, [&](std::size_t r) { return first + std::min(i + r, count - 1); }, &logits[q][i]);
+    }
+  }
+}
+
+inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
+                           const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums) {
+  if (batch == 0) return;
+  WithType(rows.type, [&](auto type) HWY_ATTR {
+    HWY_ALIGN float logits[kTileContexts][kFusedBlock];
+    std::size_t block_bias = 0;
+    for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
+      if (Forbidden(edits, first)) continue;
+      const std::size_t count = std::min(kFusedBlock, rows.count - first);
+      std::size_t next_bias = block_bias;
+      for (std::size_t q = 0; q < batch; q += kTileContexts) {
+        const float* tile[kTileContexts];
+        for (std::size_t i = 0; i < kTileContexts; ++i)
+          tile[i] = contexts + std::min(q + i, batch - 1) * stride;
+        ScanBlockBatch<decltype(type)::value>(rows, first, count, tile, logits);
+        for (std::size_t i = 0; i < kTileContexts && q + i < batch; ++i) {
+          next_bias = block_bias;
+          if (!edits.empty()) Edit(edits, first, count, next_bias, logits[i]);
+          Absorb(logits[i], first, count, heaps[q + i], sums == nullptr ? nullptr : &sums[q + i]);
+        }
+      }
+      block_bias = next_bias;
+    }
+  });
+}
+
+inline std::size_t Argmax(const Rows& rows, const float* h) {
+  ScoredToken storage[1];
+  TopKHeap best(storage, 1);
+  FusedScan(rows, h, LogitEdits(), best, nullptr);
+  return static_cast<std::size_t>(storage[0].id);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace topksoftmax::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

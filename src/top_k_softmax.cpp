@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/top_k_softmax.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "finite.hpp"
+#include "topksoftmax/exhaustive.hpp"
+
+namespace topksoftmax {
+namespace {
+
+/// Contexts that one thread answers together: enough for a batch kernel to read the weights seldom.
+constexpr std::size_t kLargestChunk = 256;
+
+/// Up to this many allowed tokens are simply scored: no index is faster, and the answer is exact.
+std::size_t few(std::size_t vocab) {
+  return std::max<std::size_t>(64, vocab / 32);
+}
+
+void check_context(const float* h, std::size_t dim) {
+  if (all_finite(h, dim)) return;
+  for (std::size_t j = 0; j < dim; ++j) {
+    if (!std::isfinite(h[j])) {
+      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " + std::to_string(h[j]) +
+                                  "; every value must be finite");
+    }
+  }
+}
+
+std::size_t count_allowed(const std::uint64_t* allowed, std::size_t vocab) {
+  std::size_t count = 0;
+  for (std::size_t word = 0; word < vocab / 64; ++word)
+    count += static_cast<std::size_t>(std::popcount(allowed[word]));
+  if (vocab % 64 != 0) {
+    const std::uint64_t last = allowed[vocab / 64] & ((std::uint64_t{1} << (vocab % 64)) - 1);
+    count += static_cast<std::size_t>(std::popcount(last));
+  }
+  return count;
+}
+
+void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
+  TokenId previous = -1;
+  for (const TokenBias& bias : biases) {
+    if (bias.id <= previous || static_cast<std::size_t>(bias.id) >= vocab) {
+      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) + " after " +
+                                  std::to_string(previous) +
+                                  "; ids must be strictly ascending and below V = " + std::to_string(vocab));
+    }
+    if (!std::isfinite(bias.bias)) {
+      throw std::invalid_argument("query: the logit_bias of token " + std::to_string(bias.id) +
+                                  " is not finite; forbid a token by the mask");
+    }
+    previous = bias.id;
+  }
+}
+
+}  // namespace
+
+TopKSoftmax::~TopKSoftmax() = default;
+
+Query TopKSoftmax::check(const float* h, std::size_t dim, const QueryOptions& options) const {
+  if (dim != layer_.dim()) {
+    throw std::invalid_argument("query: h has " + std::to_string(dim) + " values; the layer's dimension is " +
+                                std::to_string(layer_.dim()));
+  }
+  if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
+  const std::size_t words = (layer_.vocab() + 63) / 64;
+  if (!options.allowed.empty() && options.allowed.size() < words) {
+    throw std::invalid_argument("query: the mask has " + std::to_string(options.allowed.size()) +
+                                " words; V = " + std::to_string(layer_.vocab()) + " tokens need " +
+                                std::to_string(words));
+  }
+  check_biases(options.logit_bias, layer_.vocab());
+  Query query;
+  query.h = h;
+  query.k = std::min(options.k, layer_.vocab());
+  query.edits = {options.allowed.empty() ? nullptr : options.allowed.data(), options.logit_bias.data(),
+                 options.logit_bias.size()};
+  query.effort = options.effort;
+  query.probabilities = options.probabilities;
+  return query;
+}
+
+void TopKSoftmax::answer_chunk(const Query& query, std::size_t stride, std::size_t batch,
+                               Workspace& workspace, TopK* answers) const {
+  if (query.edits.allowed != nullptr) {
+    const std::size_t allowed = count_allowed(query.edits.allowed, layer_.vocab());
+    Query limited = query;
+    limited.k = std::min(query.k, allowed);
+    if (allowed <= few(layer_.vocab()) || allowed <= query.k) {
+      for (std::size_t q = 0; q < batch; ++q, limited.h += stride) {
+        answer_from_allowed(layer_, limited, allowed, workspace, answers[q]);
+      }
+      return;
+    }
+  }
+  if (batch == 1) return do_query(query, workspace, answers[0]);
+  do_query_batch(query, stride, batch, workspace, answers);
+}
+
+void TopKSoftmax::query(const float* h, std::size_t dim, const QueryOptions& options, Workspace& workspace,
+                        TopK& answer) const {
+  const Query query = check(h, dim, options);
+  check_context(h, dim);
+  answer_chunk(query, dim, 1, workspace, &answer);
+}
+
+void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
+                              const QueryOptions& options, std::span<Workspace> workspaces,
+                              std::span<TopK> answers) const {
+  if (batch != answers.size()) {
+    throw std::invalid_argument("query_batch: there are " + std::to_string(batch) + " contexts and " +
+                                std::to_string(answers.size()) + " answers; they must be as many");
+  }
+  if (workspaces.empty())
+    throw std::invalid_argument("query_batch: there is no workspace; one a thread is needed");
+  if (batch == 0) return;
+  const Query query = check(H, dim, options);
+  for (std::size_t q = 0; q < batch; ++q) check_context(H + q * stride, dim);
+
+  const std::size_t share = (batch + workspaces.size() - 1) / workspaces.size();
+  const std::size_t chunk = std::min(share, kLargestChunk);
+  const auto chunks = static_cast<std::ptrdiff_t>((batch + chunk - 1) / chunk);
+  const auto answer_one = [&](std::ptrdiff_t i, Workspace& workspace) {
+    const std::size_t first = static_cast<std::size_t>(i) * chunk;
+    Query part = query;
+    part.h = H + first * stride;
+    answer_chunk(part, stride, std::min(chunk, batch - first), workspace, answers.data() + first);
+  };
+  const auto threads =
+      static_cast<int>(std::min<std::size_t>(workspaces.size(), static_cast<std::size_t>(chunks)));
+  if (threads == 1) {
+    for (std::ptrdiff_t i = 0; i < chunks; ++i) answer_one(i, workspaces[0]);
+    return;
+  }
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::ptrdiff_t i = 0; i < chunks; ++i) {
+    try {
+      answer_one(i, workspaces[static_cast<std::size_t>(omp_get_thread_num())]);
+    } catch (...) {
+#pragma omp critical(topksoftmax_query_batch)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+std::vector<TopK> TopKSoftmax::query_batch(const ConstRows& H, const QueryOptions& options) const {
+  std::vector<TopK> answers(static_cast<std::size_t>(H.rows()));
+  std::vector<Workspace> workspaces(static_cast<std::size_t>(omp_get_max_threads()));
+  query_batch(H, options, workspaces, answers);
+  return answers;
+}
+
+void TopKSoftmax::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                 Workspace& workspace, TopK* answers) const {
+  Query one = query;
+  for (std::size_t q = 0; q < batch; ++q, one.h += stride) do_query(one, workspace, answers[q]);
+}
+
+}  // namespace topksoftmax
