@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+
+namespace topksoftmax::testing {
+
+/// A backend as the conformance suite builds it. Adding one is adding a line to all_backends().
+struct Backend {
+  std::string name;
+  std::function<std::unique_ptr<TopKSoftmax>(const SoftmaxLayer&, const RowMajorMatrix& contexts)> make;
+  bool exact = false;         ///< every answer is the exact top-k
+  bool exhaustible = true;    ///< full effort is the exact top-k
+  bool shares_batch = false;  ///< candidates are shared over a batch, which may add tokens to a query's list
+
+  friend void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
+};
+
+const std::vector<Backend>& all_backends();
+
+}  // namespace topksoftmax::testing

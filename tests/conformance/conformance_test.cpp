@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every backend must do, whatever its method.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <new>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/backends.hpp"
+#include "support/allocations.hpp"
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/exact.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::Backend;
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::random_vector;
+using testing::Reference;
+
+constexpr Eigen::Index kVocab = 700;
+constexpr Eigen::Index kDim = 24;
+
+/// A layer, contexts to learn from and contexts to ask, the same for all tests.
+struct World {
+  SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  RowMajorMatrix train = clustered_contexts(600, kDim, 12, 2);
+  RowMajorMatrix test = clustered_contexts(40, kDim, 12, 2).bottomRows(20);
+};
+
+const World& world() {
+  static const World made;
+  return made;
+}
+
+void expect_same(const TopK& a, const TopK& b) {
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.logits, b.logits);
+  EXPECT_EQ(a.normalizer, b.normalizer);
+  EXPECT_EQ(a.certified, b.certified);
+  EXPECT_TRUE(a.log_z == b.log_z || (std::isnan(a.log_z) && std::isnan(b.log_z)))
+      << a.log_z << " " << b.log_z;
+}
+
+class Conformance : public ::testing::TestWithParam<Backend> {
+ protected:
+  std::unique_ptr<TopKSoftmax> make(const SoftmaxLayer& layer, const RowMajorMatrix& contexts) const {
+    return GetParam().make(layer, contexts);
+  }
+
+  /// The backend over world(), built once for the suite.
+  const TopKSoftmax& head() const {
+    static std::map<std::string, std::unique_ptr<TopKSoftmax>> built;
+    auto& backend = built[GetParam().name];
+    if (!backend) backend = make(world().layer, world().train);
+    return *backend;
+  }
+
+  static Eigen::VectorXf context(Eigen::Index i) { return world().test.row(i % world().test.rows()); }
+};
+
+TEST_P(Conformance, HasItsNameAndKeepsTheLayer) {
+  EXPECT_EQ(head().name(), GetParam().name);
+  EXPECT_EQ(head().layer().rows().data, world().layer.rows().data);
+  EXPECT_EQ(head().layer().vocab(), static_cast<std::size_t>(kVocab));
+}
+
+TEST_P(Conformance, EveryLogitIsTheExactDotProduct) {
+  const auto exact = Exact::make(world().layer);
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    const TopK answer = head().query(context(i), {.k = 5});
+    const TopK all = exact->query(context(i), {.k = static_cast<std::size_t>(kVocab)});
+    const Reference reference(world().layer, context(i));
+    ASSERT_EQ(answer.size(), 5U);
+    for (std::size_t n = 0; n < answer.size(); ++n) {
+      const auto token = static_cast<std::size_t>(answer.ids[n]);
+      const auto at = std::find(all.ids.begin(), all.ids.end(), answer.ids[n]) - all.ids.begin();
+      EXPECT_EQ(answer.logits[n], all.logits[static_cast<std::size_t>(at)])
+          << "bit for bit, as Exact computes it";
+      EXPECT_NEAR(answer.logits[n], reference.logits[token], reference.tolerance(token, kDim));
+    }
+  }
+}
+
+TEST_P(Conformance, TokensAreDistinctAndInOrder) {
+  for (const std::size_t k : {1U, 2U, 5U, 100U, 699U, 700U, 701U, 100000U}) {
+    const TopK answer = head().query(context(3), {.k = k});
+    ASSERT_EQ(answer.size(), std::min<std::size_t>(k, kVocab));
+    ASSERT_EQ(answer.logits.size(), answer.size());
+    EXPECT_EQ(std::set<TokenId>(answer.ids.begin(), answer.ids.end()).size(), answer.size());
+    for (std::size_t n = 1; n < answer.size(); ++n) {
+      EXPECT_TRUE(ranks_before({answer.logits[n - 1], answer.ids[n - 1]}, {answer.logits[n], answer.ids[n]}));
+    }
+  }
+}
+
+TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
+  const auto exact = Exact::make(world().layer);
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    for (const std::size_t k : {1U, 5U, 40U}) {
+      const TopK truth = exact->query(context(i), {.k = k});
+      const TopK answer = head().query(context(i), {.k = k});
+      if (GetParam().exact) {
+        EXPECT_TRUE(answer.certified);
+      }
+      if (answer.certified) {
+        EXPECT_EQ(answer.ids, truth.ids);
+        EXPECT_EQ(answer.logits, truth.logits);
+      }
+      const TopK full = head().query(context(i), {.k = k, .effort = QueryOptions::full_effort});
+      if (GetParam().exhaustible) {
+        EXPECT_EQ(full.ids, truth.ids);
+        EXPECT_EQ(full.logits, truth.logits);
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, TheNormalizerSaysWhatItMeans) {
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    const TopK answer = head().query(context(i), {.k = 3});
+    const Reference reference(world().layer, context(i));
+    ASSERT_NE(answer.normalizer, Normalizer::none);
+    EXPECT_LE(answer.log_z_low, answer.log_z);
+    EXPECT_LE(answer.log_z, answer.log_z_high);
+    switch (answer.normalizer) {
+      case Normalizer::exact:
+        EXPECT_NEAR(answer.log_z, reference.log_z, 1e-4);
+        break;
+      case Normalizer::candidates:
+        EXPECT_LE(answer.log_z, reference.log_z + 1e-4) << "a sum over fewer tokens";
+        break;
+      case Normalizer::interval:
+        EXPECT_LE(answer.log_z_low, reference.log_z + 1e-6);
+        EXPECT_GE(answer.log_z_high, reference.log_z - 1e-6);
+        break;
+      case Normalizer::low_rank:
+      case Normalizer::none:
+        break;
+    }
+    EXPECT_LE(answer.log_prob(0), 1e-6);
+    const TopK ids_only = head().query(context(i), {.k = 3, .probabilities = false});
+    EXPECT_EQ(ids_only.ids, answer.ids);
+    EXPECT_EQ(ids_only.normalizer, Normalizer::none);
+    EXPECT_TRUE(std::isnan(ids_only.log_z));
+  }
+}
+
+TEST_P(Conformance, BadQueriesThrowAndLeaveTheAnswerAlone) {
+  Workspace workspace;
+  TopK answer = head().query(context(0), {.k = 2});
+  const TopK before = answer;
+  const Eigen::VectorXf good = context(0);
+  Eigen::VectorXf nan = good;
+  nan[kDim - 1] = std::numeric_limits<float>::quiet_NaN();
+  Eigen::VectorXf infinite = good;
+  infinite[0] = -std::numeric_limits<float>::infinity();
+  const Eigen::VectorXf shorter = good.head(kDim - 1);
+  const std::vector<std::uint64_t> small_mask(static_cast<std::size_t>(kVocab) / 64);
+  const std::vector<TokenBias> unordered = {{7, 1.0F}, {3, 1.0F}};
+  const std::vector<TokenBias> twice = {{7, 1.0F}, {7, 1.0F}};
+  const std::vector<TokenBias> outside = {{static_cast<TokenId>(kVocab), 1.0F}};
+  const std::vector<TokenBias> not_finite = {{7, std::numeric_limits<float>::infinity()}};
+  const auto refuses = [&](const Eigen::VectorXf& h, const QueryOptions& options) {
+    EXPECT_THROW(head().query(h, options, workspace, answer), std::invalid_argument);
+  };
+  refuses(nan, {.k = 2});
+  refuses(infinite, {.k = 2});
+  refuses(shorter, {.k = 2});
+  refuses(good, {.k = 0});
+  refuses(good, {.k = 2, .allowed = small_mask});
+  refuses(good, {.k = 2, .logit_bias = unordered});
+  refuses(good, {.k = 2, .logit_bias = twice});
+  refuses(good, {.k = 2, .logit_bias = outside});
+  refuses(good, {.k = 2, .logit_bias = not_finite});
+  expect_same(answer, before);
+
+  std::vector<Workspace> workspaces(1);
+  std::vector<TopK> answers(world().test.rows(), before);
+  RowMajorMatrix H = world().test;
+  H(H.rows() - 1, 0) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(head().query_batch(H, {.k = 2}, workspaces, answers), std::invalid_argument);
+  for (const TopK& untouched : answers) expect_same(untouched, before);
+  EXPECT_THROW(head().query_batch(world().test, {.k = 2}, workspaces, std::span(answers).first(3)),
+               std::invalid_argument);
+  EXPECT_THROW(head().query_batch(world().test, {.k = 2}, {}, answers), std::invalid_argument);
+}
+
+TEST_P(Conformance, MasksActInsideTheSearch) {
+  const auto exact = Exact::make(world().layer);
+  for (const std::size_t allowed : {0U, 1U, 3U, 10U, 80U, 300U, 699U}) {
+    TokenMask mask(kVocab);
+    for (std::size_t n = 0; n < allowed; ++n) mask.allow(static_cast<TokenId>((n * 101 + 7) % kVocab));
+    for (Eigen::Index i = 0; i < 6; ++i) {
+      const QueryOptions options = {.k = 5, .allowed = mask};
+      const TopK answer = head().query(context(i), options);
+      const TopK truth = exact->query(context(i), options);
+      ASSERT_EQ(answer.size(), std::min<std::size_t>(5, allowed));
+      for (const TokenId id : answer.ids) EXPECT_TRUE(mask.allows(id));
+      if (answer.certified) {
+        EXPECT_EQ(answer.ids, truth.ids);
+        EXPECT_EQ(answer.logits, truth.logits);
+      }
+      if (answer.normalizer == Normalizer::exact && allowed > 0) {
+        EXPECT_NEAR(answer.log_z, truth.log_z, 1e-4);
+      }
+      if (answer.normalizer == Normalizer::interval) {
+        EXPECT_LE(answer.log_z_low, truth.log_z + 1e-4);
+        EXPECT_GE(answer.log_z_high, truth.log_z - 1e-4);
+      }
+      if (allowed <= 10) {
+        EXPECT_TRUE(answer.certified) << "few tokens are simply scored";
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, BiasesActInsideTheSearch) {
+  const auto exact = Exact::make(world().layer);
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    const TopK plain = exact->query(context(i), {.k = kVocab});
+    const TokenId last = plain.ids.back();  // no screener would propose it
+    std::vector<TokenBias> bias = {{last, 1000.0F}};
+    const TokenId first = plain.ids.front();
+    bias.push_back({first, -1000.0F});
+    std::sort(bias.begin(), bias.end(), [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
+    const QueryOptions options = {.k = 4, .logit_bias = bias};
+    const TopK answer = head().query(context(i), options);
+    const TopK truth = exact->query(context(i), options);
+    ASSERT_EQ(answer.size(), 4U);
+    EXPECT_EQ(answer.ids[0], last);
+    EXPECT_EQ(answer.logits[0], plain.logits.back() + 1000.0F);
+    EXPECT_EQ(std::count(answer.ids.begin(), answer.ids.end(), first), 0);
+    if (answer.certified) {
+      EXPECT_EQ(answer.ids, truth.ids);
+    }
+  }
+}
+
+TEST_P(Conformance, UnusualContextsAreAnswered) {
+  for (const float scale : {0.0F, 1e-42F, 1e-30F, 1e30F}) {
+    const TopK answer = head().query(context(2) * scale, {.k = 7});
+    ASSERT_EQ(answer.size(), 7U);
+    EXPECT_TRUE(std::isfinite(answer.log_z)) << scale;
+    for (const float logit : answer.logits) EXPECT_TRUE(std::isfinite(logit));
+  }
+  for (unsigned seed = 0; seed < 20; ++seed) {  // far from the training contexts
+    EXPECT_EQ(head().query(random_vector(kDim, seed, 30.0F), {.k = 7}).size(), 7U);
+  }
+}
+
+TEST_P(Conformance, SmallLayersWork) {
+  for (const Eigen::Index vocab : {1, 2, 3, 65}) {
+    for (const Eigen::Index dim : {1, 7}) {
+      const SoftmaxLayer layer = random_layer(vocab, dim, 4);
+      const RowMajorMatrix contexts = clustered_contexts(50, dim, 3, 5);
+      const auto small = make(layer, contexts);
+      const TopK answer = small->query(contexts.row(0), {.k = 2});
+      ASSERT_EQ(answer.size(), static_cast<std::size_t>(std::min<Eigen::Index>(vocab, 2)));
+      if (vocab == 1) {
+        EXPECT_NEAR(answer.log_prob(0), 0.0, 1e-6);
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, LayersWithoutBiasAndWithEqualRowsWork) {
+  RowMajorMatrix W = RowMajorMatrix::Ones(90, 6);
+  W.row(50) *= 2.0F;
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(W);
+  const RowMajorMatrix contexts = clustered_contexts(60, 6, 2, 5).cwiseAbs();
+  const auto equal = make(layer, contexts);
+  const TopK answer = equal->query(contexts.row(0), {.k = 4, .effort = QueryOptions::full_effort});
+  if (GetParam().exhaustible || GetParam().exact) {
+    EXPECT_EQ(answer.ids, (std::vector<TokenId>{50, 0, 1, 2}));
+  }
+}
+
+TEST_P(Conformance, BatchesAndThreadsGiveTheSameAnswers) {
+  const RowMajorMatrix& H = world().test;
+  for (const std::size_t threads : {1U, 2U, 5U}) {
+    for (const Eigen::Index batch : {1, 2, 7, 20}) {
+      std::vector<Workspace> workspaces(threads);
+      std::vector<TopK> answers(static_cast<std::size_t>(batch));
+      head().query_batch(H.topRows(batch), {.k = 5}, workspaces, answers);
+      for (Eigen::Index q = 0; q < batch; ++q) {
+        const TopK alone = head().query(context(q), {.k = 5});
+        const TopK& answer = answers[static_cast<std::size_t>(q)];
+        if (!GetParam().shares_batch) {
+          expect_same(answer, alone);
+        } else {  // more candidates may only lift the answer
+          for (std::size_t n = 0; n < 5; ++n) EXPECT_GE(answer.logits[n], alone.logits[n]);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, WorkspacesOfOtherBackendsAndLayersServe) {
+  Workspace shared;
+  TopK answer;
+  const auto other = make(random_layer(30, 5, 9), clustered_contexts(40, 5, 2, 9));
+  const auto large = Exact::make(random_layer(3000, 40, 9));
+  for (Eigen::Index i = 0; i < 5; ++i) {
+    large->query(random_vector(40, 3), {.k = 100}, shared, answer);
+    head().query(context(i), {.k = 5}, shared, answer);
+    expect_same(answer, head().query(context(i), {.k = 5}));
+    other->query(random_vector(5, 3), {.k = 9}, shared, answer);
+  }
+}
+
+TEST_P(Conformance, ConcurrentQueriesGiveTheSerialAnswers) {
+  std::vector<TopK> serial;
+  for (Eigen::Index i = 0; i < 20; ++i) serial.push_back(head().query(context(i), {.k = 5}));
+  std::vector<std::vector<TopK>> found(8);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < found.size(); ++t) {
+    threads.emplace_back([&, t] {
+      Workspace workspace;
+      for (Eigen::Index i = 0; i < 20; ++i) {
+        TopK answer;
+        head().query(context(i), {.k = 5}, workspace, answer);
+        found[t].push_back(answer);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& answers : found) {
+    for (std::size_t i = 0; i < answers.size(); ++i) expect_same(answers[i], serial[i]);
+  }
+}
+
+TEST_P(Conformance, WarmQueriesAllocateNothing) {
+  Workspace workspace;
+  TopK answer;
+  std::vector<Eigen::VectorXf> contexts;
+  for (Eigen::Index i = 0; i < 20; ++i) contexts.push_back(context(i));
+  for (const auto& h : contexts) head().query(h, {.k = 5}, workspace, answer);
+  const std::size_t before = testing::allocations();
+  for (const auto& h : contexts) head().query(h, {.k = 5}, workspace, answer);
+  EXPECT_EQ(testing::allocations(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(testing::all_backends()),
+                         [](const auto& backend) {
+                           std::string name = backend.param.name;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '-' || c == ':'; }, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace topksoftmax

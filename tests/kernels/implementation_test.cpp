@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/kernels/implementation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Core>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using kernels::Implementation;
+using kernels::LogSumExp;
+using kernels::Rows;
+using kernels::TopKHeap;
+using testing::Reference;
+
+struct Size {
+  Eigen::Index vocab;
+  Eigen::Index dim;
+};
+
+/// A layer in each stored type, over memory of its own whose start and stride are deliberately awkward.
+class StoredLayer {
+ public:
+  StoredLayer(WeightType type, Size size, unsigned seed) {
+    const auto vocab = static_cast<std::size_t>(size.vocab);
+    const auto dim = static_cast<std::size_t>(size.dim);
+    const std::size_t stride = dim + 3;
+    const RowMajorMatrix W = testing::random_matrix(size.vocab, size.dim, seed, 0.5F);
+    bias_ = testing::random_vector(size.vocab, seed + 1);
+    bytes_.resize(vocab * stride * weight_bytes(type) + 64);
+    std::byte* const start = bytes_.data() + weight_bytes(type);  // never on a vector's boundary
+    for (std::size_t i = 0; i < vocab; ++i) {
+      for (std::size_t j = 0; j < dim; ++j) {
+        std::byte* const p = start + (i * stride + j) * weight_bytes(type);
+        put(type, W(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)), p);
+      }
+    }
+    Rows rows;
+    rows.data = start;
+    rows.type = type;
+    rows.bias = bias_.data();
+    rows.count = vocab;
+    rows.dim = dim;
+    rows.stride = stride;
+    if (type == WeightType::int8) {
+      scales_ = testing::random_vector(size.vocab, seed + 2, 0.01F);
+      rows.scales = scales_.data();
+    }
+    layer_ = std::make_unique<SoftmaxLayer>(SoftmaxLayer::borrow(rows, bias_.size()));
+  }
+
+  const SoftmaxLayer& layer() const { return *layer_; }
+
+ private:
+  static void put(WeightType type, float value, std::byte* p) {
+    switch (type) {
+      case WeightType::float32:
+        return copy(value, p);
+      case WeightType::float16:
+        return copy(Eigen::half(value), p);
+      case WeightType::bfloat16:
+        return copy(Eigen::bfloat16(value), p);
+      case WeightType::int8:
+        return copy(
+            static_cast<std::int8_t>(std::lround(std::fmin(std::fmax(value * 60.0F, -128.0F), 127.0F))), p);
+    }
+  }
+  template <class T>
+  static void copy(T value, std::byte* p) {
+    std::memcpy(p, &value, sizeof(T));
+  }
+
+  std::vector<std::byte> bytes_;
+  Eigen::VectorXf bias_;
+  Eigen::VectorXf scales_;
+  std::unique_ptr<SoftmaxLayer> layer_;
+};
+
+class Kernels : public ::testing::TestWithParam<Implementation> {
+ protected:
+  const Implementation& kernel() const { return GetParam(); }
+
+  std::vector<float> scan(const Rows& rows, const Eigen::VectorXf& h) const {
+    std::vector<float> logits(rows.count);
+    kernel().scan(rows, 0, rows.count, h.data(), logits.data());
+    return logits;
+  }
+};
+
+constexpr WeightType kTypes[] = {WeightType::float32, WeightType::float16, WeightType::bfloat16,
+                                 WeightType::int8};
+
+TEST_P(Kernels, ScanAgreesWithTheReferenceForEveryStoredType) {
+  for (const Size size :
+       {Size{1, 1}, Size{2, 7}, Size{3, 16}, Size{100, 200}, Size{37, 1500}, Size{17, 33}}) {
+    for (const WeightType type : kTypes) {
+      const StoredLayer stored(type, size, 11);
+      const Eigen::VectorXf h = testing::random_vector(size.dim, 5);
+      const Reference reference(stored.layer(), h);
+      const std::vector<float> logits = scan(stored.layer().rows(), h);
+      for (std::size_t token = 0; token < logits.size(); ++token) {
+        ASSERT_NEAR(logits[token], reference.logits[token],
+                    reference.tolerance(token, static_cast<std::size_t>(size.dim)))
+            << "type " << static_cast<int>(type) << ", V = " << size.vocab << ", d = " << size.dim;
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
+  for (const Size size :
+       {Size{1, 1}, Size{2, 7}, Size{67, 16}, Size{131, 200}, Size{64, 65}, Size{10007, 24}}) {
+    for (const WeightType type : kTypes) {
+      const StoredLayer stored(type, size, 3);
+      const Rows& rows = stored.layer().rows();
+      const RowMajorMatrix H = testing::random_matrix(5, size.dim, 8);
+      for (Eigen::Index q = 0; q < H.rows(); ++q) {
+        const Eigen::VectorXf h = H.row(q);
+        const std::vector<float> logits = scan(rows, h);
+
+        std::vector<TokenId> ids;
+        for (std::size_t i = rows.count; i-- > 0;) ids.push_back(static_cast<TokenId>(i));
+        std::vector<float> gathered(ids.size());
+        kernel().scan_gathered(rows, ids.data(), ids.size(), h.data(), gathered.data());
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          ASSERT_EQ(gathered[i], logits[static_cast<std::size_t>(ids[i])]);
+        }
+
+        std::vector<ScoredToken> storage(rows.count);
+        TopKHeap heap(storage.data(), storage.size());
+        kernel().fused_scan(rows, h.data(), {}, heap, nullptr);
+        for (const ScoredToken& token : heap.sort()) {
+          ASSERT_EQ(token.logit, logits[static_cast<std::size_t>(token.id)]);
+        }
+      }
+      std::vector<ScoredToken> storage(5 * rows.count);
+      std::vector<TopKHeap> heaps;
+      for (std::size_t q = 0; q < 5; ++q) heaps.emplace_back(storage.data() + q * rows.count, rows.count);
+      kernel().fused_scan_batch(rows, H.data(), static_cast<std::size_t>(H.outerStride()), 5, {},
+                                heaps.data(), nullptr);
+      for (std::size_t q = 0; q < 5; ++q) {
+        const std::vector<float> logits = scan(rows, H.row(static_cast<Eigen::Index>(q)));
+        ASSERT_EQ(heaps[q].size(), rows.count);
+        for (const ScoredToken& token : heaps[q].sort()) {
+          ASSERT_EQ(token.logit, logits[static_cast<std::size_t>(token.id)]);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, BatchAndSingleContextsGiveTheSameLogZ) {
+  const SoftmaxLayer layer = testing::random_layer(1003, 50, 21);
+  const RowMajorMatrix H = testing::random_matrix(7, 50, 4);
+  std::vector<ScoredToken> storage(7);
+  std::vector<TopKHeap> heaps;
+  for (std::size_t q = 0; q < 7; ++q) heaps.emplace_back(storage.data() + q, 1);
+  std::vector<LogSumExp> sums(7);
+  kernel().fused_scan_batch(layer.rows(), H.data(), 50, 7, {}, heaps.data(), sums.data());
+  for (std::size_t q = 0; q < 7; ++q) {
+    const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(q));
+    TopKHeap heap(storage.data(), 1);
+    LogSumExp sum;
+    kernel().fused_scan(layer.rows(), h.data(), {}, heap, &sum);
+    EXPECT_EQ(sum.value(), sums[q].value());
+    EXPECT_NEAR(sum.value(), Reference(layer, h).log_z, 1e-4);
+  }
+}
+
+TEST_P(Kernels, ArgmaxIsTheLowestOfEqualRows) {
+  RowMajorMatrix W = RowMajorMatrix::Zero(200, 5);
+  W(40, 2) = W(150, 2) = W(199, 2) = 1.0F;
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(W);
+  const Eigen::VectorXf h = Eigen::VectorXf::Ones(5);
+  EXPECT_EQ(kernel().argmax(layer.rows(), h.data()), 40U);
+  EXPECT_EQ(kernel().argmax(layer.rows(), Eigen::VectorXf::Zero(5).eval().data()), 0U);
+}
+
+TEST_P(Kernels, EditsActInsideTheFusedScan) {
+  const SoftmaxLayer layer = testing::random_layer(300, 20, 9);
+  const Eigen::VectorXf h = testing::random_vector(20, 10);
+  const std::vector<float> logits = scan(layer.rows(), h);
+  std::vector<std::uint64_t> allowed(5, 0);
+  for (std::size_t t = 128; t < 300; t += 3) allowed[t / 64] |= std::uint64_t{1} << (t % 64);
+  const std::vector<TokenBias> bias = {{5, 100.0F}, {131, 50.0F}, {298, -70.0F}};
+  std::vector<ScoredToken> storage(300);
+  TopKHeap heap(storage.data(), storage.size());
+  LogSumExp sum;
+  kernel().fused_scan(layer.rows(), h.data(), {allowed.data(), bias.data(), bias.size()}, heap, &sum);
+  std::size_t found = 0;
+  double expected = 0.0;
+  for (const ScoredToken& token : heap.sort()) {
+    EXPECT_EQ((token.id - 128) % 3, 0);
+    const float added = token.id == 131 ? 50.0F : token.id == 298 ? -70.0F : 0.0F;
+    EXPECT_EQ(token.logit, logits[static_cast<std::size_t>(token.id)] + added);
+    expected += std::exp(static_cast<double>(token.logit) - static_cast<double>(sum.max));
+    ++found;
+  }
+  EXPECT_EQ(found, 58U);
+  EXPECT_NEAR(sum.sum, expected, 1e-5 * expected);
+}
+
+TEST_P(Kernels, SelectKeepsTheLowestIdsOfEqualLogitsInAnyOrder) {
+  std::vector<float> logits(100, 1.0F);
+  logits[70] = 2.0F;
+  std::vector<TokenId> ids;
+  for (TokenId i = 0; i < 100; ++i) ids.push_back(99 - i);
+  std::vector<ScoredToken> storage(4);
+  TopKHeap heap(storage.data(), 4);
+  kernel().select(logits.data(), ids.data(), 100, heap);
+  std::vector<TokenId> found;
+  for (const ScoredToken& token : heap.sort()) found.push_back(token.id);
+  EXPECT_EQ(found, (std::vector<TokenId>{29, 0, 1, 2}));
+}
+
+TEST_P(Kernels, SumExpAgreesWithDoublePrecision) {
+  for (const std::size_t count : {0U, 1U, 2U, 15U, 16U, 17U, 1000U, 10007U}) {
+    const Eigen::VectorXf values = testing::random_vector(static_cast<Eigen::Index>(count), 2, 4.0F);
+    const float max = kernel().max(values.data(), count);
+    double expected = 0.0;
+    for (const float value : values) {
+      EXPECT_LE(value, max);
+      expected += std::exp(static_cast<double>(value) - static_cast<double>(max));
+    }
+    EXPECT_NEAR(kernel().sum_exp(values.data(), count, max), expected, 2e-6 * expected);
+  }
+  EXPECT_EQ(kernel().max(nullptr, 0), -std::numeric_limits<float>::infinity());
+}
+
+TEST_P(Kernels, OverflowingLogitsStayFinite) {
+  RowMajorMatrix W(4, 2);
+  W << 3e38F, 3e38F, -3e38F, -3e38F, 3e38F, -3e38F, 1.0F, 1.0F;
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(W);
+  const std::vector<float> logits = scan(layer.rows(), Eigen::Vector2f(1e30F, 1e30F));
+  EXPECT_EQ(logits[0], std::numeric_limits<float>::max());
+  EXPECT_EQ(logits[1], std::numeric_limits<float>::lowest());
+  EXPECT_TRUE(std::isfinite(logits[2]));
+  EXPECT_FLOAT_EQ(logits[3], 2e30F);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Kernels,
+                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
+                                                                         kernels::implementations().end())),
+                         [](const auto& kernel) { return std::string(kernel.param.name); });
+
+TEST(Implementations, TheFastestIsFirstAndActive) {
+  ASSERT_FALSE(kernels::implementations().empty());
+  EXPECT_EQ(kernels::active().name, kernels::implementations().front().name);
+}
+
+}  // namespace
+}  // namespace topksoftmax

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax::testing {
+
+/// The full softmax of one context in double precision, by plain loops that share no code with the library.
+struct Reference {
+  std::vector<double> logits;      ///< [V]
+  std::vector<double> magnitudes;  ///< Σ|w_j·h_j| + |b|, what a rounding error is relative to
+  double log_z = 0.0;
+
+  Reference(const SoftmaxLayer& layer, const Eigen::VectorXf& h) {
+    const RowMajorMatrix W = layer.weights();
+    const Eigen::VectorXf b = layer.biases();
+    double max = -std::numeric_limits<double>::infinity();
+    for (Eigen::Index token = 0; token < W.rows(); ++token) {
+      double logit = b[token];
+      double magnitude = std::abs(logit);
+      for (Eigen::Index j = 0; j < W.cols(); ++j) {
+        const double product = static_cast<double>(W(token, j)) * static_cast<double>(h[j]);
+        logit += product;
+        magnitude += std::abs(product);
+      }
+      logits.push_back(logit);
+      magnitudes.push_back(magnitude);
+      max = std::max(max, logit);
+    }
+    double sum = 0.0;
+    for (const double logit : logits) sum += std::exp(logit - max);
+    log_z = max + std::log(sum);
+  }
+
+  /// How far a float32 logit of this token may be from the real one: d rounded products and additions.
+  double tolerance(std::size_t token, std::size_t dim) const {
+    return static_cast<double>(dim + 2) * std::ldexp(1.0, -24) * magnitudes[token] + 1e-37;
+  }
+};
+
+}  // namespace topksoftmax::testing
