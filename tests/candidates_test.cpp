@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/candidates.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_layer;
+using testing::random_vector;
+
+/// Proposes what it is told to.
+struct FixedScreener {
+  Candidates candidates;
+
+  Candidates screen(const Query&, Workspace&) const { return candidates; }
+  std::string_view name() const { return "fixed"; }
+  std::size_t index_bytes() const { return 0; }
+};
+
+class CandidatesTest : public ::testing::Test {
+ protected:
+  TopK answer(const Candidates& candidates, const QueryOptions& options) const {
+    return ScreenedSoftmax<FixedScreener>(layer_, {candidates}).query(h_, options);
+  }
+  TopK truth(const QueryOptions& options) const { return Exact::make(layer_)->query(h_, options); }
+
+  SoftmaxLayer layer_ = random_layer(500, 9, 1);
+  Eigen::VectorXf h_ = random_vector(9, 2);
+  std::vector<TokenId> ids_ = {400, 3, 77, 12, 499};
+};
+
+TEST_F(CandidatesTest, OnlyTheCandidatesCompete) {
+  const TopK found = answer({.ids = ids_}, {.k = 5});
+  double sum = 0.0;
+  for (const float logit : found.logits) sum += std::exp(static_cast<double>(logit));
+  EXPECT_NEAR(found.log_z, std::log(sum), 1e-6);
+  EXPECT_EQ(found.normalizer, Normalizer::candidates);
+  EXPECT_FALSE(found.certified);
+  EXPECT_EQ(found.work.candidates, 5U);
+  EXPECT_FALSE(found.work.fell_back);
+}
+
+TEST_F(CandidatesTest, TooFewFallBackToTheWholeVocabulary) {
+  for (const Candidates& few :
+       {Candidates{.ids = ids_}, Candidates{}, Candidates{.ids = ids_, .everything = true}}) {
+    const TopK found = answer(few, {.k = few.everything ? std::size_t{2} : std::size_t{6}});
+    EXPECT_EQ(found.ids, truth({.k = found.size()}).ids);
+    EXPECT_TRUE(found.certified);
+    EXPECT_TRUE(found.work.fell_back);
+  }
+}
+
+TEST_F(CandidatesTest, ForbiddenCandidatesDoNotCount) {
+  TokenMask mask(500);
+  for (TokenId id = 0; id < 400; ++id) mask.allow(id);
+  EXPECT_FALSE(answer({.ids = ids_}, {.k = 3, .allowed = mask}).work.fell_back);
+  const TopK found = answer({.ids = ids_}, {.k = 4, .allowed = mask});
+  EXPECT_TRUE(found.work.fell_back);
+  EXPECT_EQ(found.ids, truth({.k = 4, .allowed = mask}).ids);
+}
+
+TEST_F(CandidatesTest, BiasedTokensAlwaysCompete) {
+  const std::vector<TokenBias> bias = {{3, 1.0F}, {200, 500.0F}};
+  const TopK found = answer({.ids = ids_}, {.k = 5, .logit_bias = bias});
+  EXPECT_EQ(found.ids[0], 200);
+  EXPECT_EQ(found.work.candidates, 6U);
+}
+
+TEST_F(CandidatesTest, PackedRowsGiveTheSameAnswer) {
+  const RowMajorMatrix W = layer_.weights();
+  RowMajorMatrix copies(5, 9);
+  Eigen::VectorXf biases(5);
+  for (Eigen::Index i = 0; i < 5; ++i) {
+    copies.row(i) = W.row(ids_[static_cast<std::size_t>(i)]);
+    biases[i] = layer_.biases()[ids_[static_cast<std::size_t>(i)]];
+  }
+  const kernels::Rows packed = SoftmaxLayer::borrow(copies, biases).rows();
+  const TopK gathered = answer({.ids = ids_}, {.k = 5});
+  const TopK found = answer({.ids = ids_, .packed = &packed}, {.k = 5});
+  EXPECT_EQ(found.ids, gathered.ids);
+  EXPECT_EQ(found.logits, gathered.logits);
+}
+
+TEST_F(CandidatesTest, BoundsOfTheOutsideBecomeAnInterval) {
+  const TopK inside = answer({.ids = ids_}, {.k = 5});
+  const TopK found = answer({.ids = ids_,
+                             .outside_low = inside.log_z,
+                             .outside_high = inside.log_z + std::log(3.0),
+                             .normalizer = Normalizer::interval},
+                            {.k = 5});
+  EXPECT_NEAR(found.log_z_low, inside.log_z + std::log(2.0), 1e-9);
+  EXPECT_NEAR(found.log_z_high, inside.log_z + std::log(4.0), 1e-9);
+  EXPECT_LE(found.log_prob_interval(0).first, found.log_prob(0));
+  EXPECT_GE(found.log_prob_interval(0).second, found.log_prob(0));
+}
+
+}  // namespace
+}  // namespace topksoftmax

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/softmax_layer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exact.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_matrix;
+using testing::random_vector;
+
+/// The message of the Error that making a layer throws.
+template <class Make>
+std::string refusal(const Make& make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(SoftmaxLayer, BorrowsWithoutCopying) {
+  const RowMajorMatrix W = random_matrix(5, 3, 1);
+  const Eigen::VectorXf b = random_vector(5, 2);
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(W, b);
+  EXPECT_EQ(layer.rows().data, W.data());
+  EXPECT_EQ(layer.rows().bias, b.data());
+  EXPECT_EQ(layer.vocab(), 5U);
+  EXPECT_EQ(layer.dim(), 3U);
+  EXPECT_EQ(layer.bytes(), 5U * (3U * 4U + 4U));
+  EXPECT_EQ(layer.weights(), W);
+  EXPECT_EQ(layer.biases(), b);
+}
+
+TEST(SoftmaxLayer, BorrowsStridedRows) {
+  const RowMajorMatrix wide = random_matrix(5, 10, 1);
+  const auto block = wide.middleCols(2, 4);
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(block);
+  EXPECT_EQ(layer.weights(), RowMajorMatrix(block));
+  EXPECT_FALSE(layer.has_bias());
+  EXPECT_EQ(layer.biases(), Eigen::VectorXf::Zero(5));
+}
+
+TEST(SoftmaxLayer, WhatItOwnsLivesAsLongAsACopy) {
+  const RowMajorMatrix W = random_matrix(5, 3, 1);
+  std::unique_ptr<Exact> head;
+  {
+    const SoftmaxLayer layer = SoftmaxLayer::own(W, random_vector(5, 2));
+    head = Exact::make(layer);
+  }
+  EXPECT_EQ(head->layer().weights(), W);
+  EXPECT_EQ(head->query(random_vector(3, 3), {.k = 5}).size(), 5U);
+}
+
+TEST(SoftmaxLayer, RefusesValuesThatAreNotFiniteByRowAndColumn) {
+  RowMajorMatrix W = random_matrix(5, 3, 1);
+  Eigen::VectorXf b = random_vector(5, 2);
+  W(4, 2) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, b); }),
+            "softmax layer: W at row 4, column 2 is NaN; it must be finite");
+  W(4, 2) = 0.0F;
+  W(0, 1) = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, b); }),
+            "softmax layer: W at row 0, column 1 is -infinite; it must be finite");
+  W(0, 1) = 0.0F;
+  b[3] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, b); }),
+            "softmax layer: b[3] is infinite; it must be finite");
+  b[3] = 0.0F;
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, b); }), "accepted");
+}
+
+TEST(SoftmaxLayer, RefusesNotFiniteHalves) {
+  std::vector<Eigen::half> halves(6, Eigen::half(1.0F));
+  halves[5] = Eigen::half(std::numeric_limits<float>::infinity());
+  kernels::Rows rows;
+  rows.data = halves.data();
+  rows.type = WeightType::float16;
+  rows.count = 2;
+  rows.dim = rows.stride = 3;
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(rows, 0); }),
+            "softmax layer: W at row 1, column 2 is infinite; it must be finite");
+}
+
+TEST(SoftmaxLayer, RefusesWrongShapes) {
+  const RowMajorMatrix W = random_matrix(5, 3, 1);
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, random_vector(4, 2).eval()); }),
+            "softmax layer: b has 4 values, W has 5 rows; they must agree (or b be empty)");
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::own(RowMajorMatrix(0, 3)); }),
+            "softmax layer: W has 0 rows; the vocabulary needs at least 1 token");
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::own(RowMajorMatrix(3, 0)); }),
+            "softmax layer: W has 0 columns; the dimension must be at least 1");
+  kernels::Rows rows = SoftmaxLayer::borrow(W).rows();
+  rows.stride = 2;
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(rows, 0); }),
+            "softmax layer: rows are 2 weights apart, less than their length 3");
+  rows.stride = 3;
+  rows.type = WeightType::int8;
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(rows, 0); }),
+            "softmax layer: int8 rows, and only they, need a scale each");
+}
+
+}  // namespace
+}  // namespace topksoftmax
