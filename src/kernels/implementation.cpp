@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#include "kernels/prefix_bounds-inl.h"
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
 
@@ -32,6 +33,9 @@ constinit const Implementation kImplementation = {
     .select = &Select,
     .max = &Max,
     .sum_exp = &SumExp,
+    .prefix_bounds = &PrefixBounds,
+    .reaching = &Reaching,
+    .sum_exp_bounds = &SumExpBounds,
 };
 
 }  // namespace HWY_NAMESPACE

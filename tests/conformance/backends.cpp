@@ -3,6 +3,7 @@
 
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/screeners/certified.hpp"
 
 namespace topksoftmax::testing {
 
@@ -13,6 +14,10 @@ const std::vector<Backend>& all_backends() {
        .exact = true},
       {.name = "fused",
        .make = [](const auto& layer, const auto&) { return Fused::make(layer); },
+       .exact = true},
+      {.name = "certified",
+       .make = [](const auto& layer,
+                  const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },
        .exact = true},
   };
   return all;

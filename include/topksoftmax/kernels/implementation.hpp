@@ -8,11 +8,18 @@
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::kernels {
+
+/// Bounds of a sum.
+struct SumBounds {
+  double low;
+  double high;
+};
 
 /// The hot loops, compiled for one instruction set.
 ///
@@ -55,6 +62,21 @@ struct Implementation {
 
   /// Σ exp(values[i] − max) for i < count.
   double (*sum_exp)(const float* values, std::size_t count, float max);
+
+  /// estimates[v] and radii[v] of every row's logit (see PrefixBlocks), for the rows rounded up to whole
+  /// blocks: estimate = bias + scale·context.scale·Σ q_j·n_j, radius = row's radius · context.radius and the
+  /// roundings. Reads prefix.bytes().
+  void (*prefix_bounds)(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
+                        float* radii);
+
+  /// The i < count for which estimates[i] + radii[i] ≥ threshold (or is no number), ascending; returns how
+  /// many.
+  std::size_t (*reaching)(const float* estimates, const float* radii, std::size_t count, float threshold,
+                          TokenId* ids);
+
+  /// Proven bounds, within a few percent, of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i].
+  /// Values beyond e^±87 of the shift count as 0 or e^87.
+  SumBounds (*sum_exp_bounds)(const float* estimates, const float* radii, std::size_t count, float shift);
 };
 
 /// Every implementation that this processor can run, the fastest first.

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+struct CertifiedOptions {
+  /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
+  /// counting, on the contexts, the bytes that each choice would read.
+  std::size_t prefix = 0;
+  /// Coordinates in all; what a row and a context have beyond them counts by its length alone. At most 256.
+  std::size_t width = 64;
+  /// Contexts that the coordinates are learned from, evenly spaced ones of those given.
+  std::size_t context_sample = 20000;
+  /// The k that the prefix is chosen for.
+  std::size_t expected_k = 5;
+};
+
+class PrefixIndex;
+
+/// Screens by upper bounds, so that no token of the exact top-k is ever dropped.
+///
+/// Proof. Q [M×d] has orthonormal rows (to within η, measured), R [M×M] is any matrix; c = Qh, h' = Rc. For
+/// each row w let w' [M] be the least-squares solution of QᵀRᵀw' ≈ w and w⊥ = w − QᵀRᵀw'. Then, identically,
+///   w·h = w'·h' + w⊥·h = w'₁·h'₁ + w'₂·h'₂ + w⊥·h,         where 1 is the prefix, 2 the other coordinates.
+/// w⊥ is orthogonal to Q's rows, so |w⊥·h| ≤ ‖w⊥‖·‖h⊥‖ with ‖h⊥‖² ≤ ‖h‖² − ‖c‖²/(1+η). The prefix is stored
+/// as ŵ₁ (int8) and asked with ĥ₁ (15 bits): w'₁·h'₁ = ŵ₁·ĥ₁ + (w'₁−ŵ₁)·h'₁ + ŵ₁·(h'₁−ĥ₁), and ŵ₁·ĥ₁ is
+/// computed in exact integers. What remains are sums of products a·x, a known at build time, x of the query;
+/// with any weights κ_i > 0 and by Cauchy–Schwarz, Σ a_i·x_i ≤ √Σ(‖a_i‖/κ_i)² · √Σ(κ_i‖x_i‖)² = radius(row) ·
+/// radius(context). Its terms are w'₂, w⊥, w'₁−ŵ₁, and one for all roundings: N = max(‖w‖, ‖w'‖, ‖ŵ₁‖) times
+/// a bound E on the errors of c, h', ĥ₁ and of the exact kernel's own dot product (d+2 roundings of Σ|w_j
+/// h_j| ≤ ‖w‖‖h‖), so the bound covers the float32 logit that rescoring computes, not only the real one.
+/// Radii are rounded up. Hence logit ≤ estimate + radius, and a row below the k-th best logit of any k tokens
+/// is not among the k best. Whatever overflows or is no number is kept.
+///
+/// The coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so that
+/// within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
+///
+/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes, then the longer
+/// prefixes of the rows left, then the weights of those left after that. log Z is an interval, from the same
+/// bounds.
+class TOPKSOFTMAX_EXPORT CertifiedScreener {
+ public:
+  CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const PrefixIndex> index)
+      : layer_(std::move(layer)), index_(std::move(index)) {}
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "certified"; }
+  std::size_t index_bytes() const;
+
+ private:
+  SoftmaxLayer layer_;
+  std::shared_ptr<const PrefixIndex> index_;
+};
+
+/// The exact top-k with a proof (TopK::certified), at a fraction of the full scan's reads.
+///
+/// Every answer is bit for bit that of `Exact`. log Z comes as a proven interval (Normalizer::interval).
+/// Effort: ignored. Where the bounds rule out too little, the whole vocabulary is scanned: never wrong, only
+/// slower. Prior art: FEXIPRO (SIGMOD'17), LEMP (TODS'16).
+class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScreener> {
+ public:
+  /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), which prunes less.
+  /// Cost: O(d³ + V·d·width). Throws Error for contexts of another dimension or that are not finite, and for
+  /// unusable options.
+  static std::unique_ptr<Certified> build(SoftmaxLayer layer, const ConstRows& contexts,
+                                          const CertifiedOptions& options = {}) {
+    return build(std::move(layer), contexts.data(), static_cast<std::size_t>(contexts.rows()),
+                 static_cast<std::size_t>(contexts.cols()), static_cast<std::size_t>(contexts.outerStride()),
+                 options);
+  }
+
+  static std::unique_ptr<Certified> build(SoftmaxLayer layer, const CertifiedOptions& options = {}) {
+    const std::size_t dim = layer.dim();
+    return build(std::move(layer), nullptr, 0, dim, dim, options);
+  }
+
+  /// The same for `count` contexts of `dim` floats in plain memory, `stride` floats apart.
+  static std::unique_ptr<Certified> build(SoftmaxLayer layer, const float* contexts, std::size_t count,
+                                          std::size_t dim, std::size_t stride,
+                                          const CertifiedOptions& options);
+
+ private:
+  Certified(const SoftmaxLayer& layer, std::shared_ptr<const PrefixIndex> index)
+      : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
+};
+
+}  // namespace topksoftmax

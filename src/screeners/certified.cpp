@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/screeners/certified.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "finite.hpp"
+#include "screeners/prefix_index.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/implementation.hpp"
+
+namespace topksoftmax {
+namespace {
+
+/// Beyond this share of the vocabulary nothing is gained by screening.
+constexpr std::size_t kWorthwhileShare = 4;
+
+/// The k-th best logit of the rows with the highest estimates: the exact threshold, or just below it. −∞ if
+/// fewer than k rows may be returned.
+float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const PrefixIndex::Bounds& bounds,
+                          Workspace& workspace, QueryWork& work) {
+  const kernels::Implementation& kernel = kernels::active();
+  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, layer.vocab());
+  auto* const storage = workspace.heap.get<ScoredToken>(wanted);
+  kernels::TopKHeap promising(storage, wanted);
+  kernel.select(bounds.estimates, nullptr, layer.vocab(), promising);
+  if (promising.size() < query.k) return -std::numeric_limits<float>::infinity();
+  const std::size_t count = promising.size();
+  auto* const ids = workspace.candidates.get<TokenId>(count);
+  auto* const logits = workspace.logits.get<float>(count);
+  for (std::size_t i = 0; i < count; ++i) ids[i] = storage[i].id;
+  kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
+  work.bytes_read += layer.rows().bytes(count);
+  std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
+  return logits[query.k - 1];
+}
+
+}  // namespace
+
+Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) const {
+  Candidates candidates;
+  candidates.certified = true;
+  candidates.everything = true;
+  const std::size_t vocab = index_->rows();
+  if (query.k > vocab / kWorthwhileShare) return candidates;
+  const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
+  candidates.screened = vocab;
+  candidates.bytes_read = index_->bytes_scanned();
+  if (!bounds.usable) return candidates;
+
+  QueryWork work;
+  const float threshold = threshold_from_best(layer_, query, bounds, workspace, work);
+  candidates.bytes_read += work.bytes_read;
+  if (!(threshold > std::numeric_limits<float>::lowest())) return candidates;
+  candidates.ids = index_->survivors(bounds, threshold, workspace, candidates.bytes_read);
+  if (candidates.ids.size() > vocab / kWorthwhileShare) return candidates;
+  candidates.everything = false;
+
+  if (query.probabilities) {
+    candidates.normalizer = Normalizer::interval;
+    for (const TokenId id : candidates.ids) bounds.estimates[id] = -std::numeric_limits<float>::infinity();
+    const kernels::SumBounds sums =
+        kernels::active().sum_exp_bounds(bounds.estimates, bounds.radii, vocab, threshold);
+    candidates.outside_low = static_cast<double>(threshold) + std::log(sums.low);
+    candidates.outside_high = static_cast<double>(threshold) + std::log(sums.high);
+  }
+  return candidates;
+}
+
+std::size_t CertifiedScreener::index_bytes() const {
+  return index_->bytes();
+}
+
+std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer, const float* contexts, std::size_t count,
+                                            std::size_t dim, std::size_t stride,
+                                            const CertifiedOptions& options) {
+  if (dim != layer.dim()) {
+    throw Error("certified: contexts have " + std::to_string(dim) + " values, the layer's dimension is " +
+                std::to_string(layer.dim()));
+  }
+  RowMajorMatrix H(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!all_finite(contexts + i * stride, dim)) {
+      throw Error("certified: context " + std::to_string(i) + " has a value that is not finite");
+    }
+    std::copy_n(contexts + i * stride, dim, H.row(static_cast<Eigen::Index>(i)).data());
+  }
+  auto index = std::make_shared<const PrefixIndex>(layer, H, options);
+  return std::unique_ptr<Certified>(new Certified(std::move(layer), std::move(index)));
+}
+
+}  // namespace topksoftmax

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace topksoftmax {
+
+/// The rows of a layer in coordinates in which few of them bound a logit well. See CertifiedScreener for the
+/// proof and its symbols.
+class PrefixIndex {
+ public:
+  /// `contexts` [N×d] may be empty.
+  PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, const CertifiedOptions& options);
+
+  /// A query's bounds, in the workspace that they were made in.
+  struct Bounds {
+    float* estimates = nullptr;          ///< [V rounded up to 16]
+    float* radii = nullptr;              ///< likewise
+    const float* transformed = nullptr;  ///< h' [width]
+    float second_radius = 0.0F;          ///< radius of the context for the long prefix
+    bool usable = false;                 ///< false: h is too short or too long to be bounded
+  };
+
+  /// Bounds of every logit. Forbidden and biased rows get an estimate of −∞: no bound of theirs holds.
+  Bounds bound(const Query& query, Workspace& workspace) const;
+
+  /// The rows whose logit may reach the threshold, by the short prefix and then by the long one, ascending.
+  std::span<const TokenId> survivors(const Bounds& bounds, float threshold, Workspace& workspace,
+                                     std::size_t& bytes_read) const;
+
+  std::size_t rows() const { return blocks_.rows; }
+  std::size_t bytes() const;
+  /// Bytes that bound() reads.
+  std::size_t bytes_scanned() const { return blocks_.bytes() + transform_bytes(); }
+
+ private:
+  /// What radii are made of: w'₂ with h'₂, w⊥ with h⊥, w'−ŵ with h', N with E.
+  enum Term { kLonger, kOutside, kRounded, kRounding, kTerms };
+  using Terms = std::array<double, kTerms>;
+
+  /// A layer's rows in the coordinates of the index.
+  struct Coordinates {
+    Eigen::MatrixXd prefixes;  ///< w' [V×width]
+    Eigen::VectorXd outside;   ///< ‖w⊥‖ [V]
+    Eigen::VectorXd norms;     ///< ‖w‖ [V]
+  };
+
+  void choose_coordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts, std::size_t width);
+  Coordinates transform_rows(const Eigen::MatrixXd& W) const;
+  std::size_t choose_prefix(const SoftmaxLayer& layer, const Coordinates& rows,
+                            const RowMajorMatrix& contexts, const CertifiedOptions& options) const;
+  void store(const SoftmaxLayer& layer, const Coordinates& rows, const RowMajorMatrix& contexts,
+             std::size_t prefix);
+
+  /// ‖h⊥‖ and the errors of a transformed context.
+  Terms context_terms(const float* h, const float* projected, const float* transformed, double quantum) const;
+
+  std::size_t dim() const { return static_cast<std::size_t>(Q_.cols()); }
+  std::size_t width() const { return static_cast<std::size_t>(Q_.rows()); }
+  std::size_t transform_bytes() const {
+    return static_cast<std::size_t>(Q_.size() + R_.size()) * sizeof(float);
+  }
+
+  RowMajorMatrix Q_;              ///< [width×d]
+  RowMajorMatrix R_;              ///< [width×width]
+  double unorthogonality_ = 0.0;  ///< η ≥ ‖QQᵀ − I‖
+  double transform_norm_ = 0.0;   ///< ‖R‖_F
+  Terms first_weights_{};         ///< κ of the short prefix
+  Terms second_weights_{};        ///< κ of the long one
+
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte, Free> block_storage_;
+  kernels::PrefixBlocks blocks_;
+  std::vector<std::int8_t> second_;   ///< coordinates prefix … width−1 of ŵ [V × (width − prefix)]
+  std::vector<float> second_scales_;  ///< [V]
+  std::vector<float> second_radii_;   ///< [V]
+  kernels::Rows second_rows_;
+};
+
+}  // namespace topksoftmax
