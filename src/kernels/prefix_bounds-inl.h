@@ -202,19 +202,20 @@ inline std::size_t Reaching(const float* HWY_RESTRICT estimates, const float* HW
 // 2^(i+f) ≤ 2^i·(1+f) ≤ 1.0615·2^(i+f) for 0 ≤ f < 1, and 2^i·(1+f) are the very bits of the float whose
 // exponent and mantissa, read as one number, are i + f: an exponential for the price of a conversion.
 constexpr double kLinearExcess = 1.0615;
-/// The exponent's own rounding: |y| < 127 in floats, so y is off by less than 2⁻¹⁷, the power by less than
-/// 2⁻¹⁷.
-constexpr double kLinearRounding = 0x1p-16;
+/// One unit of x in the bits of a float: 2²³/ln 2.
+constexpr float kLinearScale = 12102203.0F;
+/// The rounding of i + f in floats moves the power by less than this share.
+constexpr double kLinearRounding = 0x1p-14;
 
-/// 2^i·(1+f) for y = i + f of (x − shift)/ln 2, held within the exponents of floats.
+/// 2^i·(1+f) for i + f = (x − shift)/ln 2, held within the exponents of floats.
 template <class V>
 HWY_INLINE V LinearExp(V x, V shift) {
   const FloatTag d;
   const hn::Rebind<std::int32_t, FloatTag> d32;
-  const auto log2e = hn::Set(d, 1.44269504F);
-  const auto y = hn::Min(hn::Max(hn::Mul(hn::Sub(x, shift), log2e), hn::Set(d, -126.0F)), hn::Set(d, 126.0F));
-  const auto bits = hn::ConvertTo(d32, hn::Mul(hn::Add(y, hn::Set(d, 127.0F)), hn::Set(d, 0x1p23F)));
-  return hn::BitCast(d, bits);
+  const auto one = hn::Set(d, 0x1.fcp29F);  // 127·2²³, the bits of 1
+  const auto bits = hn::MulAdd(hn::Sub(x, shift), hn::Set(d, kLinearScale), one);
+  const auto held = hn::Min(hn::Max(bits, hn::Set(d, 0x1p23F)), hn::Set(d, 0x1.fcp30F));
+  return hn::BitCast(d, hn::ConvertTo(d32, held));
 }
 
 inline SumBounds SumExpBounds(const float* HWY_RESTRICT estimates, const float* HWY_RESTRICT radii,

@@ -50,9 +50,18 @@ double bfloat16_value(std::uint16_t bits) {
 }
 
 double norm(const float* x, std::size_t count) {
-  double sum = 0.0;
-  for (std::size_t j = 0; j < count; ++j) sum += static_cast<double>(x[j]) * static_cast<double>(x[j]);
-  return std::sqrt(sum);
+  constexpr std::size_t lanes = 8;  // independent sums, which compilers turn into vectors
+  double sums[lanes] = {};
+  std::size_t j = 0;
+  for (; j + lanes <= count; j += lanes) {
+    for (std::size_t i = 0; i < lanes; ++i) {
+      const auto value = static_cast<double>(x[j + i]);
+      sums[i] += value * value;
+    }
+  }
+  for (; j < count; ++j) sums[0] += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+  for (std::size_t i = 1; i < lanes; ++i) sums[0] += sums[i];
+  return std::sqrt(sums[0]);
 }
 
 /// Square root of a positive semidefinite matrix, or of its inverse; small eigenvalues are lifted so that it

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/screeners/certified.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exact.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::Reference;
+
+/// Asks both heads and compares bit for bit; log Z must lie in its interval.
+void expect_exact(const Certified& certified, const Exact& exact, const Eigen::VectorXf& h, std::size_t k,
+                  Workspace& workspace, const std::string& what) {
+  TopK answer;
+  TopK truth;
+  certified.query(h, {.k = k}, workspace, answer);
+  exact.query(h, {.k = k}, workspace, truth);
+  ASSERT_TRUE(answer.certified) << what;
+  ASSERT_EQ(answer.ids, truth.ids) << what;
+  ASSERT_EQ(answer.logits, truth.logits) << what;
+  ASSERT_LE(answer.log_z_low, truth.log_z + 1e-5 * std::max(1.0, std::abs(truth.log_z))) << what;
+  ASSERT_GE(answer.log_z_high, truth.log_z - 1e-5 * std::max(1.0, std::abs(truth.log_z))) << what;
+}
+
+struct Attack {
+  std::string name;
+  std::function<RowMajorMatrix()> rows;
+};
+
+const std::vector<Attack>& attacks() {
+  static const std::vector<Attack> all = {
+      {"random", [] { return random_matrix(900, 20, 1); }},
+      {"huge norms",
+       [] {
+         RowMajorMatrix W = random_matrix(900, 20, 2);
+         for (Eigen::Index v = 0; v < 900; v += 90) W.row(v) *= 1e12F;
+         return W;
+       }},
+      {"one giant coordinate",
+       [] {
+         RowMajorMatrix W = random_matrix(900, 20, 3);
+         W.col(7) *= 1e6F;
+         W(13, 2) = 1e9F;
+         return W;
+       }},
+      {"identical rows", [] { return RowMajorMatrix(RowMajorMatrix::Constant(900, 20, 0.37F)); }},
+      {"rows that differ in the last bit",
+       [] {
+         RowMajorMatrix W = random_matrix(1, 20, 4).replicate(900, 1);
+         for (Eigen::Index v = 0; v < 900; ++v) {
+           float& x = W(v, v % 20);
+           x = std::nextafter(x, v % 3 == 0 ? 100.0F : -100.0F);
+         }
+         return W;
+       }},
+      {"denormals", [] { return RowMajorMatrix(random_matrix(900, 20, 5) * 1e-41F); }},
+      {"zeros", [] { return RowMajorMatrix(RowMajorMatrix::Zero(900, 20)); }},
+      {"low rank", [] { return RowMajorMatrix(random_matrix(900, 2, 6) * random_matrix(2, 20, 7)); }},
+      {"many scales",
+       [] {
+         RowMajorMatrix W = random_matrix(900, 20, 8);
+         for (Eigen::Index v = 0; v < 900; ++v) W.row(v) *= std::pow(10.0F, static_cast<float>(v % 13 - 6));
+         return W;
+       }},
+  };
+  return all;
+}
+
+TEST(Certified, IsNeverWrongUnderAttack) {
+  Workspace workspace;
+  for (const Attack& attack : attacks()) {
+    for (const bool biased : {false, true}) {
+      const RowMajorMatrix W = attack.rows();
+      const SoftmaxLayer layer = SoftmaxLayer::own(W, biased ? random_vector(900, 9) : Eigen::VectorXf());
+      const RowMajorMatrix contexts = clustered_contexts(300, 20, 5, 10);
+      const auto certified = Certified::build(layer, contexts, {.prefix = 8, .width = 12});
+      const auto exact = Exact::make(layer);
+      for (unsigned seed = 0; seed < 30; ++seed) {
+        const Eigen::VectorXf seen = contexts.row(static_cast<Eigen::Index>(seed));
+        const Eigen::VectorXf far = random_vector(20, seed, 100.0F);
+        const Eigen::VectorXf row = W.row(static_cast<Eigen::Index>(seed)).normalized();
+        Eigen::VectorXf orthogonal = far - far.dot(seen) / seen.squaredNorm() * seen;
+        for (const std::size_t k : {1U, 5U, 100U}) {
+          expect_exact(*certified, *exact, seen, k, workspace, attack.name);
+          expect_exact(*certified, *exact, far, k, workspace, attack.name);
+          expect_exact(*certified, *exact, orthogonal, k, workspace, attack.name);
+          expect_exact(*certified, *exact, seen * 1e-21F, k, workspace, attack.name);
+          expect_exact(*certified, *exact, seen * 1e-41F, k, workspace, attack.name);
+          expect_exact(*certified, *exact, seen * 1e18F, k, workspace, attack.name);
+          if (row.allFinite()) expect_exact(*certified, *exact, row, k, workspace, attack.name);
+        }
+      }
+    }
+  }
+}
+
+TEST(Certified, AgreesWithDoublePrecisionWithinItsRounding) {
+  const SoftmaxLayer layer = random_layer(500, 32, 3);
+  const RowMajorMatrix contexts = clustered_contexts(400, 32, 6, 4);
+  const auto certified = Certified::build(layer, contexts, {.width = 16});
+  for (Eigen::Index i = 0; i < 100; ++i) {
+    const Reference reference(layer, contexts.row(i));
+    const TopK answer = certified->query(contexts.row(i), {.k = 3});
+    const auto last = static_cast<std::size_t>(answer.ids.back());
+    for (std::size_t v = 0; v < 500; ++v) {
+      if (std::find(answer.ids.begin(), answer.ids.end(), static_cast<TokenId>(v)) != answer.ids.end())
+        continue;
+      EXPECT_LE(reference.logits[v],
+                reference.logits[last] + reference.tolerance(v, 32) + reference.tolerance(last, 32));
+    }
+    EXPECT_LE(answer.log_z_low, reference.log_z + 1e-5);
+    EXPECT_GE(answer.log_z_high, reference.log_z - 1e-5);
+  }
+}
+
+TEST(Certified, RandomLayersAndContextsOfEveryShape) {
+  std::mt19937 engine(12);
+  Workspace workspace;
+  for (unsigned round = 0; round < 60; ++round) {
+    const auto vocab = static_cast<Eigen::Index>(1 + engine() % 400);
+    const auto dim = static_cast<Eigen::Index>(1 + engine() % 70);
+    const auto width = static_cast<std::size_t>(4 + engine() % 60);
+    const std::size_t prefix = engine() % 2 == 0 ? 0 : 4 + engine() % (width - 3) / 4 * 4;
+    const SoftmaxLayer layer = random_layer(vocab, dim, round);
+    const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
+    const auto certified = engine() % 4 == 0
+                               ? Certified::build(layer, {.prefix = prefix, .width = width})
+                               : Certified::build(layer, contexts, {.prefix = prefix, .width = width});
+    const auto exact = Exact::make(layer);
+    for (unsigned q = 0; q < 200; ++q) {
+      const Eigen::VectorXf h =
+          q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
+                     : random_vector(dim, q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
+      expect_exact(*certified, *exact, h, 1 + engine() % 20, workspace, "round " + std::to_string(round));
+    }
+  }
+}
+
+TEST(Certified, ReadsFarLessThanTheLayerWhereContextsAreOfFewKinds) {
+  const SoftmaxLayer layer = random_layer(4000, 64, 3);
+  RowMajorMatrix contexts = random_matrix(500, 6, 4) * random_matrix(6, 64, 5);
+  const auto certified = Certified::build(layer, contexts.topRows(400));
+  for (Eigen::Index i = 400; i < 500; ++i) {
+    const TopK answer = certified->query(contexts.row(i), {.k = 5});
+    EXPECT_FALSE(answer.work.fell_back);
+    EXPECT_LT(answer.work.candidates, 40U);
+    EXPECT_LT(answer.work.bytes_read, layer.bytes() / 4);
+  }
+}
+
+TEST(Certified, MasksAndBiasesAreCertifiedToo) {
+  const SoftmaxLayer layer = random_layer(2000, 24, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, 24, 6, 4);
+  const auto certified = Certified::build(layer, contexts, {.width = 24});
+  const auto exact = Exact::make(layer);
+  TokenMask mask(2000);
+  for (TokenId id = 0; id < 2000; id += 2) mask.allow(id);
+  const std::vector<TokenBias> bias = {{4, 3.0F}, {5, 100.0F}, {600, -50.0F}, {1998, 6.0F}};
+  for (Eigen::Index i = 0; i < 100; ++i) {
+    const QueryOptions options = {.k = 6, .allowed = mask, .logit_bias = bias};
+    const TopK answer = certified->query(contexts.row(i), options);
+    const TopK truth = exact->query(contexts.row(i), options);
+    EXPECT_TRUE(answer.certified);
+    EXPECT_EQ(answer.ids, truth.ids);
+    EXPECT_EQ(answer.logits, truth.logits);
+    EXPECT_LE(answer.log_z_low, truth.log_z + 1e-5);
+    EXPECT_GE(answer.log_z_high, truth.log_z - 1e-5);
+  }
+}
+
+TEST(Certified, StoredTypesAreCertifiedAsStored) {
+  const RowMajorMatrix W = random_matrix(700, 20, 3);
+  const Eigen::Matrix<Eigen::half, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> halves =
+      W.cast<Eigen::half>();
+  kernels::Rows rows;
+  rows.data = halves.data();
+  rows.type = WeightType::float16;
+  rows.count = 700;
+  rows.dim = rows.stride = 20;
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(rows, 0);
+  const RowMajorMatrix contexts = clustered_contexts(200, 20, 4, 8);
+  const auto certified = Certified::build(layer, contexts, {.width = 20});
+  const auto exact = Exact::make(layer);
+  Workspace workspace;
+  for (Eigen::Index i = 0; i < 200; ++i)
+    expect_exact(*certified, *exact, contexts.row(i), 5, workspace, "float16");
+}
+
+TEST(Certified, RefusesWhatItCannotUse) {
+  const SoftmaxLayer layer = random_layer(50, 8, 1);
+  RowMajorMatrix contexts = random_matrix(10, 8, 2);
+  EXPECT_THROW(Certified::build(layer, random_matrix(10, 7, 2)), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.width = 3}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.width = 257}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 6}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 16, .width = 8}), Error);
+  contexts(3, 3) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(Certified::build(layer, contexts), Error);
+}
+
+}  // namespace
+}  // namespace topksoftmax
