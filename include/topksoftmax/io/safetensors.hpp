@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// The element types of safetensors.
+enum class DataType : std::uint8_t {
+  boolean,   ///< BOOL, one byte
+  uint8,     ///< U8
+  int8,      ///< I8
+  uint16,    ///< U16
+  int16,     ///< I16
+  float16,   ///< F16
+  bfloat16,  ///< BF16
+  uint32,    ///< U32
+  int32,     ///< I32
+  float32,   ///< F32
+  uint64,    ///< U64
+  int64,     ///< I64
+  float64,   ///< F64
+};
+
+/// The format's name of the type: "F16", "I32", …
+TOPKSOFTMAX_EXPORT std::string_view data_type_name(DataType type);
+
+/// Bytes of one element.
+TOPKSOFTMAX_EXPORT std::size_t data_type_size(DataType type);
+
+/// The DataType that holds values of the C++ type T.
+template <class T>
+inline constexpr DataType data_type_of = [] {
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::uint8;
+  if constexpr (std::is_same_v<T, std::int8_t>) return DataType::int8;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return DataType::uint16;
+  if constexpr (std::is_same_v<T, std::int16_t>) return DataType::int16;
+  if constexpr (std::is_same_v<T, Eigen::half>) return DataType::float16;
+  if constexpr (std::is_same_v<T, Eigen::bfloat16>) return DataType::bfloat16;
+  if constexpr (std::is_same_v<T, std::uint32_t>) return DataType::uint32;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DataType::int32;
+  if constexpr (std::is_same_v<T, float>) return DataType::float32;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return DataType::uint64;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DataType::int64;
+  if constexpr (std::is_same_v<T, double>) return DataType::float64;
+}();
+
+/// A named array of values that something else owns: the file that it was read from, or whoever has it
+/// written.
+struct TensorView {
+  std::string name;
+  DataType type = DataType::uint8;
+  std::vector<std::size_t> shape;    ///< row-major; empty: one value
+  std::span<const std::byte> bytes;  ///< Π shape × data_type_size(type) of them, little-endian
+
+  /// Number of values.
+  std::size_t size() const { return bytes.size() / data_type_size(type); }
+};
+
+/// A view of `values` (contiguous: a span, a vector) as a tensor of this name and shape.
+template <class Values>
+TensorView tensor_view(std::string name, std::vector<std::size_t> shape, const Values& values) {
+  const std::span span(values);
+  using T = typename decltype(span)::value_type;
+  return {std::move(name), data_type_of<T>, std::move(shape), std::as_bytes(span)};
+}
+
+/// Free text about the tensors, by key.
+using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
+
+/// A safetensors file, mapped into memory and read-only.
+///
+/// Opening it reads and checks the whole header, so that no size or offset is used before it is known to be
+/// right; the values themselves are read when they are asked for. Every failure is an Error that names the
+/// file, the tensor, the value found and the limit. Copies share the mapping; views stay valid as long as a
+/// copy or storage() lives. The file may be replaced or removed while it is open, but must not be shortened.
+///
+/// Format: https://huggingface.co/docs/safetensors
+class TOPKSOFTMAX_EXPORT SafetensorsFile {
+ public:
+  /// Stands for any size in an expected shape.
+  static constexpr std::size_t any_size = static_cast<std::size_t>(-1);
+
+  /// The longest header that is read, as in the format's reference implementation.
+  static constexpr std::size_t max_header_bytes = 100'000'000;
+
+  /// Opens `path`. Throws Error where it cannot be read or breaks the format: header longer than the file or
+  /// the limit, malformed JSON, a key twice, unknown element types, negative, overflowing, overlapping or
+  /// missing offsets, bytes that do not match shape and type, bytes that belong to no tensor.
+  static SafetensorsFile open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+
+  /// The tensors, in the order of their bytes.
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+  /// The tensor of this name; Error if there is none.
+  const TensorView& tensor(std::string_view name) const;
+
+  /// The tensor of this name; Error if there is none, or its shape is not `shape` (any_size matches every
+  /// size).
+  const TensorView& tensor(std::string_view name, std::span<const std::size_t> shape) const;
+
+  /// Copies the values of a tensor to `out`, which has room for exactly them, as T: float, double, int32_t or
+  /// int64_t. No value is altered: Error where the stored type, or the value of a wider integer type, does
+  /// not fit T.
+  template <class T>
+  void read(std::string_view name, std::span<T> out) const;
+
+  /// The values of a tensor where they lie in the file. Error unless they are stored as T, and aligned for
+  /// it.
+  template <class T>
+  std::span<const T> values(std::string_view name) const {
+    const TensorView& view = tensor(name);
+    check_layout(view, data_type_of<T>, alignof(T));
+    return {reinterpret_cast<const T*>(view.bytes.data()), view.size()};
+  }
+
+  /// A tensor of two dimensions as float32, a copy; stored as F32, F16, BF16 or integers of at most 16 bits.
+  RowMajorMatrix matrix(std::string_view name) const {
+    constexpr std::size_t two_dimensions[] = {any_size, any_size};
+    const TensorView& view = tensor(name, two_dimensions);
+    RowMajorMatrix out(static_cast<Eigen::Index>(view.shape[0]), static_cast<Eigen::Index>(view.shape[1]));
+    read(name, std::span<float>(out.data(), static_cast<std::size_t>(out.size())));
+    return out;
+  }
+
+  /// A tensor of one dimension as float32, a copy; stored types as for matrix().
+  Eigen::VectorXf vector(std::string_view name) const {
+    constexpr std::size_t one_dimension[] = {any_size};
+    Eigen::VectorXf out(static_cast<Eigen::Index>(tensor(name, one_dimension).shape[0]));
+    read(name, std::span<float>(out.data(), static_cast<std::size_t>(out.size())));
+    return out;
+  }
+
+  /// What keeps the views' bytes alive.
+  std::shared_ptr<const void> storage() const { return storage_; }
+
+  /// An Error about a tensor of this file: "FILE: tensor "NAME": WHAT".
+  Error error(std::string_view tensor_name, std::string_view what) const;
+
+ private:
+  SafetensorsFile() = default;
+  const TensorView* find(std::string_view name) const;
+  void check_layout(const TensorView& view, DataType type, std::size_t alignment) const;
+
+  std::filesystem::path path_;
+  SafetensorsMetadata metadata_;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+  std::shared_ptr<const void> storage_;
+};
+
+extern template TOPKSOFTMAX_EXPORT void SafetensorsFile::read(std::string_view, std::span<float>) const;
+extern template TOPKSOFTMAX_EXPORT void SafetensorsFile::read(std::string_view, std::span<double>) const;
+extern template TOPKSOFTMAX_EXPORT void SafetensorsFile::read(std::string_view,
+                                                              std::span<std::int32_t>) const;
+extern template TOPKSOFTMAX_EXPORT void SafetensorsFile::read(std::string_view,
+                                                              std::span<std::int64_t>) const;
+
+/// Writes a safetensors file. Each tensor begins at a multiple of 64 bytes, so that it can be used where it
+/// lies in the mapped file; tensors of bytes named "__padding__…", which SafetensorsFile passes over, fill
+/// the gaps.
+///
+/// The file is written beside `path`, synced, and renamed: on any failure (Error) the old file stays whole
+/// and nothing is left behind. Names must be UTF-8, different from each other, and must not begin with "__".
+TOPKSOFTMAX_EXPORT void write_safetensors(const std::filesystem::path& path,
+                                          std::span<const TensorView> tensors,
+                                          const SafetensorsMetadata& metadata = {});
+
+}  // namespace topksoftmax

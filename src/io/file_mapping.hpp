@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace topksoftmax {
+
+/// The bytes of a regular file, mapped read-only for as long as the object lives. The file may be replaced or
+/// removed meanwhile; it must not be shortened.
+class FileMapping {
+ public:
+  /// Throws Error where the file cannot be opened, is not a regular file or cannot be mapped.
+  explicit FileMapping(const std::filesystem::path& path);
+  ~FileMapping();
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace topksoftmax

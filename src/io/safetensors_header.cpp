@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/safetensors_header.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace topksoftmax {
+
+static_assert(std::endian::native == std::endian::little, "safetensors are little-endian and used in place");
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kMaxRank = 64;
+
+struct DataTypeEntry {
+  std::string_view name;
+  std::size_t size;
+};
+
+// In the order of DataType.
+constexpr std::array<DataTypeEntry, 13> kDataTypes = {{{"BOOL", 1},
+                                                       {"U8", 1},
+                                                       {"I8", 1},
+                                                       {"U16", 2},
+                                                       {"I16", 2},
+                                                       {"F16", 2},
+                                                       {"BF16", 2},
+                                                       {"U32", 4},
+                                                       {"I32", 4},
+                                                       {"F32", 4},
+                                                       {"U64", 8},
+                                                       {"I64", 8},
+                                                       {"F64", 8}}};
+
+/// Takes the events of the JSON parser. Only the one structure that a header may have is accepted, so nothing
+/// nests deeper than it does, and what is held never outgrows the header.
+class HeaderReader : public nlohmann::json_sax<json> {
+ public:
+  struct Entry {
+    std::string name;
+    std::optional<DataType> type;
+    std::optional<std::vector<std::size_t>> shape;
+    std::optional<std::vector<std::size_t>> offsets;
+  };
+
+  explicit HeaderReader(const std::filesystem::path& path) : path_(path) {}
+
+  SafetensorsMetadata metadata;
+  std::vector<Entry> entries;
+
+  bool start_object(std::size_t) override {
+    switch (place_) {
+      case Place::document:
+        place_ = Place::root;
+        return true;
+      case Place::root:
+        if (key_ == kMetadataKey) {
+          place_ = Place::metadata;
+        } else {
+          entries.push_back({key_, {}, {}, {}});
+          place_ = Place::tensor;
+        }
+        return true;
+      default:
+        return unexpected("an object");
+    }
+  }
+
+  bool key(std::string& text) override {
+    bool fresh = true;
+    if (place_ == Place::root) fresh = names_.insert(text).second;
+    if (place_ == Place::metadata) fresh = !metadata.contains(text);
+    if (place_ == Place::tensor) {
+      const Entry& entry = entries.back();
+      if (text == "dtype") {
+        fresh = !entry.type;
+      } else if (text == "shape") {
+        fresh = !entry.shape;
+      } else if (text == "data_offsets") {
+        fresh = !entry.offsets;
+      } else {
+        throw error("holds " + in_quotes(text) + ", expected dtype, shape and data_offsets only");
+      }
+    }
+    if (!fresh) throw error("holds the key " + in_quotes(text) + " twice");
+    key_ = text;
+    return true;
+  }
+
+  bool string(std::string& text) override {
+    if (place_ == Place::metadata) {
+      metadata.emplace(key_, text);
+      return true;
+    }
+    if (place_ == Place::tensor && key_ == "dtype") {
+      const auto* const found = std::find_if(kDataTypes.begin(), kDataTypes.end(),
+                                             [&](const auto& type) { return type.name == text; });
+      if (found == kDataTypes.end()) throw error("has the unknown dtype " + in_quotes(text));
+      entries.back().type = static_cast<DataType>(found - kDataTypes.begin());
+      return true;
+    }
+    return unexpected("the string " + in_quotes(text));
+  }
+
+  bool start_array(std::size_t) override {
+    if (place_ == Place::tensor && key_ == "shape") {
+      entries.back().shape.emplace();
+      place_ = Place::shape;
+      return true;
+    }
+    if (place_ == Place::tensor && key_ == "data_offsets") {
+      entries.back().offsets.emplace();
+      place_ = Place::offsets;
+      return true;
+    }
+    return unexpected("an array");
+  }
+
+  bool number_unsigned(std::uint64_t value) override {
+    const bool is_shape = place_ == Place::shape;
+    if (!is_shape && place_ != Place::offsets) return unexpected("the number " + std::to_string(value));
+    std::vector<std::size_t>& numbers = is_shape ? *entries.back().shape : *entries.back().offsets;
+    if (!std::in_range<std::size_t>(value)) {
+      throw error(key_ + " holds " + std::to_string(value) + ", more than this machine can address");
+    }
+    if (is_shape && numbers.size() == kMaxRank) {
+      throw error("shape has more than " + std::to_string(kMaxRank) + " sizes");
+    }
+    if (!is_shape && numbers.size() == 2) throw error("data_offsets holds more than 2 numbers");
+    numbers.push_back(static_cast<std::size_t>(value));
+    return true;
+  }
+
+  bool number_integer(std::int64_t value) override {
+    return unexpected("the number " + std::to_string(value));
+  }
+  bool number_float(double, const std::string& text) override { return unexpected("the number " + text); }
+  bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
+  bool null() override { return unexpected("null"); }
+  bool binary(json::binary_t&) override { return unexpected("binary data"); }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && entries.back().offsets->size() != 2) {
+      throw error("data_offsets holds " + std::to_string(entries.back().offsets->size()) +
+                  " numbers, expected 2");
+    }
+    place_ = Place::tensor;
+    return true;
+  }
+
+  bool end_object() override {
+    if (place_ == Place::tensor) {
+      const Entry& entry = entries.back();
+      if (!entry.type) throw error("has no dtype");
+      if (!entry.shape) throw error("has no shape");
+      if (!entry.offsets) throw error("has no data_offsets");
+    }
+    place_ = place_ == Place::root ? Place::document : Place::root;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& exception) override {
+    throw Error(path_.string() + ": the header is not valid JSON at byte " + std::to_string(position) + ": " +
+                exception.what());
+  }
+
+ private:
+  enum class Place { document, root, metadata, tensor, shape, offsets };
+
+  /// An Error about what is being read.
+  Error error(const std::string& what) const {
+    switch (place_) {
+      case Place::document:
+      case Place::root:
+        return Error(path_.string() + ": the header " + what);
+      case Place::metadata:
+        return Error(path_.string() + ": " + std::string(kMetadataKey) + " " + what);
+      default:
+        return tensor_error(path_, entries.back().name, what);
+    }
+  }
+
+  bool unexpected(const std::string& what) const {
+    switch (place_) {
+      case Place::document:
+        throw error("is " + what + ", expected an object");
+      case Place::root:
+        throw error("holds " + what + " at " + in_quotes(key_) + ", expected an object");
+      case Place::metadata:
+        throw error("holds " + what + " at " + in_quotes(key_) + ", expected a string");
+      case Place::tensor:
+        throw error(key_ + " is " + what + ", expected " +
+                    (key_ == "dtype" ? "a string" : "an array of non-negative integers"));
+      default:
+        throw error(key_ + " holds " + what + ", expected non-negative integers");
+    }
+  }
+
+  const std::filesystem::path& path_;
+  Place place_ = Place::document;
+  std::string key_;
+  std::set<std::string> names_;
+};
+
+/// The tensor of a header entry, once its sizes and offsets are known to lie within `data`.
+TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte> data,
+                          const std::filesystem::path& path) {
+  const auto error = [&](const std::string& what) { return tensor_error(path, entry.name, what); };
+  const std::size_t begin = (*entry.offsets)[0];
+  const std::size_t end = (*entry.offsets)[1];
+  if (begin > end) {
+    throw error("data_offsets begin at " + std::to_string(begin) + ", after their end, " +
+                std::to_string(end));
+  }
+  if (end > data.size()) {
+    throw error("data_offsets end at " + std::to_string(end) + ", past the end of the data, " +
+                std::to_string(data.size()));
+  }
+  std::size_t bytes = 0;
+  if (!tensor_bytes(*entry.type, *entry.shape, bytes)) {
+    throw error("shape " + shape_text(*entry.shape) + " has more values than this machine can address");
+  }
+  if (bytes != end - begin) {
+    throw error("shape " + shape_text(*entry.shape) + " of " + std::string(data_type_name(*entry.type)) +
+                " takes " + std::to_string(bytes) + " bytes, data_offsets span " +
+                std::to_string(end - begin));
+  }
+  return {std::move(entry.name), *entry.type, std::move(*entry.shape), data.subspan(begin, bytes)};
+}
+
+/// The format wants every byte of the data to belong to exactly one tensor.
+void check_no_overlap_and_no_gap(std::span<const TensorView> tensors, std::span<const std::byte> data,
+                                 const std::filesystem::path& path) {
+  const std::byte* expected = data.data();
+  for (const TensorView& tensor : tensors) {
+    if (tensor.bytes.data() != expected) {
+      throw tensor_error(path, tensor.name,
+                         "data_offsets begin at " + std::to_string(tensor.bytes.data() - data.data()) + ", " +
+                             (tensor.bytes.data() < expected ? "within" : "with a gap after") +
+                             " the tensor before it, which ends at " +
+                             std::to_string(expected - data.data()));
+    }
+    expected += tensor.bytes.size();
+  }
+  if (expected != data.data() + data.size()) {
+    throw Error(path.string() + ": the tensors end at byte " + std::to_string(expected - data.data()) +
+                " of the data, which has " + std::to_string(data.size()));
+  }
+}
+
+}  // namespace
+
+std::string_view data_type_name(DataType type) {
+  return kDataTypes[static_cast<std::size_t>(type)].name;
+}
+
+std::size_t data_type_size(DataType type) {
+  return kDataTypes[static_cast<std::size_t>(type)].size;
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kLongest = 80;
+  const std::string shortened = std::string(text.substr(0, kLongest)) + (text.size() > kLongest ? "..." : "");
+  return json(shortened).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Error tensor_error(const std::filesystem::path& path, std::string_view name, std::string_view what) {
+  return Error(path.string() + ": tensor " + in_quotes(name) + ": " + std::string(what));
+}
+
+bool tensor_bytes(DataType type, std::span<const std::size_t> shape, std::size_t& bytes) {
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  bytes = data_type_size(type);
+  for (const std::size_t size : shape) {
+    if (size > kMost || (size != 0 && bytes > kMost / size)) return false;
+    bytes *= size;
+  }
+  return true;
+}
+
+std::string shape_text(std::span<const std::size_t> shape) {
+  std::string text = "[";
+  for (const std::size_t size : shape) {
+    if (text.size() > 1) text += ", ";
+    text += size == SafetensorsFile::any_size ? "*" : std::to_string(size);
+  }
+  return text + "]";
+}
+
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+                                           const std::filesystem::path& path) {
+  if (file.size() < kLengthBytes) {
+    throw Error(path.string() + ": has " + std::to_string(file.size()) +
+                " bytes, a safetensors file at least " + std::to_string(kLengthBytes));
+  }
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLengthBytes);
+  if (length > SafetensorsFile::max_header_bytes) {
+    throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", the limit " +
+                std::to_string(SafetensorsFile::max_header_bytes) + "; is this a safetensors file?");
+  }
+  if (length > file.size() - kLengthBytes) {
+    throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", but only " +
+                std::to_string(file.size() - kLengthBytes) + " bytes follow");
+  }
+  const auto* const text = reinterpret_cast<const char*>(file.data()) + kLengthBytes;
+  if (length == 0 || *text != '{') throw Error(path.string() + ": the header does not begin with '{'");
+
+  // The JSON parser takes a zero byte for the end of its input, and would not see what follows.
+  if (const void* const zero = std::memchr(text, '\0', static_cast<std::size_t>(length))) {
+    throw Error(path.string() + ": the header is not valid JSON at byte " +
+                std::to_string(static_cast<const char*>(zero) - text) + ": a zero byte");
+  }
+  HeaderReader reader(path);
+  json::sax_parse(text, text + length, &reader);
+
+  const std::span<const std::byte> data = file.subspan(kLengthBytes + static_cast<std::size_t>(length));
+  SafetensorsHeader header;
+  header.metadata = std::move(reader.metadata);
+  header.tensors.reserve(reader.entries.size());
+  for (HeaderReader::Entry& entry : reader.entries) {
+    header.tensors.push_back(checked_tensor(std::move(entry), data, path));
+  }
+  // Ends break the ties of empty tensors, which lie before what begins where they do.
+  std::stable_sort(
+      header.tensors.begin(), header.tensors.end(), [](const TensorView& a, const TensorView& b) {
+        return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
+      });
+  check_no_overlap_and_no_gap(header.tensors, data, path);
+  return header;
+}
+
+}  // namespace topksoftmax

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+
+/// The keys of a header that are not tensors of the user.
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+inline constexpr std::string_view kPaddingPrefix = "__padding__";
+inline constexpr std::string_view kReservedPrefix = "__";
+
+struct SafetensorsHeader {
+  SafetensorsMetadata metadata;
+  std::vector<TensorView> tensors;  ///< in the order of their bytes, padding included
+};
+
+/// Reads and checks the header of a mapped file; the tensors' bytes are views into `file`. `path` is for the
+/// errors.
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+                                           const std::filesystem::path& path);
+
+/// `text` in quotes, escaped and shortened as an error message wants it.
+std::string in_quotes(std::string_view text);
+
+/// An Error about a tensor of a file: "PATH: tensor "NAME": WHAT".
+Error tensor_error(const std::filesystem::path& path, std::string_view name, std::string_view what);
+
+/// Bytes of a tensor of this type and shape. Returns false where the number does not fit std::size_t or a
+/// size std::ptrdiff_t.
+bool tensor_bytes(DataType type, std::span<const std::size_t> shape, std::size_t& bytes);
+
+/// A shape as text: "[10000, 200]"; SafetensorsFile::any_size as "*".
+std::string shape_text(std::span<const std::size_t> shape);
+
+}  // namespace topksoftmax

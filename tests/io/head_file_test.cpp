@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/head_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "io/temporary_folder.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_matrix;
+using testing::random_vector;
+
+template <class T>
+std::vector<T> values(const RowMajorMatrix& m) {
+  std::vector<T> out;
+  for (Eigen::Index i = 0; i < m.size(); ++i) out.push_back(static_cast<T>(m.data()[i]));
+  return out;
+}
+
+class HeadFileTest : public ::testing::Test {
+ protected:
+  template <class T>
+  HeadFile written(const std::vector<T>& weights, std::vector<TensorView> more = {}) {
+    std::vector<TensorView> tensors = {tensor_view("weight", {6, 4}, weights)};
+    tensors.insert(tensors.end(), more.begin(), more.end());
+    write_safetensors(folder_.path() / "small.safetensors", tensors);
+    return HeadFile::open(folder_.path() / "small.safetensors");
+  }
+
+  testing::TemporaryFolder folder_;
+  RowMajorMatrix W_ = random_matrix(6, 4, 1);
+};
+
+TEST_F(HeadFileTest, ReadsEverything) {
+  const std::vector<float> bias = values<float>(random_matrix(6, 1, 2));
+  const std::vector<float> train = values<float>(random_matrix(5, 4, 3));
+  const std::vector<Eigen::half> test = values<Eigen::half>(random_matrix(3, 4, 4));
+  const std::vector<std::int32_t> counts = {6, 5, 4, 3, 2, 1};
+  const HeadFile head = written(
+      values<float>(W_), {tensor_view("bias", {6}, bias), tensor_view("contexts.train", {5, 4}, train),
+                          tensor_view("contexts.test", {3, 4}, test), tensor_view("counts", {6}, counts)});
+  EXPECT_EQ(head.name(), "small");
+  EXPECT_EQ(head.vocab(), 6U);
+  EXPECT_EQ(head.dim(), 4U);
+  EXPECT_EQ(head.layer().weights(), W_);
+  EXPECT_EQ(head.layer().biases()[5], bias[5]);
+  EXPECT_EQ(head.train_contexts()(4, 3), train[19]);
+  EXPECT_EQ(head.test_contexts()(2, 3), static_cast<float>(test[11]));
+  EXPECT_EQ(head.counts(), (std::vector<std::int64_t>{6, 5, 4, 3, 2, 1}));
+}
+
+TEST_F(HeadFileTest, OptionalTensorsMayBeMissing) {
+  const HeadFile head = written(values<float>(W_));
+  EXPECT_FALSE(head.layer().has_bias());
+  EXPECT_EQ(head.train_contexts().rows(), 0);
+  EXPECT_EQ(head.test_count(), 0U);
+  EXPECT_TRUE(head.counts().empty());
+}
+
+TEST_F(HeadFileTest, StoredLayersAreUsedWhereTheyLie) {
+  const HeadFile half = written(values<Eigen::half>(W_));
+  const SoftmaxLayer layer = half.stored_layer();
+  EXPECT_EQ(layer.weight_type(), WeightType::float16);
+  EXPECT_EQ(layer.weights(), half.layer().weights());
+
+  const std::vector<float> scales = {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F};
+  const std::vector<std::int8_t> q(24, 3);
+  const HeadFile bytes = written(q, {tensor_view("weight.scale", {6}, scales)});
+  EXPECT_EQ(bytes.stored_layer().weight_type(), WeightType::int8);
+  EXPECT_FLOAT_EQ(bytes.layer().weights()(5, 2), 1.8F);
+  const Eigen::VectorXf h = random_vector(4, 9);
+  EXPECT_EQ(Fused::make(bytes.stored_layer())->query(h, {.k = 6}).ids,
+            Fused::make(bytes.layer())->query(h, {.k = 6}).ids);
+}
+
+TEST_F(HeadFileTest, RefusesWhatIsNoHead) {
+  const std::vector<float> six(6, 1.0F);
+  const std::vector<std::int8_t> q(24, 3);
+  const std::vector<std::int32_t> integers(24, 3);
+  EXPECT_THROW(written(values<float>(W_), {tensor_view("bias", {3, 2}, six)}), Error);
+  EXPECT_THROW(written(values<float>(W_), {tensor_view("contexts.train", {2, 3}, six)}), Error);
+  EXPECT_THROW(written(values<float>(W_), {tensor_view("weight.scale", {6}, six)}), Error);
+  EXPECT_THROW(written(q), Error);
+  EXPECT_THROW(written(integers), Error);
+  EXPECT_THROW(HeadFile::open(folder_.path() / "none.safetensors"), Error);
+}
+
+}  // namespace
+}  // namespace topksoftmax
