@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/evaluation/precision.hpp"
+
+#include <omp.h>
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "topksoftmax/exact.hpp"
+
+namespace topksoftmax {
+namespace {
+
+/// Contexts whose float64 logits are computed together.
+constexpr std::size_t kReferenceBlock = 32;
+
+using ConstContexts = Eigen::Map<const RowMajorMatrix, 0, Eigen::OuterStride<>>;
+
+ConstContexts view(const float* contexts, std::size_t count, std::size_t dim, std::size_t stride) {
+  return {contexts, static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim),
+          Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
+}
+
+/// log Z of the referenced contexts, in float64 throughout.
+std::vector<double> reference_log_z(const SoftmaxLayer& layer, const ConstContexts& contexts,
+                                    const std::vector<std::size_t>& references) {
+  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Matrix W = layer.weights().cast<double>();
+  const Eigen::VectorXd b = layer.biases().cast<double>();
+  std::vector<double> log_z(references.size());
+  const auto blocks =
+      static_cast<std::ptrdiff_t>((references.size() + kReferenceBlock - 1) / kReferenceBlock);
+#pragma omp parallel for schedule(dynamic)
+  for (std::ptrdiff_t block = 0; block < blocks; ++block) {
+    const std::size_t first = static_cast<std::size_t>(block) * kReferenceBlock;
+    const std::size_t last = std::min(first + kReferenceBlock, references.size());
+    Eigen::MatrixXd H(W.cols(), static_cast<Eigen::Index>(last - first));
+    for (std::size_t i = first; i < last; ++i) {
+      H.col(static_cast<Eigen::Index>(i - first)) =
+          contexts.row(static_cast<Eigen::Index>(references[i])).cast<double>();
+    }
+    const Eigen::MatrixXd logits = (W * H).colwise() + b;
+    for (std::size_t i = first; i < last; ++i) {
+      const auto column = logits.col(static_cast<Eigen::Index>(i - first)).array();
+      const double max = column.maxCoeff();
+      log_z[i] = max + std::log((column - max).exp().sum());
+    }
+  }
+  return log_z;
+}
+
+/// log p of a token in float64, under the full softmax.
+double reference_log_prob(const SoftmaxLayer& layer, const ConstContexts& contexts, std::size_t context,
+                          TokenId id, double log_z) {
+  Eigen::VectorXf row(static_cast<Eigen::Index>(layer.dim()));
+  layer.copy_row(static_cast<std::size_t>(id), row.data());
+  const double product = row.cast<double>().dot(
+      contexts.row(static_cast<Eigen::Index>(context)).cast<double>().transpose().eval());
+  const double bias = layer.has_bias() ? static_cast<double>(layer.rows().bias[id]) : 0.0;
+  return product + bias - log_z;
+}
+
+/// Whether log_prob means something under the answer's normaliser.
+bool has_probabilities(const TopK& answer) {
+  return answer.normalizer != Normalizer::none;
+}
+
+}  // namespace
+
+GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
+                              std::size_t dim, std::size_t stride, std::size_t k, std::size_t references) {
+  GroundTruth truth;
+  truth.contexts = count;
+  truth.k = std::min(k, layer.vocab());
+  const Exact exact(layer);
+  const std::vector<TopK> answers =
+      answer_contexts(exact, contexts, count, dim, stride, {.k = truth.k, .probabilities = false}, 1);
+  truth.ids.reserve(count * truth.k);
+  for (const TopK& answer : answers) truth.ids.insert(truth.ids.end(), answer.ids.begin(), answer.ids.end());
+
+  const std::size_t known = std::min(references, count);
+  truth.references.reserve(known);
+  for (std::size_t r = 0; r < known; ++r) truth.references.push_back(r * count / known);
+  truth.log_z = reference_log_z(layer, view(contexts, count, dim, stride), truth.references);
+  return truth;
+}
+
+std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* contexts, std::size_t count,
+                                  std::size_t dim, std::size_t stride, const QueryOptions& options,
+                                  std::size_t batch) {
+  if (batch == 0) throw std::invalid_argument("answer_contexts: batch is 0; it must be at least 1");
+  std::vector<TopK> answers(count);
+  std::vector<Workspace> workspaces(static_cast<std::size_t>(omp_get_max_threads()));
+  const auto batches = static_cast<std::ptrdiff_t>((count + batch - 1) / batch);
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, 16)
+  for (std::ptrdiff_t i = 0; i < batches; ++i) {
+    try {
+      const std::size_t first = static_cast<std::size_t>(i) * batch;
+      const std::size_t size = std::min(batch, count - first);
+      backend.query_batch(contexts + first * stride, size, dim, stride, options,
+                          {&workspaces[static_cast<std::size_t>(omp_get_thread_num())], 1},
+                          {answers.data() + first, size});
+    } catch (...) {
+#pragma omp critical(topksoftmax_answer_contexts)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  return answers;
+}
+
+Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
+                            std::size_t stride, const GroundTruth& truth, std::span<const TopK> answers) {
+  if (answers.size() != truth.contexts || count != truth.contexts) {
+    throw std::invalid_argument("measure_precision: there are " + std::to_string(count) + " contexts, " +
+                                std::to_string(answers.size()) + " answers and the ground truth of " +
+                                std::to_string(truth.contexts) + "; they must be as many");
+  }
+  std::vector<std::size_t> hits(truth.k, 0);
+  std::vector<TokenId> answered;
+  std::vector<TokenId> exact;
+  std::vector<TokenId> common;
+  Precision result;
+  double width = 0.0;
+  std::size_t intervals = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const TopK& answer = answers[i];
+    const std::span<const TokenId> top = truth.top(i);
+    for (std::size_t k = 1; k <= truth.k; ++k) {
+      answered.assign(answer.ids.begin(),
+                      answer.ids.begin() + static_cast<std::ptrdiff_t>(std::min(k, answer.size())));
+      exact.assign(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(k));
+      std::sort(answered.begin(), answered.end());
+      std::sort(exact.begin(), exact.end());
+      common.clear();
+      std::set_intersection(answered.begin(), answered.end(), exact.begin(), exact.end(),
+                            std::back_inserter(common));
+      hits[k - 1] += common.size();
+    }
+    result.certified_rate += answer.certified ? 1.0 : 0.0;
+    result.fell_back_rate += answer.work.fell_back ? 1.0 : 0.0;
+    result.bytes_read_mean += static_cast<double>(answer.work.bytes_read);
+    result.screened_mean += static_cast<double>(answer.work.screened);
+    result.candidates_mean += static_cast<double>(answer.work.candidates);
+    if (answer.normalizer == Normalizer::interval) {
+      width += answer.log_z_high - answer.log_z_low;
+      ++intervals;
+    }
+  }
+  const auto n = static_cast<double>(std::max<std::size_t>(count, 1));
+  for (double* mean : {&result.certified_rate, &result.fell_back_rate, &result.bytes_read_mean,
+                       &result.screened_mean, &result.candidates_mean}) {
+    *mean /= n;
+  }
+  for (std::size_t k = 1; k <= truth.k; ++k) {
+    result.at.push_back(static_cast<double>(hits[k - 1]) / (n * static_cast<double>(k)));
+  }
+  if (intervals > 0) result.log_z_width_mean = width / static_cast<double>(intervals);
+
+  const ConstContexts H = view(contexts, count, layer.dim(), stride);
+  for (std::size_t r = 0; r < truth.references.size(); ++r) {
+    const std::size_t context = truth.references[r];
+    const TopK& answer = answers[context];
+    if (!has_probabilities(answer)) continue;
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      const double reference = reference_log_prob(layer, H, context, answer.ids[i], truth.log_z[r]);
+      result.max_log_prob_error =
+          std::fmax(result.max_log_prob_error, std::abs(answer.log_prob(i) - reference));
+    }
+  }
+  return result;
+}
+
+}  // namespace topksoftmax

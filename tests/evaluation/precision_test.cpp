@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/evaluation/precision.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_layer;
+using testing::random_matrix;
+using testing::Reference;
+
+constexpr Eigen::Index kVocab = 300;
+constexpr Eigen::Index kDim = 12;
+
+TEST(GroundTruth, HoldsTheExactTopKAndLogZ) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  const RowMajorMatrix contexts = random_matrix(50, kDim, 2);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 5, 7);
+  ASSERT_EQ(truth.contexts, 50U);
+  ASSERT_EQ(truth.references.size(), 7U);
+  EXPECT_EQ(truth.references.front(), 0U);
+  for (std::size_t i = 0; i < truth.contexts; ++i) {
+    const TopK exact = Exact::make(layer)->query(contexts.row(static_cast<Eigen::Index>(i)), {.k = 5});
+    EXPECT_TRUE(std::equal(exact.ids.begin(), exact.ids.end(), truth.top(i).begin(), truth.top(i).end()));
+  }
+  for (std::size_t r = 0; r < truth.references.size(); ++r) {
+    const Reference reference(layer, contexts.row(static_cast<Eigen::Index>(truth.references[r])));
+    EXPECT_NEAR(truth.log_z[r], reference.log_z, 1e-12);
+  }
+}
+
+TEST(GroundTruth, TakesStridedContextsAndAKBeyondV) {
+  const SoftmaxLayer layer = random_layer(3, kDim, 1);
+  const RowMajorMatrix wide = random_matrix(9, kDim + 5, 2);
+  const GroundTruth truth = find_ground_truth(layer, wide.leftCols(kDim), 10, 100);
+  EXPECT_EQ(truth.k, 3U);
+  EXPECT_EQ(truth.references.size(), 9U);
+  const Reference reference(layer, wide.row(8).head(kDim));
+  EXPECT_NEAR(truth.log_z[8], reference.log_z, 1e-12);
+}
+
+TEST(Precision, OfAnExactBackendIsOne) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(40, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 5);
+  const auto fused = Fused::make(layer);
+  const Precision precision =
+      measure_precision(layer, contexts, truth, answer_contexts(*fused, contexts, {.k = 5}));
+  EXPECT_EQ(precision.at, std::vector<double>(5, 1.0));
+  EXPECT_EQ(precision.certified_rate, 1.0);
+  EXPECT_EQ(precision.fell_back_rate, 0.0);
+  EXPECT_EQ(precision.bytes_read_mean, static_cast<double>(layer.bytes()));
+  EXPECT_EQ(precision.candidates_mean, static_cast<double>(kVocab));
+  EXPECT_LT(precision.max_log_prob_error, 1e-4);
+  EXPECT_TRUE(std::isnan(precision.log_z_width_mean));
+}
+
+TEST(Precision, CountsTheTokensInCommonWithTheExactOnes) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(2, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 4);
+  const auto fused = Fused::make(layer);
+  std::vector<TopK> answers = answer_contexts(*fused, contexts, {.k = 4});
+  // Context 0: the best two change places. Context 1: the second is lost, and the answer ends early.
+  std::swap(answers[0].ids[0], answers[0].ids[1]);
+  answers[1].ids = {answers[1].ids[0], answers[1].ids[2], answers[1].ids[3]};
+  answers[1].certified = false;
+  const Precision precision = measure_precision(layer, contexts, truth, answers);
+  EXPECT_DOUBLE_EQ(precision.at[0], 0.5);
+  EXPECT_DOUBLE_EQ(precision.at[1], (2 + 1) / 4.0);
+  EXPECT_DOUBLE_EQ(precision.at[2], (3 + 2) / 6.0);
+  EXPECT_DOUBLE_EQ(precision.at[3], (4 + 3) / 8.0);
+  EXPECT_DOUBLE_EQ(precision.certified_rate, 0.5);
+}
+
+TEST(Precision, FindsTheWorstLogProbability) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(20, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 3);
+  const auto fused = Fused::make(layer);
+  std::vector<TopK> answers = answer_contexts(*fused, contexts, {.k = 3});
+  answers[13].log_z -= 0.25;
+  EXPECT_NEAR(measure_precision(layer, contexts, truth, answers).max_log_prob_error, 0.25, 1e-4);
+
+  const std::vector<TopK> without = answer_contexts(*fused, contexts, {.k = 3, .probabilities = false});
+  EXPECT_TRUE(std::isnan(measure_precision(layer, contexts, truth, without).max_log_prob_error));
+}
+
+TEST(Precision, ReportsTheWidthOfIntervals) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(20, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 3);
+  std::vector<TopK> answers(20);
+  for (std::size_t i = 0; i < 10; ++i) {
+    answers[i].normalizer = Normalizer::interval;
+    answers[i].log_z_low = 1.0;
+    answers[i].log_z_high = 1.0 + static_cast<double>(i);
+  }
+  EXPECT_DOUBLE_EQ(measure_precision(layer, contexts, truth, answers).log_z_width_mean, 4.5);
+}
+
+TEST(Precision, AsksInBatchesOfTheSizeWanted) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(23, kDim, 4);
+  const auto fused = Fused::make(layer);
+  const std::vector<TopK> one = answer_contexts(*fused, contexts, {.k = 3});
+  const std::vector<TopK> batched = answer_contexts(*fused, contexts, {.k = 3}, 5);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_EQ(batched[i].ids, one[i].ids);
+}
+
+TEST(Precision, RefusesWhatDoesNotBelongTogether) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(4, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 3);
+  EXPECT_THROW(measure_precision(layer, contexts, truth, std::vector<TopK>(3)), std::invalid_argument);
+  EXPECT_THROW(answer_contexts(*Fused::make(layer), contexts, {.k = 3}, 0), std::invalid_argument);
+  EXPECT_THROW(answer_contexts(*Fused::make(layer), random_matrix(4, kDim + 1, 4), {.k = 3}),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace topksoftmax
