@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Compiles everything that follows with the sanitizers named in TOPKSOFTMAX_SANITIZE ("address,undefined" or
-# "thread"), and leaves in topksoftmax_test_environment what the tests need in their environment.
+# "thread"), and gives CTest the environment that the tests need under them.
 set(TOPKSOFTMAX_SANITIZE "" CACHE STRING "Sanitizers to compile with: address,undefined or thread")
-set(topksoftmax_test_environment "")
 if(NOT TOPKSOFTMAX_SANITIZE)
   return()
 endif()
@@ -22,8 +21,10 @@ if(TOPKSOFTMAX_SANITIZE STREQUAL "thread")
   cmake_path(GET openmp_library PARENT_PATH openmp_folder)
   find_library(TOPKSOFTMAX_ARCHER archer HINTS "${openmp_folder}" REQUIRED
     DOC "LLVM's Archer, which tells ThreadSanitizer about OpenMP")
-  list(APPEND topksoftmax_test_environment
-    "OMP_TOOL_LIBRARIES=${TOPKSOFTMAX_ARCHER}" "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
-elseif(TOPKSOFTMAX_SANITIZE MATCHES "undefined")
-  list(APPEND topksoftmax_test_environment "UBSAN_OPTIONS=print_stacktrace=1")
+  set(environment "set(ENV{OMP_TOOL_LIBRARIES} [==[${TOPKSOFTMAX_ARCHER}]==])\n"
+    "set(ENV{TSAN_OPTIONS} ignore_noninstrumented_modules=1)\n")
+else()
+  set(environment "set(ENV{UBSAN_OPTIONS} print_stacktrace=1)\n")
 endif()
+file(WRITE "${PROJECT_BINARY_DIR}/test-environment.cmake" ${environment})
+set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${PROJECT_BINARY_DIR}/test-environment.cmake")
