@@ -2,7 +2,7 @@
 #
 # Compiles everything that follows with the sanitizers named in TOPKSOFTMAX_SANITIZE ("address,undefined" or
 # "thread"), and gives CTest the environment that the tests need under them.
-set(TOPKSOFTMAX_SANITIZE "" CACHE STRING "Sanitizers to compile with: address,undefined or thread")
+set(TOPKSOFTMAX_SANITIZE "" CACHE STRING "Sanitizers to compile with: address,undefined, or thread")
 if(NOT TOPKSOFTMAX_SANITIZE)
   return()
 endif()
@@ -24,7 +24,10 @@ if(TOPKSOFTMAX_SANITIZE STREQUAL "thread")
   set(environment "set(ENV{OMP_TOOL_LIBRARIES} [==[${TOPKSOFTMAX_ARCHER}]==])\n"
     "set(ENV{TSAN_OPTIONS} ignore_noninstrumented_modules=1)\n")
 else()
-  set(environment "set(ENV{UBSAN_OPTIONS} print_stacktrace=1)\n")
+  # LLVM's OpenMP runtime keeps its threads, and what they hold, until the process ends.
+  file(WRITE "${PROJECT_BINARY_DIR}/leaks-of-others.supp" "leak:libomp\n")
+  set(environment "set(ENV{UBSAN_OPTIONS} print_stacktrace=1)\n"
+    "set(ENV{LSAN_OPTIONS} [==[print_suppressions=0:suppressions=${PROJECT_BINARY_DIR}/leaks-of-others.supp]==])\n")
 endif()
 file(WRITE "${PROJECT_BINARY_DIR}/test-environment.cmake" ${environment})
 set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${PROJECT_BINARY_DIR}/test-environment.cmake")

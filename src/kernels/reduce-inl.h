@@ -26,10 +26,12 @@ namespace HWY_NAMESPACE {
 
 inline float Max(const float* HWY_RESTRICT values, std::size_t count) {
   const FloatTag d;
-  auto best = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto best = none;
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) best = hn::Max(best, hn::LoadU(d, values + i));
-  float max = hn::GetLane(hn::MaxOfLanes(d, best));
+  // Highway's emulated MaxOfLanes knows nothing below the lowest finite value.
+  float max = hn::GetLane(hn::AllTrue(d, hn::Eq(best, none)) ? none : hn::MaxOfLanes(d, best));
   for (; i < count; ++i) max = values[i] > max ? values[i] : max;
   return max;
 }

@@ -188,7 +188,7 @@ TEST_P(Conformance, BadQueriesThrowAndLeaveTheAnswerAlone) {
   expect_same(answer, before);
 
   std::vector<Workspace> workspaces(1);
-  std::vector<TopK> answers(world().test.rows(), before);
+  std::vector<TopK> answers(static_cast<std::size_t>(world().test.rows()), before);
   RowMajorMatrix H = world().test;
   H(H.rows() - 1, 0) = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(head().query_batch(H, {.k = 2}, workspaces, answers), std::invalid_argument);
