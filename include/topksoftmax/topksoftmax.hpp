@@ -7,6 +7,7 @@
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/l2s.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"

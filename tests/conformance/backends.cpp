@@ -4,8 +4,21 @@
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/l2s.hpp"
 
 namespace topksoftmax::testing {
+
+namespace {
+
+L2SOptions small_l2s() {
+  L2SOptions options;
+  options.clusters = 8;
+  options.budget = 60;
+  options.rounds = 2;
+  return options;
+}
+
+}  // namespace
 
 const std::vector<Backend>& all_backends() {
   static const std::vector<Backend> all = {
@@ -15,6 +28,12 @@ const std::vector<Backend>& all_backends() {
       {.name = "fused",
        .make = [](const auto& layer, const auto&) { return Fused::make(layer); },
        .exact = true},
+      {.name = "l2s",
+       .make = [](const auto& layer,
+                  const auto& contexts) { return L2S::train(layer, contexts, small_l2s()); }},
+      {.name = "l2s-kmeans",
+       .make = [](const auto& layer,
+                  const auto& contexts) { return L2S::train_kmeans(layer, contexts, small_l2s()); }},
       {.name = "certified",
        .make = [](const auto& layer,
                   const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string_view>
+
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// Contexts [count×dim] to learn from, by plain pointer: row i at data + i·stride.
+struct Contexts {
+  const float* data = nullptr;
+  std::size_t count = 0;
+  std::size_t dim = 0;
+  std::size_t stride = 0;
+
+  static Contexts of(const ConstRows& H) {
+    return {H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
+            static_cast<std::size_t>(H.outerStride())};
+  }
+
+  const float* row(std::size_t i) const { return data + i * stride; }
+};
+
+/// Told now and then, on the thread that trains, what is being done and what share of the whole is done, 0
+/// to 1.
+using TrainingProgress = std::function<void(std::string_view step, double done)>;
+
+}  // namespace topksoftmax

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/training/l2s_training.hpp"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/training/gumbel_softmax.hpp"
+#include "topksoftmax/training/spherical_kmeans.hpp"
+#include "training/chunks.hpp"
+
+namespace topksoftmax {
+namespace {
+
+/// The share of the work that k-means is, for the progress.
+constexpr double kKMeansShare = 0.3;
+
+void check(const Contexts& contexts, const Labels& labels, const L2SOptions& options) {
+  if (contexts.count == 0) throw Error("l2s: there are no training contexts; at least 1 is needed");
+  if (labels.count() != contexts.count) {
+    throw Error("l2s: there are labels for " + std::to_string(labels.count()) + " contexts, and " +
+                std::to_string(contexts.count) + " contexts");
+  }
+  if (options.clusters == 0) throw Error("l2s: clusters is 0; it must be at least 1");
+  if (!(options.budget >= 1.0)) {
+    throw Error("l2s: budget is " + std::to_string(options.budget) + "; it must be at least 1");
+  }
+  if (!(options.lambda > 0.0 && options.lambda < 1.0)) {
+    throw Error("l2s: lambda is " + std::to_string(options.lambda) + "; it must be above 0 and below 1");
+  }
+}
+
+/// The factor for unit vectors v at which max_t P(t|h) has this mean on a sample of the contexts.
+double scale_for(double sharpness, const Contexts& contexts, const std::vector<float>& v,
+                 std::size_t clusters) {
+  const std::size_t sampled = std::min<std::size_t>(contexts.count, 4096);
+  const Contexts sample = {contexts.data, sampled, contexts.dim,
+                           contexts.stride * (contexts.count / sampled)};
+  const Eigen::Map<const RowMajorMatrix> V(v.data(), static_cast<Eigen::Index>(clusters),
+                                           static_cast<Eigen::Index>(contexts.dim));
+  const RowMajorMatrix products = chunk_of(sample, 0, sampled) * V.transpose();
+  const RowMajorMatrix below = products.colwise() - products.rowwise().maxCoeff();
+  double low = 1e-6;
+  double high = 1e6;
+  for (int step = 0; step < 50; ++step) {
+    const double middle = std::sqrt(low * high);
+    const Eigen::ArrayXf sums = (below * static_cast<float>(middle)).array().exp().rowwise().sum();
+    (sums.inverse().mean() < static_cast<float>(sharpness) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options) {
+  check(contexts, labels, options);
+  const auto report = [&options](const char* step, double done) {
+    if (options.progress) options.progress(step, done);
+  };
+  const KnapsackOptions knapsack = {options.budget, options.lambda};
+  L2SModel best;
+  best.clusters = options.clusters;
+  best.v =
+      spherical_kmeans(contexts, {options.clusters, options.kmeans_iterations, options.seed,
+                                  [&](double done) { report("spherical k-means", kKMeansShare * done); }});
+  const double scale = scale_for(options.sharpness, contexts, best.v, options.clusters);
+  for (float& x : best.v) x = static_cast<float>(scale * static_cast<double>(x));
+
+  std::vector<std::int32_t> assignment = assign_clusters(contexts, best.v, options.clusters);
+  best.sets = choose_candidates(assignment, labels, options.clusters, knapsack);
+  best.history.push_back(screening_loss(assignment, labels, best.sets, options.lambda));
+  double lowest = best.history.back().objective;
+
+  GumbelTrainer trainer(best.v, options.clusters,
+                        {options.lambda, options.gamma, options.budget, options.temperature,
+                         options.batch_size, options.learning_rate},
+                        options.seed + 1);
+  CandidateSets sets = best.sets;
+  const std::size_t epochs = options.rounds * options.epochs;
+  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+    const double done = static_cast<double>(epoch) / static_cast<double>(epochs);
+    report("learning the clusters", kKMeansShare + (1.0 - kKMeansShare) * done);
+    trainer.epoch(contexts, labels, sets, 1.0 - 0.9 * done);
+    if ((epoch + 1) % options.epochs != 0) continue;
+    assignment = assign_clusters(contexts, trainer.v(), options.clusters);
+    sets = choose_candidates(assignment, labels, options.clusters, knapsack);
+    best.history.push_back(screening_loss(assignment, labels, sets, options.lambda));
+    if (best.history.back().objective < lowest) {
+      lowest = best.history.back().objective;
+      best.v = trainer.v();
+      best.sets = sets;
+    }
+  }
+  report("learning the clusters", 1.0);
+  return best;
+}
+
+}  // namespace topksoftmax

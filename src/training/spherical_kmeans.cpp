@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/training/spherical_kmeans.hpp"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "topksoftmax/error.hpp"
+#include "training/chunks.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using Eigen::Index;
+
+/// Contexts, scaled to length 1 (zeros stay zero) as they are needed.
+RowMajorMatrix directions(const Contexts& contexts, std::size_t first, std::size_t count) {
+  RowMajorMatrix out = chunk_of(contexts, first, count);
+  for (Index i = 0; i < out.rows(); ++i) {
+    const float length = out.row(i).norm();
+    if (length > 0.0F) out.row(i) /= length;
+  }
+  return out;
+}
+
+struct Assignment {
+  std::vector<std::int32_t> cluster;
+  std::vector<float> similarity;
+};
+
+/// The best cluster of every context, by the products with v.
+template <class RowsOf>
+Assignment assign(const Contexts& contexts, const RowMajorMatrix& v, const RowsOf& rows_of) {
+  Assignment out;
+  out.cluster.resize(contexts.count);
+  out.similarity.resize(contexts.count);
+  for_each_chunk(contexts.count, [&](std::size_t first, std::size_t count) {
+    const RowMajorMatrix products = rows_of(contexts, first, count) * v.transpose();
+    for (Index i = 0; i < products.rows(); ++i) {
+      Index best = 0;
+      out.similarity[first + static_cast<std::size_t>(i)] = products.row(i).maxCoeff(&best);
+      out.cluster[first + static_cast<std::size_t>(i)] = static_cast<std::int32_t>(best);
+    }
+  });
+  return out;
+}
+
+/// k-means++ on a sample: each next cluster begins at a context drawn by its distance to those there are.
+RowMajorMatrix initial_clusters(const Contexts& contexts, std::size_t clusters, std::mt19937_64& engine) {
+  const std::size_t sampled =
+      std::min<std::size_t>(contexts.count, std::max<std::size_t>(4096, 20 * clusters));
+  RowMajorMatrix sample(static_cast<Index>(sampled), static_cast<Index>(contexts.dim));
+  for (std::size_t i = 0; i < sampled; ++i) {
+    sample.row(static_cast<Index>(i)) = directions(contexts, i * contexts.count / sampled, 1);
+  }
+  RowMajorMatrix v(static_cast<Index>(clusters), sample.cols());
+  Eigen::VectorXf distance = Eigen::VectorXf::Constant(sample.rows(), std::numeric_limits<float>::max());
+  Index next = static_cast<Index>(engine() % sampled);
+  for (Index t = 0; t < v.rows(); ++t) {
+    v.row(t) = sample.row(next);
+    distance = distance.cwiseMin((1.0F - (sample * v.row(t).transpose()).array()).cwiseMax(0.0F).matrix());
+    // The generator's bits are used as they are: distributions differ between standard libraries.
+    const double total = distance.cast<double>().sum();
+    double left = total * (static_cast<double>(engine() >> 11) * 0x1p-53);
+    next = 0;
+    while (next + 1 < distance.size() && left >= static_cast<double>(distance[next])) {
+      left -= static_cast<double>(distance[next++]);
+    }
+  }
+  return v;
+}
+
+}  // namespace
+
+std::vector<float> spherical_kmeans(const Contexts& contexts, const SphericalKMeansOptions& options) {
+  if (contexts.count == 0) throw Error("spherical k-means: there are no contexts; at least 1 is needed");
+  if (options.clusters == 0) throw Error("spherical k-means: clusters is 0; it must be at least 1");
+  std::mt19937_64 engine(options.seed);
+  RowMajorMatrix v = initial_clusters(contexts, options.clusters, engine);
+  std::vector<std::int32_t> previous;
+  for (std::size_t iteration = 0; iteration < options.iterations; ++iteration) {
+    Assignment now = assign(contexts, v, directions);
+    if (now.cluster == previous) break;
+    Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> sums =
+        Eigen::MatrixXd::Zero(v.rows(), v.cols());
+    std::vector<std::size_t> members(options.clusters, 0);
+    for (std::size_t i = 0; i < contexts.count; ++i) {
+      const Eigen::Map<const Eigen::VectorXf> h(contexts.row(i), v.cols());
+      const float length = h.norm();
+      if (length > 0.0F) sums.row(now.cluster[i]) += (h / length).cast<double>().transpose();
+      ++members[static_cast<std::size_t>(now.cluster[i])];
+    }
+    for (Index t = 0; t < v.rows(); ++t) {
+      const double length = sums.row(t).norm();
+      if (members[static_cast<std::size_t>(t)] > 0 && length > 0.0) {
+        v.row(t) = (sums.row(t) / length).cast<float>();
+      } else {
+        const auto worst = std::min_element(now.similarity.begin(), now.similarity.end());
+        v.row(t) = directions(contexts, static_cast<std::size_t>(worst - now.similarity.begin()), 1);
+        *worst = std::numeric_limits<float>::max();  // the next empty cluster takes another
+      }
+    }
+    previous = std::move(now.cluster);
+    if (options.progress) {
+      options.progress(static_cast<double>(iteration + 1) / static_cast<double>(options.iterations));
+    }
+  }
+  return {v.data(), v.data() + v.size()};
+}
+
+std::vector<std::int32_t> assign_clusters(const Contexts& contexts, const std::vector<float>& v,
+                                          std::size_t clusters) {
+  const RowMajorMatrix matrix = Eigen::Map<const RowMajorMatrix>(v.data(), static_cast<Index>(clusters),
+                                                                 static_cast<Index>(contexts.dim));
+  return assign(contexts, matrix, chunk_of).cluster;
+}
+
+}  // namespace topksoftmax
