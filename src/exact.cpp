@@ -1,33 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/exact.hpp"
 
-#include <limits>
-
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {
-namespace {
-
-void edit(const kernels::LogitEdits& edits, std::size_t vocab, float* logits) {
-  for (std::size_t b = 0; b < edits.bias_count; ++b) {
-    float& logit = logits[edits.bias[b].id];
-    logit = kernels::add_bias(logit, edits.bias[b].bias);
-  }
-  if (edits.allowed == nullptr) return;
-  for (std::size_t token = 0; token < vocab; ++token) {
-    if (!edits.allows(static_cast<TokenId>(token))) logits[token] = -std::numeric_limits<float>::infinity();
-  }
-}
-
-}  // namespace
 
 void Exact::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
   const std::size_t vocab = layer().vocab();
   const kernels::Implementation& kernel = kernels::active();
   auto* const logits = workspace.logits.get<float>(vocab);
   kernel.scan(layer().rows(), 0, vocab, query.h, logits);
-  edit(query.edits, vocab, logits);
+  kernels::apply_edits(query.edits, vocab, logits);
 
   kernels::LogSumExp sum;
   if (query.probabilities) {

@@ -30,4 +30,16 @@ inline float add_bias(float logit, float bias) {
   return x > limit ? limit : x < -limit ? -limit : x;
 }
 
+/// Applies the edits to the logits of all tokens; a forbidden one becomes −∞.
+inline void apply_edits(const LogitEdits& edits, std::size_t vocab, float* logits) {
+  for (std::size_t b = 0; b < edits.bias_count; ++b) {
+    float& logit = logits[edits.bias[b].id];
+    logit = add_bias(logit, edits.bias[b].bias);
+  }
+  if (edits.allowed == nullptr) return;
+  for (std::size_t token = 0; token < vocab; ++token) {
+    if (!edits.allows(static_cast<TokenId>(token))) logits[token] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 }  // namespace topksoftmax::kernels

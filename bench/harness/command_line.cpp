@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "harness/usage_error.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+/// The first line of a message, without the full stop that some end with.
+std::string first_line(const std::string& message) {
+  return message.substr(0, message.find('\n'));
+}
+
+void check(CommandLine& line) {
+  if (line.list) return;
+  if (line.head.empty()) throw UsageError("--head FILE is needed");
+  if (line.measure.threads > line.measure.batch) {
+    throw UsageError("--threads " + std::to_string(line.measure.threads) + " needs --batch " +
+                     std::to_string(line.measure.threads) +
+                     " or more: threads share the contexts of a batch");
+  }
+  std::vector<std::size_t>& ks = line.measure.ks;
+  std::sort(ks.begin(), ks.end());
+  ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  MeasureOptions& measure = line.measure;
+  CLI::App app(
+      "Measures backends of TopKSoftmax against each other on a head file: trains them on its "
+      "contexts.train, "
+      "times them\nand finds their precision on its contexts.test. The largest error of log-probabilities is "
+      "over 1,000 of these.");
+  app.name("topksoftmax-bench");
+  app.add_option("--head", line.head, "Head file (safetensors: weight, bias, contexts.train, contexts.test)")
+      ->type_name("FILE");
+  app.add_option("--backends", line.backends, "Names separated by commas, or all")
+      ->type_name("NAMES")
+      ->capture_default_str();
+  app.add_option("--k", measure.ks, "The k of P@k, separated by commas; the largest is asked for")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->type_name("K")
+      ->capture_default_str();
+  app.add_option("--queries", measure.queries, "Test contexts to take; all if not given")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--timed", measure.timed, "How many of them to time")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--rounds", measure.rounds, "Times that each is timed; medians over the rounds count")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--set", line.settings, "A backend's parameter, as l2s.clusters=100; may be repeated")
+      ->type_name("BACKEND.PARAMETER=VALUE");
+  app.add_option("--threads", measure.threads, "Threads that answer a batch")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--batch", measure.batch, "Contexts that are asked together")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", line.json, "Write the results to this file too")->type_name("OUT");
+  app.add_flag("--list", line.list, "Show the backends and their parameters");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.answer = app.help();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(first_line(error.what()));
+  }
+  check(line);
+  return line;
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/measurer.hpp"
+
+namespace topksoftmax::bench {
+
+/// What topksoftmax-bench was asked for.
+struct CommandLine {
+  std::filesystem::path head;
+  std::string backends = "all";
+  std::vector<std::string> settings;  ///< of --set
+  MeasureOptions measure;
+  std::filesystem::path json;  ///< empty: none is written
+  bool list = false;
+  std::string answer;  ///< text to print instead of doing anything: of --help and --version
+};
+
+/// Reads the arguments of main(). Throws UsageError.
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax::bench {
+
+/// A head file as the harness works with it.
+struct Head {
+  std::string file;
+  std::string name;
+  SoftmaxLayer layer;                ///< float32
+  RowMajorMatrix train;              ///< [N×d], what backends learn from; may be empty
+  RowMajorMatrix test;               ///< [M×d], what they are judged on
+  std::vector<std::int64_t> counts;  ///< [V], how often each token occurred; may be empty
+};
+
+/// Reads a head file. Throws Error where it cannot be read, and where it has no contexts to measure on.
+Head load_head(const std::filesystem::path& path);
+
+}  // namespace topksoftmax::bench

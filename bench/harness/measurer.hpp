@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/backend.hpp"
+#include "harness/head.hpp"
+#include "harness/progress.hpp"
+#include "harness/registry.hpp"
+#include "topksoftmax/evaluation/precision.hpp"
+#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+
+namespace topksoftmax::bench {
+
+struct MeasureOptions {
+  std::vector<std::size_t> ks = {1, 5};  ///< P@k is wanted for these; the largest is asked for
+  std::size_t queries = 0;               ///< contexts that precision is measured on; 0: all
+  std::size_t timed = 1000;              ///< how many of these are timed
+  std::size_t rounds = 9;                ///< of the timing
+  std::size_t threads = 1;
+  std::size_t batch = 1;  ///< contexts a query_batch; 1: single queries
+};
+
+/// A backend that was built, and how it is asked.
+struct Contestant {
+  const Backend* backend = nullptr;
+  Settings settings;
+  std::shared_ptr<const TopKSoftmax> system;
+  double build_seconds = 0.0;
+  std::size_t effort = 0;
+};
+
+/// What was measured of a contestant.
+struct Row {
+  std::string backend;
+  nlohmann::json params;
+  std::string settings;  ///< what differs from the defaults, for people
+  Timing timing;         ///< a context
+  double speedup = 0.0;
+  bool slower_than_fused = false;
+  Precision precision;
+  std::size_t index_bytes = 0;
+  double build_seconds = 0.0;
+  double read_gb_s = 0.0;   ///< reached
+  double limit_gb_s = 0.0;  ///< of the machine, for a buffer of the bytes that a query reads
+};
+
+struct Measurement {
+  std::vector<Row> rows;
+  std::string reference;           ///< the fastest exact float32 backend of the run
+  double reference_seconds = 0.0;  ///< its time a context
+  double read_gb_s = 0.0;          ///< the machine's limit for a buffer of the layer's size
+};
+
+/// Builds backends for a head and measures them against each other on its test contexts.
+class Measurer {
+ public:
+  /// Finds the ground truth. Keeps references to the head and to the progress line.
+  Measurer(const Head& head, const MeasureOptions& options, Progress& progress);
+
+  const Head& head() const { return head_; }
+  const MeasureOptions& options() const { return options_; }
+  Progress& progress() const { return progress_; }
+  /// Contexts that precision is measured on.
+  std::size_t queries() const { return static_cast<std::size_t>(test_.rows()); }
+
+  /// Builds a backend, on every core. Throws what it throws.
+  Contestant build(const Choice& choice) const;
+
+  /// Measures the contestants in one run, slice by slice in turn. The fused softmax always takes part, so
+  /// that there is an exact float32 time to compare with; the reference is the fastest of it and of those
+  /// among the contestants.
+  Measurement measure(std::span<const Contestant> contestants) const;
+
+ private:
+  Precision precision_of(const Contestant& contestant) const;
+
+  /// Times of contestants, and of reading buffers.
+  struct Times {
+    std::vector<Timing> contestants;
+    std::map<std::size_t, double> read_gb_s;  ///< by footprint in bytes
+  };
+  Times time(std::span<const Contestant> contestants, const std::set<std::size_t>& footprints) const;
+
+  const Head& head_;
+  MeasureOptions options_;
+  Progress& progress_;
+  std::size_t k_;
+  RowMajorMatrix test_;   ///< [queries × d]
+  RowMajorMatrix timed_;  ///< [timed × d], runs of consecutive ones of them
+  GroundTruth truth_;
+  Contestant fused_;
+};
+
+}  // namespace topksoftmax::bench

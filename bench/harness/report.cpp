@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "harness/table.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+/// Above this, the rounds of the timing disagree so much that the figures deserve no trust.
+constexpr double kRestless = 0.1;
+
+bool any_interval(const Measurement& measurement) {
+  return std::any_of(measurement.rows.begin(), measurement.rows.end(),
+                     [](const Row& row) { return !std::isnan(row.precision.log_z_width_mean); });
+}
+
+std::string note(const Row& row) {
+  std::string text = row.slower_than_fused ? "slower than fused" : "";
+  if (!row.settings.empty()) text += (text.empty() ? "" : "; ") + row.settings;
+  return text;
+}
+
+/// The share of the machine's limit; none for a batch, whose queries read the same bytes together.
+std::string share_of_limit(const Row& row, std::size_t batch) {
+  if (batch > 1 || row.limit_gb_s <= 0.0) return "-";
+  return fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %";
+}
+
+nlohmann::ordered_json number_or_null(double value) {
+  return std::isnan(value) ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(value);
+}
+
+}  // namespace
+
+void print_heading(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
+                   std::ostream& out) {
+  const Head& head = measurer.head();
+  const MeasureOptions& options = measurer.options();
+  out << machine.cpu << ", " << machine.cores << (machine.cores == 1 ? " core, " : " cores, ") << machine.simd
+      << ", reads " << fixed(measurement.read_gb_s, 1) << " GB/s from a buffer of the layer's size\n"
+      << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << ", "
+      << fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) << " MB; " << head.train.rows()
+      << " training contexts, measured on " << measurer.queries() << " of " << head.test.rows()
+      << " test contexts\n"
+      << (options.threads == 1 ? "one thread, " : std::to_string(options.threads) + " threads, ")
+      << (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch))
+      << "; speedup is against " << measurement.reference << ", the fastest exact float32 row of this run ("
+      << three_digits(measurement.reference_seconds * 1e6) << " µs)\n";
+  double spread = 0.0;
+  for (const Row& row : measurement.rows) spread = std::max(spread, row.timing.spread);
+  if (spread > kRestless) {
+    out << "the machine is restless: rounds differ by up to " << fixed(100.0 * spread, 0) << " %\n";
+  }
+}
+
+void print_rows(const Measurer& measurer, const Measurement& measurement, std::ostream& out) {
+  const std::vector<std::size_t>& ks = measurer.options().ks;
+  const bool intervals = any_interval(measurement);
+  std::vector<std::string> header = {"backend", "µs/query", "speedup"};
+  for (const std::size_t k : ks) header.push_back("P@" + std::to_string(k));
+  header.insert(header.end(), {"candidates", "KB/query", "GB/s", "of limit", "index MB", "build s",
+                               "certified", "log p error"});
+  if (intervals) header.emplace_back("log Z width");
+  header.emplace_back("");
+  Table table(std::move(header));
+  for (const Row& row : measurement.rows) {
+    const Precision& precision = row.precision;
+    std::vector<std::string> cells = {row.backend, three_digits(row.timing.seconds_per_item * 1e6),
+                                      three_digits(row.speedup)};
+    for (const std::size_t k : ks)
+      cells.push_back(fixed(precision.at[std::min(k, precision.at.size()) - 1], 4));
+    cells.insert(cells.end(),
+                 {three_digits(precision.candidates_mean), three_digits(precision.bytes_read_mean * 1e-3),
+                  fixed(row.read_gb_s, 1), share_of_limit(row, measurer.options().batch),
+                  fixed(static_cast<double>(row.index_bytes) * 1e-6, 2), fixed(row.build_seconds, 2),
+                  fixed(precision.certified_rate, 3), fixed(precision.max_log_prob_error, 6)});
+    if (intervals) cells.push_back(fixed(precision.log_z_width_mean, 4));
+    cells.push_back(note(row));
+    table.add(std::move(cells));
+  }
+  table.print(out);
+}
+
+nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
+                               const Measurement& measurement) {
+  const Head& head = measurer.head();
+  nlohmann::ordered_json json;
+  json["machine"] = {{"cpu", machine.cpu},
+                     {"cores", machine.cores},
+                     {"simd", machine.simd},
+                     {"read_gb_s", measurement.read_gb_s}};
+  json["head"] = {{"file", head.file},       {"name", head.name},          {"vocab", head.layer.vocab()},
+                  {"dim", head.layer.dim()}, {"train", head.train.rows()}, {"test", head.test.rows()}};
+  json["results"] = nlohmann::ordered_json::array();
+  for (const Row& row : measurement.rows) {
+    const Precision& precision = row.precision;
+    nlohmann::ordered_json p_at;
+    for (const std::size_t k : measurer.options().ks) {
+      p_at[std::to_string(k)] = precision.at[std::min(k, precision.at.size()) - 1];
+    }
+    nlohmann::ordered_json result = {{"backend", row.backend},
+                                     {"params", row.params},
+                                     {"us_per_query", row.timing.seconds_per_item * 1e6},
+                                     {"speedup", row.speedup},
+                                     {"p_at", p_at},
+                                     {"bytes_per_query", precision.bytes_read_mean},
+                                     {"index_bytes", row.index_bytes},
+                                     {"build_seconds", row.build_seconds},
+                                     {"candidates_mean", precision.candidates_mean},
+                                     {"certified_rate", precision.certified_rate},
+                                     {"max_log_prob_error", number_or_null(precision.max_log_prob_error)}};
+    if (!std::isnan(precision.log_z_width_mean)) result["log_z_width_mean"] = precision.log_z_width_mean;
+    json["results"].push_back(std::move(result));
+  }
+  return json;
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace topksoftmax::bench {
+
+/// A table of text, columns aligned: the first to the left, the others to the right, an optional last one to
+/// the left.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_({std::move(header)}) {}
+
+  /// Adds a row of as many cells as the header has.
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+
+  void print(std::ostream& out) const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// A number with so many digits behind the point; "-" where it is none.
+std::string fixed(double value, int digits);
+
+/// A number with three significant digits, at most two of them behind the point: 3.14, 31.4, 314.
+std::string three_digits(double value);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "harness/backend.hpp"
+#include "peers/native_eigen.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace topksoftmax::bench {
+
+/// The full softmax as an engine does it around some library's matrix product: all logits, their log-sum-exp
+/// (Eigen's vectorised exponentials), a partial sort. Product is a class with
+///   static constexpr std::string_view name;
+///   explicit Product(const SoftmaxLayer&);
+///   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const;
+/// which writes logits [batch×V] with their biases.
+template <class Product>
+class FullSoftmax final : public TopKSoftmax {
+ public:
+  explicit FullSoftmax(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)), product_(this->layer()) {}
+
+  std::string_view name() const override { return Product::name; }
+  std::size_t index_bytes() const override { return 0; }
+
+ private:
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
+    do_query_batch(query, 0, 1, workspace, &answer);
+  }
+
+  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                      TopK* answers) const override {
+    const std::size_t vocab = layer().vocab();
+    auto* logits = workspace.logits.get<float>(batch * vocab);
+    product_(query.h, batch, stride, logits);
+    for (std::size_t q = 0; q < batch; ++q, logits += vocab) {
+      kernels::apply_edits(query.edits, vocab, logits);
+      finish(query, logits, workspace, answers[q]);
+    }
+  }
+
+  void finish(const Query& query, const float* logits, Workspace& workspace, TopK& answer) const {
+    const std::size_t vocab = layer().vocab();
+    auto* const best = workspace.candidates.get<TokenId>(query.k);
+    const auto ids = std::views::iota(TokenId{0}, static_cast<TokenId>(vocab));
+    std::partial_sort_copy(ids.begin(), ids.end(), best, best + query.k, [logits](TokenId a, TokenId b) {
+      return ranks_before({logits[a], a}, {logits[b], b});
+    });
+    answer.ids.assign(best, best + query.k);
+    answer.logits.resize(query.k);
+    for (std::size_t i = 0; i < query.k; ++i) answer.logits[i] = logits[best[i]];
+    if (query.probabilities) {
+      store_log_z(Normalizer::exact, eigen_log_sum_exp(logits, vocab), answer);
+    } else {
+      store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+    }
+    answer.certified = false;
+    answer.work = full_scan_work(layer());
+  }
+
+  Product product_;
+};
+
+/// Such a peer as a row of the table.
+template <class Product>
+Backend full_softmax_peer(std::string summary) {
+  Backend backend = make_backend<NoOptions>(std::string(Product::name), std::move(summary), {},
+                                            [](const Head& head, NoOptions, const TrainingProgress&) {
+                                              return std::make_unique<FullSoftmax<Product>>(head.layer);
+                                            });
+  backend.is_exact_fp32 = true;
+  return backend;
+}
+
+}  // namespace topksoftmax::bench

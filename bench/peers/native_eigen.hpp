@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace topksoftmax::bench {
+
+/// What of Eigen the peers use, compiled for this very machine. It lives in a shared library of its own, with
+/// nothing but these functions visible: the same templates exist in the program, compiled for any machine,
+/// and the linker would keep only one of each.
+
+/// logits[q][i] = W[i]·H[q] + b[i] for W [V×d], H [batch×d], b [V] (null: none), logits [batch×V].
+[[gnu::visibility("default")]] void eigen_product(const float* W, std::size_t vocab, std::size_t dim,
+                                                  std::size_t stride, const float* b, const float* H,
+                                                  std::size_t batch, std::size_t context_stride,
+                                                  float* logits);
+
+/// log Σ exp(logits[i]) over `count` ≥ 1 logits, of which one is finite.
+[[gnu::visibility("default")]] double eigen_log_sum_exp(const float* logits, std::size_t count);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peers/peers.hpp"
+
+#ifdef TOPKSOFTMAX_BENCH_OPENBLAS
+#include "peers/openblas_kernels.hpp"
+#endif
+
+namespace topksoftmax::bench {
+
+void add_peers(std::vector<Backend>& all) {
+  all.push_back(eigen_peer());
+#ifdef TOPKSOFTMAX_BENCH_OPENBLAS
+  all.push_back(openblas_peer());
+#endif
+}
+
+void prepare_peers([[maybe_unused]] char** argv) {
+#ifdef TOPKSOFTMAX_BENCH_OPENBLAS
+  choose_openblas_kernels(argv);
+#endif
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "harness/backend.hpp"
+
+namespace topksoftmax::bench {
+
+/// Adds the other libraries that were found when the harness was built. They are what the project's own
+/// backends are compared with, and never part of the library.
+void add_peers(std::vector<Backend>& all);
+
+/// Called first in main(): may start the program again in an environment in which the peers are at their
+/// best.
+void prepare_peers(char** argv);
+
+Backend eigen_peer();
+#ifdef TOPKSOFTMAX_BENCH_OPENBLAS
+Backend openblas_peer();
+#endif
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// topksoftmax-bench as its user sees it: the program itself is run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "bench/program.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::ProgramRun;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::read_text;
+using testing::run_bench;
+
+constexpr std::size_t kVocab = 300;
+constexpr std::size_t kDim = 16;
+constexpr std::size_t kTrain = 400;
+constexpr std::size_t kTest = 90;
+
+std::span<const float> values(const RowMajorMatrix& matrix) {
+  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
+}
+
+class BenchProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    head_ = folder_.path() / "tiny.safetensors";
+    const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
+    const Eigen::VectorXf bias = random_vector(kVocab, 2);
+    const RowMajorMatrix train = clustered_contexts(kTrain, kDim, 5, 3);
+    const RowMajorMatrix test = clustered_contexts(kTest, kDim, 5, 3);
+    std::vector<std::int32_t> counts(kVocab);
+    std::iota(counts.rbegin(), counts.rend(), 1);
+    const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight)),
+                                             tensor_view("bias", {kVocab}, std::span(bias.data(), kVocab)),
+                                             tensor_view("contexts.train", {kTrain, kDim}, values(train)),
+                                             tensor_view("contexts.test", {kTest, kDim}, values(test)),
+                                             tensor_view("counts", {kVocab}, counts)};
+    write_safetensors(head_, tensors, {{"name", "tiny"}});
+  }
+
+  /// Runs it on the tiny head, quickly.
+  ProgramRun measure(const std::string& arguments) const {
+    return run_bench("--head " + head_.string() + " --rounds 1 --timed 20 " + arguments);
+  }
+
+  nlohmann::json measured_json(const std::string& arguments) const {
+    const std::filesystem::path out = folder_.path() / "out.json";
+    const ProgramRun run = measure(arguments + " --json " + out.string());
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return nlohmann::json::parse(read_text(out));
+  }
+
+  testing::TemporaryFolder folder_;
+  std::filesystem::path head_;
+};
+
+std::vector<std::string> keys(const nlohmann::json& object) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object.items()) names.push_back(key);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> backends_of(const nlohmann::json& report) {
+  std::vector<std::string> names;
+  for (const nlohmann::json& result : report.at("results")) names.push_back(result.at("backend"));
+  return names;
+}
+
+/// An error is one line on stderr, nothing on stdout, and an exit code that is not 0.
+void expect_error(const ProgramRun& run, int exit_code, const std::string& part) {
+  EXPECT_EQ(run.exit_code, exit_code);
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  EXPECT_TRUE(run.err.starts_with("topksoftmax-bench: ")) << run.err;
+  EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+}
+
+TEST_F(BenchProgram, WritesTheReport) {
+  const nlohmann::json report = measured_json("--backends exact,fused,peer:eigen --k 1,5");
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "results"}));
+
+  const nlohmann::json& machine = report.at("machine");
+  EXPECT_EQ(keys(machine), (std::vector<std::string>{"cores", "cpu", "read_gb_s", "simd"}));
+  EXPECT_TRUE(machine.at("cpu").is_string());
+  EXPECT_GE(machine.at("cores").get<int>(), 1);
+  EXPECT_FALSE(machine.at("simd").get<std::string>().empty());
+  EXPECT_GT(machine.at("read_gb_s").get<double>(), 0.0);
+
+  const nlohmann::json head = {{"file", head_.string()}, {"name", "tiny"}, {"vocab", kVocab}, {"dim", kDim},
+                               {"train", kTrain},        {"test", kTest}};
+  EXPECT_EQ(report.at("head"), head);
+
+  EXPECT_EQ(backends_of(report), (std::vector<std::string>{"exact", "fused", "peer:eigen"}));
+  double fastest = 0.0;
+  for (const nlohmann::json& result : report.at("results")) {
+    EXPECT_EQ(keys(result),
+              (std::vector<std::string>{"backend", "build_seconds", "bytes_per_query", "candidates_mean",
+                                        "certified_rate", "index_bytes", "max_log_prob_error", "p_at",
+                                        "params", "speedup", "us_per_query"}));
+    EXPECT_TRUE(result.at("params").is_object());
+    EXPECT_GT(result.at("us_per_query").get<double>(), 0.0);
+    EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));
+    EXPECT_EQ(result.at("bytes_per_query").get<double>(), static_cast<double>(4 * kVocab * (kDim + 1)));
+    EXPECT_EQ(result.at("index_bytes").get<int>(), 0);
+    EXPECT_EQ(result.at("candidates_mean").get<double>(), static_cast<double>(kVocab));
+    EXPECT_LT(result.at("max_log_prob_error").get<double>(), 1e-4);
+    fastest = std::max(fastest, result.at("speedup").get<double>());
+  }
+  EXPECT_DOUBLE_EQ(fastest, 1.0);
+}
+
+TEST_F(BenchProgram, MeasuresEveryBackendThatItLists) {
+  const nlohmann::json report = measured_json("");
+  const std::vector<std::string> measured = backends_of(report);
+  const ProgramRun list = run_bench("--list");
+  EXPECT_EQ(list.exit_code, 0);
+  for (const std::string& name : measured) {
+    EXPECT_NE(("\n" + list.out).find("\n" + name + "\n"), std::string::npos) << name;
+  }
+  EXPECT_GE(measured.size(), 4U);
+}
+
+TEST_F(BenchProgram, PrintsATableAndNoProgressIntoAPipe) {
+  const ProgramRun run = measure("--backends fused,certified --k 5,1,5 --set certified.width=8");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err, "");
+  EXPECT_EQ(run.out.find('\033'), std::string::npos);
+  for (const char* part : {"tiny: V = 300, d = 16", "speedup is against fused", "P@1", "P@5", "\nfused",
+                           "\ncertified", "width=8"}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+}
+
+TEST_F(BenchProgram, ComparesWithFusedWhereNoExactBackendIsChosen) {
+  const nlohmann::json report = measured_json("--backends certified");
+  EXPECT_EQ(backends_of(report), std::vector<std::string>{"certified"});
+  EXPECT_GT(report.at("results")[0].at("speedup").get<double>(), 0.0);
+  EXPECT_EQ(report.at("results")[0].at("certified_rate").get<double>(), 1.0);
+}
+
+TEST_F(BenchProgram, ReportsTheParametersThatWereSet) {
+  const nlohmann::json report =
+      measured_json("--backends certified --set certified.width=8 certified.prefix=4");
+  EXPECT_EQ(report.at("results")[0].at("params").at("width").get<int>(), 8);
+  EXPECT_EQ(report.at("results")[0].at("params").at("prefix").get<int>(), 4);
+}
+
+TEST_F(BenchProgram, MeasuresBatchesOnSeveralThreads) {
+  const nlohmann::json report =
+      measured_json("--backends exact,fused,peer:eigen --batch 8 --threads 2 --queries 50");
+  for (const nlohmann::json& result : report.at("results")) {
+    EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));
+  }
+}
+
+TEST_F(BenchProgram, TakesAKBeyondTheVocabulary) {
+  const nlohmann::json report = measured_json("--backends exact --k 1000");
+  EXPECT_EQ(report.at("results")[0].at("p_at"), (nlohmann::json{{"1000", 1.0}}));
+}
+
+TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {
+  expect_error(run_bench("--head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
+  expect_error(run_bench("--backends exact"), 2, "--head");
+  expect_error(measure("--backends exact,unheard-of"), 2,
+               "there is no backend \"unheard-of\"; there are exact");
+  expect_error(measure("--backends ,"), 2, "--backends");
+  expect_error(measure("--set certified.colour=3"), 2,
+               "certified has no parameter \"colour\"; it has prefix");
+  expect_error(measure("--set exact.colour=3"), 2, "it has none");
+  expect_error(measure("--set certified.width=wide"), 2, "certified.width must be a whole number from 0 on");
+  expect_error(measure("--set certified.width=-1"), 2, "not \"-1\"");
+  expect_error(measure("--set width=8"), 2, "backend.parameter=value");
+  expect_error(measure("--set nothing.width=8"), 2, "there is no backend \"nothing\"");
+  expect_error(measure("--backends l2s --set l2s.clusters=0"), 1, "l2s: ");
+  expect_error(measure("--k 0"), 2, "--k");
+  expect_error(measure("--k five"), 2, "--k");
+  expect_error(measure("--threads 2"), 2, "--batch");
+  expect_error(measure("--json /nonexistent/out.json"), 1, "/nonexistent/out.json");
+  expect_error(measure("--colour"), 2, "--colour");
+}
+
+TEST_F(BenchProgram, RefusesAHeadWithoutTestContexts) {
+  const std::filesystem::path bare = folder_.path() / "bare.safetensors";
+  const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
+  const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight))};
+  write_safetensors(bare, tensors);
+  expect_error(run_bench("--head " + bare.string()), 1, "contexts.test");
+}
+
+TEST_F(BenchProgram, LeavesOutOfAllWhatCannotBeBuiltForTheHead) {
+  const ProgramRun run = measure("--set l2s.clusters=0");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.out.find("without l2s: "), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\nfused "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace topksoftmax

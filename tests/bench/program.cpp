@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/program.hpp"
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "io/temporary_folder.hpp"
+
+namespace topksoftmax::testing {
+
+ProgramRun run_bench(const std::string& arguments) {
+  const TemporaryFolder folder;
+  const std::filesystem::path out = folder.path() / "out";
+  const std::filesystem::path err = folder.path() / "err";
+  const std::string command =
+      std::string(TOPKSOFTMAX_BENCH_PROGRAM) + " " + arguments + " >" + out.string() + " 2>" + err.string();
+  const int status = std::system(command.c_str());
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .out = read_text(out),
+          .err = read_text(err)};
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+}  // namespace topksoftmax::testing
