@@ -45,32 +45,25 @@ void answer_from_all_after(const SoftmaxLayer& layer, const Query& query, const 
   answer.work.fell_back = true;
 }
 
-}  // namespace
+/// Contexts of a batch whose logits are held at a time.
+constexpr std::size_t kContextsAtOnce = 16;
 
-void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const Candidates& candidates,
-                            Workspace& workspace, TopK& answer) {
-  QueryWork work = {.bytes_read = candidates.bytes_read, .screened = candidates.screened};
-  std::span<const TokenId> ids = candidates.ids;
-  if (candidates.everything || ids.size() < query.k) {
-    return answer_from_all_after(layer, query, work, workspace, answer);
-  }
-  const bool biased = query.edits.bias_count != 0;
-  if (biased) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+/// The work of screening and of scoring `count` candidates.
+QueryWork work_of(const SoftmaxLayer& layer, const Candidates& candidates, std::size_t count) {
+  return {.bytes_read = candidates.bytes_read + layer.rows().bytes(count),
+          .screened = candidates.screened,
+          .candidates = count};
+}
 
+/// select → normalise. The logits are edited in place. False, and the answer untouched, if fewer than query.k
+/// tokens are left.
+bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
+                        const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
   const kernels::Implementation& kernel = kernels::active();
-  auto* const logits = workspace.logits.get<float>(ids.size());
-  if (candidates.packed != nullptr && !biased) {
-    kernel.scan(*candidates.packed, 0, ids.size(), query.h, logits);
-  } else {
-    kernel.scan_gathered(layer.rows(), ids.data(), ids.size(), query.h, logits);
-  }
   if (!query.edits.empty()) edit(query.edits, ids, logits);
-  work.candidates = ids.size();
-  work.bytes_read += layer.rows().bytes(ids.size());
-
   kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
   kernel.select(logits, ids.data(), ids.size(), heap);
-  if (heap.size() < query.k) return answer_from_all_after(layer, query, work, workspace, answer);
+  if (heap.size() < query.k) return false;
 
   double inside = 0.0;
   if (query.probabilities) {
@@ -90,6 +83,58 @@ void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const
   }
   answer.certified = candidates.certified;
   answer.work = work;
+  return true;
+}
+
+}  // namespace
+
+void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const Candidates& candidates,
+                            Workspace& workspace, TopK& answer) {
+  std::span<const TokenId> ids = candidates.ids;
+  if (candidates.everything || ids.size() < query.k) {
+    return answer_from_all_after(layer, query, work_of(layer, candidates, 0), workspace, answer);
+  }
+  const bool biased = query.edits.bias_count != 0;
+  if (biased) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+
+  const kernels::Implementation& kernel = kernels::active();
+  auto* const logits = workspace.logits.get<float>(ids.size());
+  if (candidates.packed != nullptr && !biased) {
+    kernel.scan(*candidates.packed, 0, ids.size(), query.h, logits);
+  } else {
+    kernel.scan_gathered(layer.rows(), ids.data(), ids.size(), query.h, logits);
+  }
+  const QueryWork work = work_of(layer, candidates, ids.size());
+  if (!answer_from_logits(query, candidates, ids, work, logits, workspace, answer)) {
+    answer_from_all_after(layer, query, work, workspace, answer);
+  }
+}
+
+void answer_batch_from_candidates(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                  std::size_t batch, const Candidates& candidates, Workspace& workspace,
+                                  TopK* answers) {
+  Query one = query;
+  std::span<const TokenId> ids = candidates.ids;
+  if (candidates.everything || ids.size() < query.k) {
+    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+      answer_from_all_after(layer, one, work_of(layer, candidates, 0), workspace, answers[q]);
+    }
+    return;
+  }
+  if (query.edits.bias_count != 0) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+  const QueryWork work = work_of(layer, candidates, ids.size());
+  for (std::size_t first = 0; first < batch; first += kContextsAtOnce) {
+    const std::size_t contexts = std::min(kContextsAtOnce, batch - first);
+    auto* const logits = workspace.logits.get<float>(contexts * ids.size());
+    kernels::active().scan_gathered_batch(layer.rows(), ids.data(), ids.size(), one.h, stride, contexts,
+                                          logits);
+    for (std::size_t q = first; q < first + contexts; ++q, one.h += stride) {
+      float* const row = logits + (q - first) * ids.size();
+      if (!answer_from_logits(one, candidates, ids, work, row, workspace, answers[q])) {
+        answer_from_all_after(layer, one, work, workspace, answers[q]);
+      }
+    }
+  }
 }
 
 }  // namespace topksoftmax

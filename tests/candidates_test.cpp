@@ -90,6 +90,40 @@ TEST_F(CandidatesTest, PackedRowsGiveTheSameAnswer) {
   EXPECT_EQ(found.logits, gathered.logits);
 }
 
+TEST_F(CandidatesTest, ContextsThatShareThemAreAnsweredAsEachAlone) {
+  const RowMajorMatrix H = testing::random_matrix(37, 9, 7);
+  TokenMask mask(500);
+  for (TokenId id = 0; id < 450; ++id) mask.allow(id);
+  const std::span<const std::uint64_t> words = mask;
+  const std::vector<TokenBias> bias = {{3, 1.0F}, {200, 500.0F}};
+  for (const kernels::LogitEdits& edits :
+       {kernels::LogitEdits{}, kernels::LogitEdits{words.data(), nullptr, 0},
+        kernels::LogitEdits{words.data(), bias.data(), bias.size()}}) {
+    for (const std::size_t k : {1U, 4U, 5U, 6U}) {  // from 5 on too few of them are allowed
+      for (const std::size_t batch : {1U, 16U, 37U}) {
+        Query query;
+        query.h = H.data();
+        query.k = k;
+        query.edits = edits;
+        Workspace workspace;
+        std::vector<TopK> together(batch);
+        const Candidates shared = {.ids = ids_, .screened = 9, .bytes_read = 70};
+        answer_batch_from_candidates(layer_, query, 9, batch, shared, workspace, together.data());
+        for (std::size_t q = 0; q < batch; ++q, query.h += 9) {
+          TopK alone;
+          answer_from_candidates(layer_, query, shared, workspace, alone);
+          EXPECT_EQ(together[q].ids, alone.ids);
+          EXPECT_EQ(together[q].logits, alone.logits);
+          EXPECT_EQ(together[q].log_z, alone.log_z);
+          EXPECT_EQ(together[q].work.fell_back, alone.work.fell_back);
+          EXPECT_EQ(together[q].work.bytes_read, alone.work.bytes_read);
+          EXPECT_EQ(together[q].work.screened, 9U);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CandidatesTest, BoundsOfTheOutsideBecomeAnInterval) {
   const TopK inside = answer({.ids = ids_}, {.k = 5});
   const TopK found = answer({.ids = ids_,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 
 #include "peers/peers.hpp"
 #include "topksoftmax/topksoftmax.hpp"
@@ -83,6 +85,77 @@ Backend l2s_kmeans() {
       {budgets()});
 }
 
+/// A parameter of the hash, among the backend's own.
+template <class Options, class T>
+Field<Options> hash_field(std::string name, T WtaHashOptions::*member, std::string help) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .set = [member](Options& options,
+                          std::string_view text) { options.hash.*member = parse_value<T>(text); },
+          .get = [member](const Options& options) { return nlohmann::json(options.hash.*member); }};
+}
+
+/// A number of tokens that is a tenth of the vocabulary unless given.
+template <class Options>
+Field<Options> tenth_field(std::string name, std::optional<std::size_t> Options::*member, std::string help) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .set = [member](Options& options,
+                          std::string_view text) { options.*member = parse_value<std::size_t>(text); },
+          .get =
+              [member](const Options& options) {
+                return options.*member ? nlohmann::json(*(options.*member)) : nlohmann::json("V/10");
+              }};
+}
+
+/// {K, u, W} and what is the backend's own.
+template <class Options>
+std::vector<Field<Options>> wta_fields(std::vector<Field<Options>> own) {
+  std::vector<Field<Options>> fields = {
+      hash_field<Options>("K", &WtaHashOptions::K, "values that a hash compares"),
+      hash_field<Options>("units_per_band", &WtaHashOptions::units_per_band, "u, hashes a band"),
+      hash_field<Options>("bands", &WtaHashOptions::bands, "W"),
+      hash_field<Options>("seed", &WtaHashOptions::seed, "of the permutations")};
+  std::move(own.begin(), own.end(), std::back_inserter(fields));
+  return fields;
+}
+
+Backend wta_lsh() {
+  using Options = WtaLshOptions;
+  return make_backend<Options>(
+      "wta-lsh", "Winner-take-all hashing: one list for a batch, and the most frequent tokens",
+      wta_fields<Options>(
+          {field("threshold", &Options::threshold, "t, bands that a candidate must share with the context"),
+           tenth_field("top_frequent", &Options::top_frequent, "T, most frequent tokens in every list")}),
+      [](const Head& head, Options options, const TrainingProgress&) {
+        options.counts = head.counts;
+        return WtaLsh::build(head.layer, options);
+      },
+      {{.parameter = "threshold",
+        .values = [](const Head&) { return std::vector<std::size_t>{3, 4, 5, 6, 8, 12}; }},
+       {.parameter = "top_frequent", .values = [](const Head& head) {
+          return geometric(std::max<std::size_t>(head.layer.vocab() / 50, 1),
+                           std::max<std::size_t>(head.layer.vocab() / 5, 2), 5);
+        }}});
+}
+
+Backend wta_lsh_each() {
+  using Options = WtaLshEachOptions;
+  return make_backend<Options>("wta-lsh-each", "Winner-take-all hashing: each context its own top collisions",
+                               wta_fields<Options>({tenth_field("top_collisions", &Options::top_collisions,
+                                                                "tokens that a list has at most")}),
+                               [](const Head& head, const Options& options, const TrainingProgress&) {
+                                 return WtaLshEach::build(head.layer, options);
+                               },
+                               {{.parameter = "top_collisions",
+                                 .values =
+                                     [](const Head& head) {
+                                       return geometric(std::max<std::size_t>(head.layer.vocab() / 200, 1),
+                                                        std::max<std::size_t>(head.layer.vocab() / 3, 2), 9);
+                                     },
+                                 .is_effort = true}});
+}
+
 Backend certified() {
   using Options = CertifiedOptions;
   return make_backend<Options>(
@@ -109,6 +182,8 @@ std::vector<Backend> make_backends() {
   all.push_back(exact_fp32(fused()));
   all.push_back(l2s());
   all.push_back(l2s_kmeans());
+  all.push_back(wta_lsh());
+  all.push_back(wta_lsh_each());
   all.push_back(certified());
   add_peers(all);
   return all;

@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
   topksoftmax::bench::register_row_kernels();
   topksoftmax::bench::register_reductions();
   topksoftmax::bench::register_prefix_bounds();
+  topksoftmax::bench::register_wta();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -44,5 +44,6 @@ inline void count_bytes(benchmark::State& state, std::size_t bytes_per_iteration
 void register_row_kernels();
 void register_reductions();
 void register_prefix_bounds();
+void register_wta();
 
 }  // namespace topksoftmax::bench

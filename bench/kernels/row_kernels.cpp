@@ -58,6 +58,13 @@ struct Data {
   std::vector<float> logits;
 };
 
+/// Sets the rate at which a batch of kBatch contexts was multiplied.
+void count_products(benchmark::State& state, const Data& data) {
+  state.counters["GFLOPS"] =
+      benchmark::Counter(2.0 * static_cast<double>(kBatch * data.rows.count * kDim) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+
 void scan(benchmark::State& state, const kernels::Implementation& kernel, WeightType type,
           std::size_t bytes) {
   Data data(type, bytes);
@@ -76,6 +83,18 @@ void scan_gathered(benchmark::State& state, const kernels::Implementation& kerne
     benchmark::ClobberMemory();
   }
   count_bytes(state, data.rows.bytes(data.rows.count));
+}
+
+void scan_gathered_batch(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+  Data data(WeightType::float32, bytes);
+  std::vector<float> logits(kBatch * data.rows.count);
+  for ([[maybe_unused]] auto iteration : state) {
+    kernel.scan_gathered_batch(data.rows, data.ids.data(), data.rows.count, data.contexts.data(), kDim,
+                               kBatch, logits.data());
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, data.rows.bytes(data.rows.count));
+  count_products(state, data);
 }
 
 void argmax(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
@@ -109,9 +128,7 @@ void fused_scan_batch(benchmark::State& state, const kernels::Implementation& ke
     benchmark::DoNotOptimize(sums.data());
   }
   count_bytes(state, data.rows.bytes(data.rows.count));
-  state.counters["GFLOPS"] =
-      benchmark::Counter(2.0 * static_cast<double>(kBatch * data.rows.count * kDim) * 1e-9,
-                         benchmark::Counter::kIsIterationInvariantRate);
+  count_products(state, data);
 }
 
 }  // namespace
@@ -127,6 +144,7 @@ void register_row_kernels() {
                                         std::size_t bytes) { scan(state, kernel, type, bytes); });
   }
   register_kernel("scan_gathered", scan_gathered);
+  register_kernel("scan_gathered_batch_16", scan_gathered_batch);
   register_kernel("argmax", argmax);
   register_kernel("fused_scan", fused_scan);
   register_kernel("fused_scan_batch_16", fused_scan_batch);

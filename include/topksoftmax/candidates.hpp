@@ -50,4 +50,12 @@ TOPKSOFTMAX_EXPORT void answer_from_candidates(const SoftmaxLayer& layer, const 
                                                const Candidates& candidates, Workspace& workspace,
                                                TopK& answer);
 
+/// The same for `batch` contexts at query.h, `stride` floats apart, that share their candidates: one batched
+/// product scores these for all of them. Candidates::screened and bytes_read are a context's share of what
+/// screening the batch took. Reads candidates·d weights once for every 16 contexts.
+TOPKSOFTMAX_EXPORT void answer_batch_from_candidates(const SoftmaxLayer& layer, const Query& query,
+                                                     std::size_t stride, std::size_t batch,
+                                                     const Candidates& candidates, Workspace& workspace,
+                                                     TopK* answers);
+
 }  // namespace topksoftmax

@@ -8,6 +8,8 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/certified.hpp"
 #include "topksoftmax/screeners/l2s.hpp"
+#include "topksoftmax/screeners/wta_lsh.hpp"
+#include "topksoftmax/screeners/wta_lsh_each.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"

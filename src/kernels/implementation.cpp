@@ -17,6 +17,7 @@
 #include "kernels/prefix_bounds-inl.h"
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
+#include "kernels/wta-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace topksoftmax::kernels {
@@ -27,6 +28,7 @@ constinit const Implementation kImplementation = {
     .name = std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2),  // the namespaces are called N_…
     .scan = &Scan,
     .scan_gathered = &ScanGathered,
+    .scan_gathered_batch = &ScanGatheredBatch,
     .argmax = &Argmax,
     .fused_scan = &FusedScan,
     .fused_scan_batch = &FusedScanBatch,
@@ -36,6 +38,9 @@ constinit const Implementation kImplementation = {
     .prefix_bounds = &PrefixBounds,
     .reaching = &Reaching,
     .sum_exp_bounds = &SumExpBounds,
+    .wta_codes = &WtaCodes,
+    .wta_codes_batch = &WtaCodesBatch,
+    .mark_reaching = &MarkReaching,
 };
 
 }  // namespace HWY_NAMESPACE

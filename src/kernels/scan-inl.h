@@ -10,6 +10,7 @@
 #define TOPKSOFTMAX_SRC_KERNELS_SCAN_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -110,9 +111,9 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
   });
 }
 
-/// logits[q][i] of rows first … first + count − 1 for kTileContexts contexts.
-template <WeightType type>
-HWY_INLINE void ScanBlockBatch(const Rows& rows, std::size_t first, std::size_t count,
+/// logits[q][i] for i < count of the rows that row_of names and kTileContexts contexts.
+template <WeightType type, class RowOf>
+HWY_INLINE void ScanBlockBatch(const Rows& rows, const RowOf& row_of, std::size_t count,
                                const float* const* contexts, float (*HWY_RESTRICT logits)[kFusedBlock]) {
   using Lane = typename Stored<type>::Lane;
   const auto* data = static_cast<const Lane*>(rows.data);
@@ -120,7 +121,7 @@ HWY_INLINE void ScanBlockBatch(const Rows& rows, std::size_t first, std::size_t 
   for (std::size_t i = 0; i < count; i += kTileRows) {
     const Lane* p[kTileRows];
     for (std::size_t r = 0; r < kTileRows; ++r)
-      p[r] = data + (first + std::min(i + r, count - 1)) * rows.stride;
+      p[r] = data + row_of(std::min(i + r, count - 1)) * rows.stride;
     DotTileBatch<type>(p, rows.dim, contexts, sums);
     for (std::size_t q = 0; q < kTileContexts; ++q) {
       std::memcpy(&logits[q][i], sums + q * kTileRows, kTileRows * sizeof(float));
@@ -129,9 +130,49 @@ HWY_INLINE void ScanBlockBatch(const Rows& rows, std::size_t first, std::size_t 
   for (std::size_t q = 0; q < kTileContexts; ++q) {
     for (std::size_t i = 0; i < count; i += kTile) {
       FinishTile<type>(
-          rows, [&](std::size_t r) { return first + std::min(i + r, count - 1); }, &logits[q][i]);
+          rows, [&](std::size_t r) { return row_of(std::min(i + r, count - 1)); }, &logits[q][i]);
     }
   }
+}
+
+/// The kTileContexts contexts from the q-th on; the last tile repeats the last context.
+HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::size_t batch, std::size_t q,
+                             const float** tile) {
+  for (std::size_t i = 0; i < kTileContexts; ++i) tile[i] = contexts + std::min(q + i, batch - 1) * stride;
+}
+
+/// Asks for the lines of a row that will be read soon.
+HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
+  const std::size_t bytes = weight_bytes(rows.type);
+  const auto* const data = static_cast<const char*>(rows.data) + row * rows.stride * bytes;
+  for (std::size_t at = 0; at < rows.dim * bytes; at += 64) hwy::Prefetch(data + at);
+}
+
+inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
+                              std::size_t stride, std::size_t batch, float* HWY_RESTRICT logits) {
+  WithType(rows.type, [&](auto type) HWY_ATTR {
+    using Lane = typename Stored<decltype(type)::value>::Lane;
+    const auto row_of = [&](std::size_t i) { return static_cast<std::size_t>(ids[std::min(i, count - 1)]); };
+    const float* tile[kTileContexts];
+    HWY_ALIGN float block[kTile];
+    for (std::size_t i = 0; i < count; i += kTileRows) {
+      const Lane* p[kTileRows];
+      for (std::size_t r = 0; r < kTileRows; ++r) {
+        p[r] = static_cast<const Lane*>(rows.data) + row_of(i + r) * rows.stride;
+        PrefetchRow(rows, row_of(i + kTileRows + r));
+      }
+      const std::size_t size = std::min(kTileRows, count - i);
+      for (std::size_t q = 0; q < batch; q += kTileContexts) {
+        TileContexts(contexts, stride, batch, q, tile);
+        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, block);
+        FinishTile<decltype(type)::value>(
+            rows, [&](std::size_t r) { return row_of(i + r % kTileRows); }, block);
+        for (std::size_t c = 0; c < kTileContexts && q + c < batch; ++c) {
+          std::memcpy(logits + (q + c) * count + i, block + c * kTileRows, size * sizeof(float));
+        }
+      }
+    }
+  });
 }
 
 inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
@@ -146,9 +187,9 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
       std::size_t next_bias = block_bias;
       for (std::size_t q = 0; q < batch; q += kTileContexts) {
         const float* tile[kTileContexts];
-        for (std::size_t i = 0; i < kTileContexts; ++i)
-          tile[i] = contexts + std::min(q + i, batch - 1) * stride;
-        ScanBlockBatch<decltype(type)::value>(rows, first, count, tile, logits);
+        TileContexts(contexts, stride, batch, q, tile);
+        ScanBlockBatch<decltype(type)::value>(
+            rows, [first](std::size_t i) { return first + i; }, count, tile, logits);
         for (std::size_t i = 0; i < kTileContexts && q + i < batch; ++i) {
           next_bias = block_bias;
           if (!edits.empty()) Edit(edits, first, count, next_bias, logits[i]);

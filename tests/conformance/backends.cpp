@@ -5,6 +5,8 @@
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/screeners/certified.hpp"
 #include "topksoftmax/screeners/l2s.hpp"
+#include "topksoftmax/screeners/wta_lsh.hpp"
+#include "topksoftmax/screeners/wta_lsh_each.hpp"
 
 namespace topksoftmax::testing {
 
@@ -38,6 +40,12 @@ const std::vector<Backend>& all_backends() {
        .make = [](const auto& layer,
                   const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },
        .exact = true},
+      {.name = "wta-lsh",
+       .make = [](const auto& layer, const auto&) { return WtaLsh::build(layer, {.hash = {.bands = 60}}); },
+       .shares_batch = true},
+      {.name = "wta-lsh-each",
+       .make = [](const auto& layer,
+                  const auto&) { return WtaLshEach::build(layer, {.hash = {.bands = 60}}); }},
   };
   return all;
 }

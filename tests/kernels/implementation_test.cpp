@@ -142,6 +142,17 @@ TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
           ASSERT_EQ(token.logit, logits[static_cast<std::size_t>(token.id)]);
         }
       }
+      std::vector<TokenId> ids;
+      for (std::size_t i = rows.count; i-- > 0;) ids.push_back(static_cast<TokenId>(i * 7 % rows.count));
+      std::vector<float> gathered(5 * ids.size());
+      kernel().scan_gathered_batch(rows, ids.data(), ids.size(), H.data(),
+                                   static_cast<std::size_t>(H.outerStride()), 5, gathered.data());
+      for (std::size_t q = 0; q < 5; ++q) {
+        const std::vector<float> logits = scan(rows, H.row(static_cast<Eigen::Index>(q)));
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          ASSERT_EQ(gathered[q * ids.size() + i], logits[static_cast<std::size_t>(ids[i])]);
+        }
+      }
       std::vector<ScoredToken> storage(5 * rows.count);
       std::vector<TopKHeap> heaps;
       for (std::size_t q = 0; q < 5; ++q) heaps.emplace_back(storage.data() + q * rows.count, rows.count);

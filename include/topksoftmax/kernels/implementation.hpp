@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/kernels/wta_bands.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::kernels {
@@ -40,6 +42,11 @@ struct Implementation {
   /// logits[i] = rows[ids[i]]·h + bias for i < count. Reads count·d weights.
   void (*scan_gathered)(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
                         float* logits);
+
+  /// logits[q·count + i] = rows[ids[i]]·h_q + bias for i < count and `batch` contexts, h_q at contexts +
+  /// q·stride, reading the rows once. Bit for bit those of scan_gathered.
+  void (*scan_gathered_batch)(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
+                              std::size_t stride, std::size_t batch, float* logits);
 
   /// The row with the largest rows[i]·h + bias, the lowest of equals. Reads V·d weights.
   std::size_t (*argmax)(const Rows& rows, const float* h);
@@ -77,6 +84,19 @@ struct Implementation {
   /// Proven bounds, within a few percent, of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i].
   /// Values beyond e^±87 of the shift count as 0 or e^87.
   SumBounds (*sum_exp_bounds)(const float* estimates, const float* radii, std::size_t count, float shift);
+
+  /// codes[w] of one vector x for the bands, rounded up to whole groups (see WtaBands). Looks at
+  /// bands·units·K values.
+  void (*wta_codes)(const WtaBands& bands, const float* x, std::uint32_t* codes);
+
+  /// codes[w·kGroup + i] of kGroup vectors, value j of the i-th at columns[j·kGroup + i]. The same codes, at
+  /// far less a vector: a position is read once for all of them and nothing is gathered.
+  void (*wta_codes_batch)(const WtaBands& bands, const float* columns, std::uint32_t* codes);
+
+  /// Sets the bits i < 64·words of marks for which hits[i] ≥ threshold; those that are set stay so. Returns
+  /// how many are set then.
+  std::size_t (*mark_reaching)(const std::uint16_t* hits, std::size_t words, std::uint16_t threshold,
+                               std::uint64_t* marks);
 };
 
 /// Every implementation that this processor can run, the fastest first.

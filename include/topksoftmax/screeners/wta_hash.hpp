@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/kernels/wta_bands.hpp"
+
+namespace topksoftmax {
+
+/// The parameters {K, u, W} of a banded winner-take-all hash. The paper's choices are {8, 3, 500} and
+/// {16, 3, 500}. The higher K and u, the fewer rows have a context's code, and the more alike those are.
+struct WtaHashOptions {
+  /// Values that a hash compares: at least 2. Vectors of fewer values compare all they have.
+  std::size_t K = 8;
+  /// u, hashes a band: u·log2 K < 31, so that a band's code is an int32.
+  std::size_t units_per_band = 3;
+  /// W, at most 65535.
+  std::size_t bands = 500;
+  /// Of the permutations.
+  std::uint64_t seed = 1;
+};
+
+/// The winner-take-all hash (Yagnik et al. 2011) in bands, as "Fast Locality Sensitive Hashing for Beam
+/// Search on GPU" (§4.2.1, equations 4–8) defines it:
+///
+///   I_p = argmax over k < K of Permute_p(x)[k],     B_w = [I_wu … I_wu+u−1]
+///
+/// It sees only the order of x's values: any strictly increasing function of them all, such as a positive
+/// factor, leaves the codes as they are.
+class TOPKSOFTMAX_EXPORT WtaHash {
+ public:
+  /// Codes are written for W rounded up to a whole number of these.
+  static constexpr std::size_t kGroup = kernels::WtaBands::kGroup;
+
+  /// For vectors of `dim` ≥ 1 values. Throws Error for unusable options.
+  WtaHash(std::size_t dim, const WtaHashOptions& options);
+
+  std::size_t dim() const { return dim_; }
+  std::size_t bands() const { return bands_; }
+  std::size_t padded_bands() const { return kernel_bands().groups * kGroup; }
+  std::size_t bytes() const { return positions_.size() * sizeof(positions_[0]); }
+
+  /// codes[w] = B_w(x) as a number to the base K (I_wu its highest digit), x [dim], codes [padded_bands()].
+  /// Looks at W·u·K values.
+  void band_codes(const float* x, std::uint32_t* codes) const;
+
+  /// codes[w·kGroup + i] = B_w of the i-th of `count` ≤ kGroup vectors, `stride` floats apart; those of
+  /// i ≥ count mean nothing. codes [padded_bands()·kGroup]; columns [dim·kGroup] is scratch.
+  void band_codes_batch(const float* vectors, std::size_t stride, std::size_t count, float* columns,
+                        std::uint32_t* codes) const;
+
+  /// What the kernels take.
+  kernels::WtaBands kernel_bands() const;
+
+  /// The first K elements of permutation p < W·u, fewer where dim < K.
+  std::vector<std::int32_t> permutation(std::size_t p) const;
+
+ private:
+  std::size_t position_index(std::size_t p, std::size_t k) const;
+
+  std::size_t dim_;
+  std::size_t K_;
+  std::size_t units_;
+  std::size_t bands_;
+  std::vector<std::int32_t> positions_;
+};
+
+}  // namespace topksoftmax

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/screeners/cuckoo_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax {
+namespace {
+
+constexpr std::uint32_t kNoKey = 0xffffffffU;
+constexpr std::uint32_t kKeyLimit = std::uint32_t{1} << 31;
+
+/// Displacements after which keys are taken to go round in a cycle.
+constexpr std::size_t kLongestWalk = 500;
+/// Seeds tried before the table grows.
+constexpr std::size_t kRehashesPerSize = 50;
+/// SplitMix64's step from one seed to the next.
+constexpr std::uint64_t kSeedStep = 0x9e3779b97f4a7c15U;
+
+void check(std::span<const CuckooTable::Entry> entries, double max_load) {
+  if (!(max_load > 0.0 && max_load < 0.5)) {
+    throw Error("cuckoo table: max_load is " + std::to_string(max_load) +
+                "; it must be above 0 and below 0.5");
+  }
+  std::vector<std::uint32_t> keys;
+  keys.reserve(entries.size());
+  for (const CuckooTable::Entry& entry : entries) keys.push_back(entry.key);
+  std::sort(keys.begin(), keys.end());
+  if (!keys.empty() && keys.back() >= kKeyLimit) {
+    throw Error("cuckoo table: a key is " + std::to_string(keys.back()) + "; keys must be below 2^31");
+  }
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) {
+    throw Error("cuckoo table: the key " + std::to_string(*twice) + " comes twice; keys must be distinct");
+  }
+}
+
+}  // namespace
+
+CuckooTable::CuckooTable(std::span<const Entry> entries, double max_load) : size_(entries.size()) {
+  check(entries, max_load);
+  auto half = static_cast<std::size_t>(std::ceil(static_cast<double>(size_) / (2.0 * max_load)));
+  half = std::max<std::size_t>(half, 1);
+  for (;; half += half / 16 + 1) {
+    slots_.resize(2 * half);
+    for (std::size_t attempt = 0; attempt < kRehashesPerSize; ++attempt) {
+      seed_ += kSeedStep;
+      if (place_all(entries)) return;
+      ++rehashes_;
+    }
+  }
+}
+
+bool CuckooTable::place_all(std::span<const Entry> entries) {
+  std::fill(slots_.begin(), slots_.end(), Entry{kNoKey, 0, 0});
+  return std::all_of(entries.begin(), entries.end(), [this](const Entry& entry) { return place(entry); });
+}
+
+bool CuckooTable::place(Entry entry) {
+  std::size_t side = 0;
+  for (std::size_t step = 0; step < kLongestWalk; ++step, side = 1 - side) {
+    std::swap(entry, slots_[slots_of(entry.key)[side]]);
+    if (entry.key == kNoKey) return true;
+  }
+  return false;
+}
+
+}  // namespace topksoftmax
