@@ -18,6 +18,7 @@
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
 #include "kernels/wta-inl.h"
+#include "kernels/squared_distance-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace topksoftmax::kernels {
@@ -41,6 +42,7 @@ constinit const Implementation kImplementation = {
     .wta_codes = &WtaCodes,
     .wta_codes_batch = &WtaCodesBatch,
     .mark_reaching = &MarkReaching,
+    .squared_distance = &SquaredDistance,
 };
 
 }  // namespace HWY_NAMESPACE
