@@ -57,9 +57,9 @@ class TokenSet {
   /// Adds a token; false if it was there.
   bool insert(TokenId id) {
     std::uint32_t& stamp = stamps_[static_cast<std::size_t>(id)];
-    if (stamp == stamp_) return false;
-    stamp = stamp_;
-    return true;
+    const bool added = stamp != stamp_;
+    stamp = stamp_;  // in either case: no branch to guess wrong
+    return added;
   }
 
   bool contains(TokenId id) const { return stamps_[static_cast<std::size_t>(id)] == stamp_; }
