@@ -7,6 +7,8 @@
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/fgd.hpp"
+#include "topksoftmax/screeners/ippt.hpp"
 #include "topksoftmax/screeners/l2s.hpp"
 #include "topksoftmax/screeners/wta_lsh.hpp"
 #include "topksoftmax/screeners/wta_lsh_each.hpp"

@@ -17,8 +17,8 @@
 #include "kernels/prefix_bounds-inl.h"
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
-#include "kernels/wta-inl.h"
 #include "kernels/squared_distance-inl.h"
+#include "kernels/wta-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace topksoftmax::kernels {

@@ -4,6 +4,7 @@
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/fgd.hpp"
 #include "topksoftmax/screeners/l2s.hpp"
 #include "topksoftmax/screeners/wta_lsh.hpp"
 #include "topksoftmax/screeners/wta_lsh_each.hpp"
@@ -36,6 +37,9 @@ const std::vector<Backend>& all_backends() {
       {.name = "l2s-kmeans",
        .make = [](const auto& layer,
                   const auto& contexts) { return L2S::train_kmeans(layer, contexts, small_l2s()); }},
+      {.name = "fgd",
+       .make = [](const auto& layer,
+                  const auto& contexts) { return Fgd::build(layer, contexts, {.ef_search = 20}); }},
       {.name = "certified",
        .make = [](const auto& layer,
                   const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },

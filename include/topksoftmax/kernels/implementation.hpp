@@ -97,6 +97,7 @@ struct Implementation {
   /// how many are set then.
   std::size_t (*mark_reaching)(const std::uint16_t* hits, std::size_t words, std::uint16_t threshold,
                                std::uint64_t* marks);
+
   /// ‖a − b‖² of two vectors [dim], with a relative error of at most (dim + 3)·2⁻²⁴.
   float (*squared_distance)(const float* a, const float* b, std::size_t dim);
 };

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// Links from rows to rows.
+class Links {
+ public:
+  Links() : offsets_{0} {}
+  explicit Links(const std::vector<std::vector<TokenId>>& of_rows);
+
+  std::span<const TokenId> of(TokenId row) const {
+    const auto r = static_cast<std::size_t>(row);
+    return {targets_.data() + offsets_[r], offsets_[r + 1] - offsets_[r]};
+  }
+  std::size_t rows() const { return offsets_.size() - 1; }
+  /// The most links that any row has.
+  std::size_t most() const { return most_; }
+  std::size_t bytes() const {
+    return offsets_.size() * sizeof(std::size_t) + targets_.size() * sizeof(TokenId);
+  }
+
+ private:
+  std::vector<std::size_t> offsets_;  ///< [V + 1]
+  std::vector<TokenId> targets_;
+  std::size_t most_ = 0;
+};
+
+struct SmallWorldOptions {
+  std::size_t M = 16;
+  std::size_t ef_construction = 200;
+  std::uint64_t seed = 1;
+};
+
+/// A navigable small world over the transformed rows of a layer: HNSW (Malkov and Yashunin), built by
+/// hnswlib with our distance. Every row can be reached from the rows where searches start, over ground links
+/// alone.
+class SmallWorldGraph {
+ public:
+  /// Searches start at `entries`, or, if there are none, where the upper layers lead them. Throws Error where
+  /// hnswlib fails.
+  SmallWorldGraph(const SoftmaxLayer& layer, const SmallWorldOptions& options, std::vector<TokenId> entries);
+
+  /// The links of the layer that every row is in.
+  const Links& ground() const { return ground_; }
+  /// The links of the layers above it, the sparsest first. Empty where the entries are given.
+  const std::vector<Links>& upper() const { return upper_; }
+  /// Where searches start: on the ground, or, if there are upper layers, in the sparsest of them (one row).
+  std::span<const TokenId> entries() const { return entries_; }
+
+  /// Rows that ground links lead to from the entries.
+  std::size_t reachable() const;
+  std::size_t bytes() const;
+
+ private:
+  std::vector<TokenId> entries_;
+  std::vector<Links> upper_;
+  Links ground_;
+};
+
+}  // namespace topksoftmax
