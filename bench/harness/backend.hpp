@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -35,8 +36,9 @@ struct Parameter {
 struct SweepAxis {
   std::string parameter;
   std::function<std::vector<std::size_t>(const Head&)> values;
-  /// The parameter is what QueryOptions::effort overrides: one build serves all values.
-  bool is_effort = false;
+  /// The QueryOptions::effort that stands for such a value, given all parameters' values: one build serves
+  /// them all. Empty: each value needs a build. One axis of a backend at most has it.
+  std::function<std::size_t(const nlohmann::json& values)> effort = {};
 };
 
 /// A backend as the harness knows it.
@@ -59,10 +61,27 @@ struct Backend {
   bool is_exact_fp32 = false;
 };
 
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+/// A parameter's value; null: the backend chooses it.
+template <class T>
+nlohmann::json value_as_json(const T& value) {
+  if constexpr (is_optional<T>) {
+    return value.has_value() ? nlohmann::json(*value) : nlohmann::json(nullptr);
+  } else {
+    return value;
+  }
+}
+
 /// Reads a parameter's value. Throws UsageError.
 template <class T>
 T parse_value(std::string_view text) {
-  if constexpr (std::is_same_v<T, std::string>) {
+  if constexpr (is_optional<T>) {
+    return parse_value<typename T::value_type>(text);
+  } else if constexpr (std::is_same_v<T, std::string>) {
     return std::string(text);
   } else if constexpr (std::is_same_v<T, bool>) {
     if (text == "true" || text == "1") return true;
@@ -89,13 +108,20 @@ struct Field {
   std::function<nlohmann::json(const Options&)> get;
 };
 
+/// `reach` gives the field of an Options& or const Options&: for fields of fields.
+template <class Options, class Reach>
+Field<Options> field(std::string name, Reach reach, std::string help) {
+  using T = std::remove_cvref_t<std::invoke_result_t<Reach, Options&>>;
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .set = [reach](Options& options,
+                         std::string_view text) { std::invoke(reach, options) = parse_value<T>(text); },
+          .get = [reach](const Options& options) { return value_as_json(std::invoke(reach, options)); }};
+}
+
 template <class Options, class T>
 Field<Options> field(std::string name, T Options::*member, std::string help) {
-  return {
-      .name = std::move(name),
-      .help = std::move(help),
-      .set = [member](Options& options, std::string_view text) { options.*member = parse_value<T>(text); },
-      .get = [member](const Options& options) { return nlohmann::json(options.*member); }};
+  return field<Options, T Options::*>(std::move(name), member, std::move(help));
 }
 
 /// Options with the settings applied. Throws UsageError.

@@ -7,8 +7,17 @@
 
 namespace topksoftmax::bench {
 
-/// The table of all backends: what they are called, what their parameters are, how they are built and what
-/// --sweep varies in them.
+// A file in backends/ each, or one for a family: name, parameters, how it is built, what --sweep varies.
+Backend exact();
+Backend fused();
+Backend l2s();
+Backend l2s_kmeans();
+Backend fgd();
+Backend wta_lsh();
+Backend wta_lsh_each();
+Backend certified();
+
+/// The table of all backends.
 std::vector<Backend> make_backends();
 
 }  // namespace topksoftmax::bench

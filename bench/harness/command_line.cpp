@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 
+#include "harness/ablation.hpp"
 #include "harness/usage_error.hpp"
 
 namespace topksoftmax::bench {
@@ -14,8 +16,22 @@ std::string first_line(const std::string& message) {
   return message.substr(0, message.find('\n'));
 }
 
+/// What a sweep measures less often than a single table, for it has many more rows.
+constexpr std::size_t kSweepTimed = 500;
+constexpr std::size_t kSweepRounds = 5;
+
+/// The values of k that the papers compare systems by: boards, plots and ablations need them.
+constexpr std::array<std::size_t, 2> kBoardKs = {1, 5};
+
+std::string ablation_names() {
+  std::string names;
+  for (const Ablation& ablation : ablations()) names += (names.empty() ? "" : ", ") + ablation.name;
+  return names;
+}
+
 void check(CommandLine& line) {
   if (line.list) return;
+  if (!line.ablation.empty()) find_ablation(line.ablation);
   if (line.head.empty()) throw UsageError("--head FILE is needed");
   if (line.measure.threads > line.measure.batch) {
     throw UsageError("--threads " + std::to_string(line.measure.threads) + " needs --batch " +
@@ -23,6 +39,8 @@ void check(CommandLine& line) {
                      " or more: threads share the contexts of a batch");
   }
   std::vector<std::size_t>& ks = line.measure.ks;
+  if (line.sweep || !line.html.empty() || !line.ablation.empty())
+    ks.insert(ks.end(), kBoardKs.begin(), kBoardKs.end());
   std::sort(ks.begin(), ks.end());
   ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
 }
@@ -70,6 +88,14 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--json", line.json, "Write the results to this file too")->type_name("OUT");
+  app.add_option("--html", line.html, "Write a report with plots to this file too")->type_name("OUT");
+  app.add_flag(
+      "--sweep", line.sweep,
+      "Measure each backend at many settings of its own trade-off, print those that no other beats and "
+      "the fastest at each precision");
+  app.add_option("--ablation", line.ablation,
+                 "Repeat an experiment of the papers instead: " + ablation_names())
+      ->type_name("NAME");
   app.add_flag("--list", line.list, "Show the backends and their parameters");
   try {
     app.parse(argc, argv);
@@ -79,6 +105,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
   }
+  if (line.sweep && app.count("--timed") == 0) measure.timed = kSweepTimed;
+  if (line.sweep && app.count("--rounds") == 0) measure.rounds = kSweepRounds;
   check(line);
   return line;
 }

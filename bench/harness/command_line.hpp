@@ -15,7 +15,10 @@ struct CommandLine {
   std::string backends = "all";
   std::vector<std::string> settings;  ///< of --set
   MeasureOptions measure;
+  bool sweep = false;          ///< each backend at every value of its own trade-off
+  std::string ablation;        ///< its name; empty: none
   std::filesystem::path json;  ///< empty: none is written
+  std::filesystem::path html;  ///< likewise
   bool list = false;
   std::string answer;  ///< text to print instead of doing anything: of --help and --version
 };

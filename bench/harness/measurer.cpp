@@ -43,12 +43,6 @@ std::size_t footprint(double bytes, std::size_t layer_bytes) {
   return static_cast<std::size_t>(std::round(bytes / unit) * unit);
 }
 
-std::string describe(const Settings& settings) {
-  std::string text;
-  for (const auto& [name, value] : settings) text += (text.empty() ? "" : " ") + name + "=" + value;
-  return text;
-}
-
 /// Asks a contestant for contexts as the options say, with workspaces that stay warm.
 class Asker {
  public:
@@ -84,6 +78,12 @@ class Asker {
 
 }  // namespace
 
+std::string describe(const Settings& settings) {
+  std::string text;
+  for (const auto& [name, value] : settings) text += (text.empty() ? "" : " ") + name + "=" + value;
+  return text;
+}
+
 Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& progress)
     : head_(head),
       options_(options),
@@ -95,7 +95,7 @@ Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& pr
   timed_ = spread_runs(test_, options.timed, whole_batches(kSlice, options.batch));
   progress_.show("finding the exact answers");
   truth_ = find_ground_truth(head_.layer, test_, k_);
-  fused_ = build({.backend = &find_backend("fused"), .settings = {}});
+  references_.push_back(build({.backend = &find_backend("fused"), .settings = {}}));
 }
 
 Contestant Measurer::build(const Choice& choice) const {
@@ -164,8 +164,10 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
   distinct.insert(head_.layer.bytes());
 
   std::vector<Contestant> timed(contestants.begin(), contestants.end());
-  const auto is_fused = [this](const Contestant& one) { return one.backend == fused_.backend; };
-  if (std::none_of(timed.begin(), timed.end(), is_fused)) timed.push_back(fused_);
+  for (const Contestant& reference : references_) {
+    const auto is_it = [&](const Contestant& one) { return one.backend == reference.backend; };
+    if (std::none_of(timed.begin(), timed.end(), is_it)) timed.push_back(reference);
+  }
   const Times times = time(timed, distinct);
 
   Measurement measurement;
@@ -173,7 +175,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
   double fused_seconds = 0.0;
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const double seconds = times.contestants[i].seconds_per_item;
-    if (is_fused(timed[i])) fused_seconds = seconds;
+    if (timed[i].backend == references_.front().backend) fused_seconds = seconds;
     if (!timed[i].backend->is_exact_fp32) continue;
     if (measurement.reference.empty() || seconds < measurement.reference_seconds) {
       measurement.reference = timed[i].backend->name;
@@ -195,7 +197,6 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
                                 .read_gb_s = precisions[i].bytes_read_mean / timing.seconds_per_item * 1e-9,
                                 .limit_gb_s = times.read_gb_s.at(footprints[i])});
   }
-  progress_.clear();
   return measurement;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -50,13 +51,20 @@ struct Row {
   double build_seconds = 0.0;
   double read_gb_s = 0.0;   ///< reached
   double limit_gb_s = 0.0;  ///< of the machine, for a buffer of the bytes that a query reads
+
+  /// P@k; P@V for k beyond V.
+  double precision_at(std::size_t k) const { return precision.at[std::min(k, precision.at.size()) - 1]; }
 };
+
+/// Settings as the tables show them: name=value, separated by spaces.
+std::string describe(const Settings& settings);
 
 struct Measurement {
   std::vector<Row> rows;
   std::string reference;           ///< the fastest exact float32 backend of the run
   double reference_seconds = 0.0;  ///< its time a context
   double read_gb_s = 0.0;          ///< the machine's limit for a buffer of the layer's size
+  std::vector<std::string> notes;  ///< what had to be left out, and why
 };
 
 /// Builds backends for a head and measures them against each other on its test contexts.
@@ -74,9 +82,13 @@ class Measurer {
   /// Builds a backend, on every core. Throws what it throws.
   Contestant build(const Choice& choice) const;
 
+  /// Lets a contestant take part in every measurement from now on, besides the fused softmax, to be compared
+  /// with.
+  void compare_with(const Contestant& contestant) { references_.push_back(contestant); }
+
   /// Measures the contestants in one run, slice by slice in turn. The fused softmax always takes part, so
-  /// that there is an exact float32 time to compare with; the reference is the fastest of it and of those
-  /// among the contestants.
+  /// that there is an exact float32 time to compare with; the reference is the fastest of the exact float32
+  /// backends that do.
   Measurement measure(std::span<const Contestant> contestants) const;
 
  private:
@@ -96,7 +108,7 @@ class Measurer {
   RowMajorMatrix test_;   ///< [queries × d]
   RowMajorMatrix timed_;  ///< [timed × d], runs of consecutive ones of them
   GroundTruth truth_;
-  Contestant fused_;
+  std::vector<Contestant> references_;  ///< the fused softmax first
 };
 
 }  // namespace topksoftmax::bench

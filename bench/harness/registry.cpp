@@ -19,6 +19,11 @@ std::vector<std::string> split(std::string_view list) {
   return parts;
 }
 
+std::string as_text(const nlohmann::json& value) {
+  if (value.is_null()) return "(chosen)";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 /// The settings of each backend that --set names.
 std::map<std::string, Settings> parse_settings(std::span<const std::string> settings) {
   std::map<std::string, Settings> all;
@@ -76,9 +81,7 @@ std::string describe_backends() {
   for (const Backend& backend : backends()) {
     text += backend.name + "\n    " + backend.summary + "\n";
     for (const Parameter& parameter : backend.parameters) {
-      text += "    --set " + backend.name + "." + parameter.name + "=" +
-              (parameter.default_value.is_string() ? parameter.default_value.get<std::string>()
-                                                   : parameter.default_value.dump()) +
+      text += "    --set " + backend.name + "." + parameter.name + "=" + as_text(parameter.default_value) +
               "    " + parameter.help + "\n";
     }
   }

@@ -50,6 +50,7 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
       << (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch))
       << "; speedup is against " << measurement.reference << ", the fastest exact float32 row of this run ("
       << three_digits(measurement.reference_seconds * 1e6) << " µs)\n";
+  for (const std::string& note : measurement.notes) out << note << '\n';
   double spread = 0.0;
   for (const Row& row : measurement.rows) spread = std::max(spread, row.timing.spread);
   if (spread > kRestless) {
@@ -62,8 +63,8 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
   const bool intervals = any_interval(measurement);
   std::vector<std::string> header = {"backend", "µs/query", "speedup"};
   for (const std::size_t k : ks) header.push_back("P@" + std::to_string(k));
-  header.insert(header.end(), {"candidates", "KB/query", "GB/s", "of limit", "index MB", "build s",
-                               "certified", "log p error"});
+  header.insert(header.end(), {"screened", "candidates", "KB/query", "GB/s", "of limit", "index MB",
+                               "build s", "certified", "log p error"});
   if (intervals) header.emplace_back("log Z width");
   header.emplace_back("");
   Table table(std::move(header));
@@ -71,11 +72,11 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
     const Precision& precision = row.precision;
     std::vector<std::string> cells = {row.backend, three_digits(row.timing.seconds_per_item * 1e6),
                                       three_digits(row.speedup)};
-    for (const std::size_t k : ks)
-      cells.push_back(fixed(precision.at[std::min(k, precision.at.size()) - 1], 4));
+    for (const std::size_t k : ks) cells.push_back(fixed(row.precision_at(k), 4));
     cells.insert(cells.end(),
-                 {three_digits(precision.candidates_mean), three_digits(precision.bytes_read_mean * 1e-3),
-                  fixed(row.read_gb_s, 1), share_of_limit(row, measurer.options().batch),
+                 {three_digits(precision.screened_mean), three_digits(precision.candidates_mean),
+                  three_digits(precision.bytes_read_mean * 1e-3), fixed(row.read_gb_s, 1),
+                  share_of_limit(row, measurer.options().batch),
                   fixed(static_cast<double>(row.index_bytes) * 1e-6, 2), fixed(row.build_seconds, 2),
                   fixed(precision.certified_rate, 3), fixed(precision.max_log_prob_error, 6)});
     if (intervals) cells.push_back(fixed(precision.log_z_width_mean, 4));
@@ -100,7 +101,7 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
     const Precision& precision = row.precision;
     nlohmann::ordered_json p_at;
     for (const std::size_t k : measurer.options().ks) {
-      p_at[std::to_string(k)] = precision.at[std::min(k, precision.at.size()) - 1];
+      p_at[std::to_string(k)] = row.precision_at(k);
     }
     nlohmann::ordered_json result = {{"backend", row.backend},
                                      {"params", row.params},
@@ -110,6 +111,7 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                      {"bytes_per_query", precision.bytes_read_mean},
                                      {"index_bytes", row.index_bytes},
                                      {"build_seconds", row.build_seconds},
+                                     {"screened_mean", precision.screened_mean},
                                      {"candidates_mean", precision.candidates_mean},
                                      {"certified_rate", precision.certified_rate},
                                      {"max_log_prob_error", number_or_null(precision.max_log_prob_error)}};

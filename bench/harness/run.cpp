@@ -5,12 +5,17 @@
 #include <cstring>
 #include <fstream>
 #include <ostream>
+#include <sstream>
 
+#include "harness/ablation.hpp"
 #include "harness/head.hpp"
+#include "harness/html.hpp"
 #include "harness/machine.hpp"
 #include "harness/measurer.hpp"
 #include "harness/registry.hpp"
 #include "harness/report.hpp"
+#include "harness/scoreboard.hpp"
+#include "harness/sweep.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace topksoftmax::bench {
@@ -23,20 +28,36 @@ std::ofstream open_output(const std::filesystem::path& path) {
   return file;
 }
 
-/// Builds the chosen backends. Of "all", those that cannot be built for this head are left out, and said so.
-std::vector<Contestant> build(const CommandLine& line, const std::vector<Choice>& choices,
-                              const Measurer& measurer, std::ostream& out) {
+/// Throws Error if what was written did not arrive.
+void close_output(std::ofstream& file, const std::filesystem::path& path) {
+  file.close();
+  if (!file) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
+}
+
+/// Builds the chosen backends and measures them. Of "all", those that cannot be built for this head are left
+/// out, with a note.
+Measurement measure_once(const Measurer& measurer, const CommandLine& line,
+                         const std::vector<Choice>& choices) {
   std::vector<Contestant> contestants;
+  std::vector<std::string> notes;
   for (const Choice& choice : choices) {
     try {
       contestants.push_back(measurer.build(choice));
     } catch (const Error& error) {
       if (line.backends != "all") throw Error(choice.backend->name + ": " + error.what());
-      measurer.progress().clear();
-      out << "without " << choice.backend->name << ": " << error.what() << '\n';
+      notes.push_back("without " + choice.backend->name + ": " + error.what());
     }
   }
-  return contestants;
+  Measurement measurement = measurer.measure(contestants);
+  measurement.notes = std::move(notes);
+  return measurement;
+}
+
+void print(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
+           std::ostream& out) {
+  print_heading(machine, measurer, measurement, out);
+  out << '\n';
+  print_rows(measurer, measurement, out);
 }
 
 }  // namespace
@@ -49,19 +70,39 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
   const std::vector<Choice> choices = choose_backends(line.backends, line.settings);
   progress.show("reading " + line.head.string());
   const Head head = load_head(line.head);
+  if (!line.ablation.empty()) {
+    const Ablation& ablation = find_ablation(line.ablation);
+    std::ostringstream table;
+    ablation.run({.head = head, .settings = line.settings, .measure = line.measure, .progress = progress},
+                 table);
+    progress.clear();
+    out << head.name << ": " << ablation.summary << "\n\n" << table.str();
+    return;
+  }
   std::ofstream json;
   if (!line.json.empty()) json = open_output(line.json);
+  std::ofstream html;
+  if (!line.html.empty()) html = open_output(line.html);
 
   const Machine machine = describe_machine();
-  const Measurer measurer(head, line.measure, progress);
-  const std::vector<Contestant> contestants = build(line, choices, measurer, out);
-  const Measurement measurement = measurer.measure(contestants);
-  print_heading(machine, measurer, measurement, out);
-  out << '\n';
-  print_rows(measurer, measurement, out);
+  Measurer measurer(head, line.measure, progress);
+  const Measurement measurement =
+      line.sweep ? sweep(measurer, choices) : measure_once(measurer, line, choices);
+  progress.clear();
+  if (line.sweep) {
+    print(machine, measurer, pareto_rows(measurement, line.measure.ks), out);
+    out << '\n';
+    print_scoreboard(measurement, out);
+  } else {
+    print(machine, measurer, measurement, out);
+  }
   if (json.is_open()) {
-    json << to_json(machine, measurer, measurement).dump(2) << std::endl;
-    if (!json) throw Error(line.json.string() + ": cannot be written: " + std::strerror(errno));
+    json << to_json(machine, measurer, measurement).dump(2) << '\n';
+    close_output(json, line.json);
+  }
+  if (html.is_open()) {
+    html << to_html(machine, measurer, measurement);
+    close_output(html, line.html);
   }
 }
 

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 
 #include "bench/program.hpp"
 #include "io/temporary_folder.hpp"
@@ -108,7 +110,7 @@ TEST_F(BenchProgram, WritesTheReport) {
     EXPECT_EQ(keys(result),
               (std::vector<std::string>{"backend", "build_seconds", "bytes_per_query", "candidates_mean",
                                         "certified_rate", "index_bytes", "max_log_prob_error", "p_at",
-                                        "params", "speedup", "us_per_query"}));
+                                        "params", "screened_mean", "speedup", "us_per_query"}));
     EXPECT_TRUE(result.at("params").is_object());
     EXPECT_GT(result.at("us_per_query").get<double>(), 0.0);
     EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));
@@ -168,6 +170,58 @@ TEST_F(BenchProgram, MeasuresBatchesOnSeveralThreads) {
 TEST_F(BenchProgram, TakesAKBeyondTheVocabulary) {
   const nlohmann::json report = measured_json("--backends exact --k 1000");
   EXPECT_EQ(report.at("results")[0].at("p_at"), (nlohmann::json{{"1000", 1.0}}));
+}
+
+TEST_F(BenchProgram, SweepsAndKeepsWhatNothingBeats) {
+  const ProgramRun run = measure("--sweep --backends fused,fgd,certified");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* part : {"best at P@1 ≥ 0.99", "best at P@5 ≥ 0.98", "best at both ≥ 0.99", "\nfused",
+                           "\ncertified", "ef_search="}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+}
+
+TEST_F(BenchProgram, SweepsEveryBackendThatItLists) {
+  const nlohmann::json report =
+      measured_json("--sweep --queries 20 --set l2s.rounds=1 l2s.clusters=4 l2s-kmeans.clusters=4");
+  const ProgramRun list = run_bench("--list");
+  std::istringstream lines(list.out);
+  const std::vector<std::string> swept = backends_of(report);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(' ')) continue;
+    EXPECT_NE(std::find(swept.begin(), swept.end(), line), swept.end()) << line;
+  }
+}
+
+TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
+  const std::filesystem::path page = folder_.path() / "report.html";
+  const ProgramRun run = measure("--sweep --backends fused,fgd,certified --html " + page.string());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const std::string html = read_text(page);
+  for (const char* part : {"<!DOCTYPE html>", "<svg", "</svg>", "fgd", "certified",
+                           "prefers-color-scheme: dark", "@media print", "</html>"}) {
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  }
+  for (const char* part : {"<script", "<link", "src=", "url(", "@import"}) {
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+TEST_F(BenchProgram, RepeatsThePapersExperiments) {
+  const std::string small = " --queries 60 --set l2s.rounds=1 wta-lsh.bands=40 wta-lsh-each.bands=40";
+  const std::map<std::string, std::string> columns = {{"clusters", "clusters"},
+                                                      {"vocabulary", "full softmax"},
+                                                      {"k", "dist_cnt"},
+                                                      {"beam", "wta-lsh-each"},
+                                                      {"top-frequent", "T "}};
+  for (const auto& [name, column] : columns) {
+    const ProgramRun run = measure("--ablation " + name + small);
+    EXPECT_EQ(run.exit_code, 0) << name << ": " << run.err;
+    EXPECT_NE(run.out.find(column), std::string::npos) << run.out;
+    EXPECT_GE(std::count(run.out.begin(), run.out.end(), '\n'), 6) << run.out;
+  }
+  expect_error(measure("--ablation colours"), 2, "there are clusters");
 }
 
 TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {

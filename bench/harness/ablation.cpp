@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/ablation.hpp"
+
+#include "harness/usage_error.hpp"
+
+namespace topksoftmax::bench {
+
+Choice AblationRequest::choice(std::string_view backend, const Settings& varied) const {
+  Choice chosen = choose_backends(backend, settings).front();
+  for (const auto& [name, value] : varied) chosen.settings[name] = value;
+  return chosen;
+}
+
+std::span<const Ablation> ablations() {
+  static const std::vector<Ablation> all = {
+      {"clusters", "L2S's Table 4: the number of clusters, at about the same time a query",
+       run_clusters_ablation},
+      {"vocabulary", "L2S's Figure 8: the layer cut to its most frequent tokens", run_vocabulary_ablation},
+      {"k", "FGD's Table 2: precision and distances (dist_cnt) by ef_search", run_k_ablation},
+      {"beam", "WTA-LSH's Table 8: batches as large as beams; a batch is of consecutive test contexts",
+       run_beam_ablation},
+      {"top-frequent", "WTA-LSH's Figure 8: T, the most frequent tokens in every list, at batches of 12",
+       run_top_frequent_ablation},
+  };
+  return all;
+}
+
+const Ablation& find_ablation(std::string_view name) {
+  std::string known;
+  for (const Ablation& ablation : ablations()) {
+    if (ablation.name == name) return ablation;
+    known += (known.empty() ? "" : ", ") + ablation.name;
+  }
+  throw UsageError("there is no ablation \"" + std::string(name) + "\"; there are " + known);
+}
+
+}  // namespace topksoftmax::bench

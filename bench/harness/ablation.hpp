@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/head.hpp"
+#include "harness/measurer.hpp"
+#include "harness/progress.hpp"
+#include "harness/registry.hpp"
+
+namespace topksoftmax::bench {
+
+/// What an ablation works on.
+struct AblationRequest {
+  const Head& head;
+  std::span<const std::string> settings;  ///< of --set
+  MeasureOptions measure;
+  Progress& progress;
+
+  /// A backend with the settings that --set gave it, and those of the ablation over them.
+  Choice choice(std::string_view backend, const Settings& varied) const;
+};
+
+/// An experiment of the papers, repeated on a head: a file in ablations/ each.
+struct Ablation {
+  std::string name;
+  std::string summary;
+  void (*run)(const AblationRequest& request, std::ostream& out);
+};
+
+/// The table of ablations.
+std::span<const Ablation> ablations();
+
+/// The ablation of this name. Throws UsageError, which lists the names, if there is none.
+const Ablation& find_ablation(std::string_view name);
+
+void run_clusters_ablation(const AblationRequest& request, std::ostream& out);
+void run_vocabulary_ablation(const AblationRequest& request, std::ostream& out);
+void run_k_ablation(const AblationRequest& request, std::ostream& out);
+void run_beam_ablation(const AblationRequest& request, std::ostream& out);
+void run_top_frequent_ablation(const AblationRequest& request, std::ostream& out);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/sweep.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+/// Every combination of what is fixed when a backend is built, on top of the settings chosen.
+std::vector<Settings> builds_of(const Choice& choice, const Head& head) {
+  std::vector<Settings> all = {choice.settings};
+  for (const SweepAxis& axis : choice.backend->sweep) {
+    if (axis.effort) continue;
+    std::vector<Settings> extended;
+    for (const Settings& settings : all) {
+      for (const std::size_t value : axis.values(head)) {
+        extended.push_back(settings);
+        extended.back()[axis.parameter] = std::to_string(value);
+      }
+    }
+    all = std::move(extended);
+  }
+  return all;
+}
+
+/// The points that one built backend serves: one for each effort, if queries can vary that.
+std::vector<Contestant> efforts_of(const Contestant& built, const Head& head) {
+  const std::vector<SweepAxis>& axes = built.backend->sweep;
+  const auto axis = std::find_if(axes.begin(), axes.end(),
+                                 [](const SweepAxis& one) { return static_cast<bool>(one.effort); });
+  if (axis == axes.end()) return {built};
+  std::vector<Contestant> points;
+  for (const std::size_t value : axis->values(head)) {
+    points.push_back(built);
+    points.back().settings[axis->parameter] = std::to_string(value);
+    points.back().effort = axis->effort(built.backend->values(points.back().settings));
+  }
+  return points;
+}
+
+/// Every point of a system.
+std::vector<Contestant> points_of(const Measurer& measurer, const Choice& choice,
+                                  std::vector<std::string>& notes) {
+  std::vector<Contestant> points;
+  for (const Settings& settings : builds_of(choice, measurer.head())) {
+    try {
+      const Contestant built = measurer.build({.backend = choice.backend, .settings = settings});
+      for (Contestant& point : efforts_of(built, measurer.head())) points.push_back(std::move(point));
+    } catch (const Error& error) {
+      notes.push_back("without " + choice.backend->name + " (" + describe(settings) + "): " + error.what());
+    }
+  }
+  return points;
+}
+
+/// Moves one measurement's rows to another.
+void append(Measurement& to, Measurement&& from) {
+  if (to.reference.empty()) {
+    to.reference = from.reference;
+    to.reference_seconds = from.reference_seconds;
+    to.read_gb_s = from.read_gb_s;
+  }
+  std::move(from.rows.begin(), from.rows.end(), std::back_inserter(to.rows));
+}
+
+}  // namespace
+
+Measurement sweep(Measurer& measurer, std::span<const Choice> choices) {
+  Measurement swept;
+  // The exact ones first, together: the fastest of them is what all others are compared with.
+  std::vector<Contestant> exact;
+  for (const Choice& choice : choices) {
+    if (choice.backend->is_exact_fp32) exact.push_back(measurer.build(choice));
+  }
+  if (!exact.empty()) {
+    append(swept, measurer.measure(exact));
+    for (const Contestant& contestant : exact) {
+      if (contestant.backend->name == swept.reference) measurer.compare_with(contestant);
+    }
+  }
+  for (const Choice& choice : choices) {
+    if (choice.backend->is_exact_fp32) continue;
+    const std::vector<Contestant> points = points_of(measurer, choice, swept.notes);
+    if (!points.empty()) append(swept, measurer.measure(points));
+  }
+  return swept;
+}
+
+Measurement pareto_rows(const Measurement& swept, std::span<const std::size_t> ks) {
+  Measurement kept = swept;
+  kept.rows.clear();
+  for (std::size_t begin = 0; begin < swept.rows.size();) {
+    std::size_t end = begin;
+    while (end < swept.rows.size() && swept.rows[end].backend == swept.rows[begin].backend) ++end;
+    std::set<std::size_t> front;
+    for (const std::size_t k : ks) {
+      std::vector<TradeOff> points;
+      for (std::size_t i = begin; i < end; ++i) {
+        points.push_back({.precision = swept.rows[i].precision_at(k), .speed = swept.rows[i].speedup});
+      }
+      for (const std::size_t i : pareto_front(points)) front.insert(begin + i);
+    }
+    std::vector<std::size_t> order(front.begin(), front.end());
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return swept.rows[a].speedup > swept.rows[b].speedup; });
+    for (const std::size_t i : order) kept.rows.push_back(swept.rows[i]);
+    begin = end;
+  }
+  return kept;
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "harness/measurer.hpp"
+#include "harness/registry.hpp"
+
+namespace topksoftmax::bench {
+
+/// Measures each of the chosen backends at every combination of the values that its axes take on this head,
+/// one system after the other, each against the fastest exact float32 backend. Rows come out system by
+/// system. Settings that a backend refuses on this head are left out, with a note.
+Measurement sweep(Measurer& measurer, std::span<const Choice> choices);
+
+/// The rows of a sweep that no other row of their system beats, in speed and in any of the precisions.
+Measurement pareto_rows(const Measurement& swept, std::span<const std::size_t> ks);
+
+}  // namespace topksoftmax::bench
