@@ -47,10 +47,31 @@ void sum_exp(benchmark::State& state, const kernels::Implementation& kernel, std
 void reaching(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> estimates = logits(bytes / 2);
   const std::vector<float> radii(estimates.size(), 0.5F);
-  std::vector<TokenId> ids(estimates.size() + 64);
+  std::vector<TokenId> ids(estimates.size() + kernels::kSlack);
   for ([[maybe_unused]] auto iteration : state) {
     benchmark::DoNotOptimize(
         kernel.reaching(estimates.data(), radii.data(), estimates.size(), 10.0F, ids.data()));
+  }
+  count_bytes(state, bytes);
+}
+
+void partition(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+  const std::vector<float> estimates = logits(bytes / 2);
+  const std::vector<float> radii(estimates.size(), 0.5F);
+  std::vector<TokenId> ids(estimates.size() + kernels::kSlack);
+  for ([[maybe_unused]] auto iteration : state) {
+    benchmark::DoNotOptimize(
+        kernel.partition(estimates.data(), radii.data(), estimates.size(), 10.0F, ids.data()));
+  }
+  count_bytes(state, bytes);
+}
+
+void promising(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+  const std::vector<float> values = logits(bytes);
+  std::vector<float> maxima(values.size() / 8 + 2 * kernels::kSlack);
+  std::vector<TokenId> ids(values.size() + kernels::kSlack);
+  for ([[maybe_unused]] auto iteration : state) {
+    benchmark::DoNotOptimize(kernel.promising(values.data(), values.size(), 11, maxima.data(), ids.data()));
   }
   count_bytes(state, bytes);
 }
@@ -70,7 +91,9 @@ void register_reductions() {
   register_kernel("select", select);
   register_kernel("max", max);
   register_kernel("sum_exp", sum_exp);
+  register_kernel("promising", promising);
   register_kernel("reaching", reaching);
+  register_kernel("partition", partition);
   register_kernel("sum_exp_bounds", sum_exp_bounds);
 }
 

@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#include "kernels/bounded-inl.h"
 #include "kernels/prefix_bounds-inl.h"
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
@@ -37,7 +38,10 @@ constinit const Implementation kImplementation = {
     .max = &Max,
     .sum_exp = &SumExp,
     .prefix_bounds = &PrefixBounds,
+    .tail_bounds = &TailBounds,
+    .promising = &Promising,
     .reaching = &Reaching,
+    .partition = &PartitionAt,
     .sum_exp_bounds = &SumExpBounds,
     .wta_codes = &WtaCodes,
     .wta_codes_batch = &WtaCodesBatch,

@@ -10,17 +10,19 @@
 #define TOPKSOFTMAX_SRC_KERNELS_PREFIX_BOUNDS_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/reduce-inl.h"
 #include "kernels/row_dot-inl.h"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/prefix_tails.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace topksoftmax::kernels {
@@ -39,7 +41,9 @@ static HWY_INLINE __m512i AddByteProducts(__m512i sum, __m512i rows, __m512i n) 
   return sum;
 }
 
-/// Two byte products make a 15-bit one: n = 128·high + low.
+/// Two byte products make a 15-bit one: n = 128·high + low. kGroups > 0: the context's coordinates stay in
+/// registers, for prefixes of 4·kGroups; 0: they are read again for every block.
+template <std::size_t kGroups>
 class BlockDots {
  public:
   BlockDots(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
@@ -55,15 +59,28 @@ class BlockDots {
     }
     high_start_ = -128 * high_sum;
     low_start_ = -128 * low_sum;
+    for (std::size_t g = 0; g < kGroups; ++g) {
+      high_groups_[g] = Broadcast(high_ + 4 * g);
+      low_groups_[g] = Broadcast(low_ + 4 * g);
+    }
   }
 
   HWY_INLINE void operator()(const std::uint8_t* q, std::int32_t* HWY_RESTRICT dots) const {
     __m512i high = _mm512_set1_epi32(high_start_);
     __m512i low = _mm512_set1_epi32(low_start_);
-    for (std::size_t g = 0; g < groups_; ++g) {
-      const __m512i rows = _mm512_loadu_si512(q + 64 * g);
-      high = AddByteProducts(high, rows, Broadcast(high_ + 4 * g));
-      low = AddByteProducts(low, rows, Broadcast(low_ + 4 * g));
+    if constexpr (kGroups > 0) {
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t g = 0; g < kGroups; ++g) {
+        const __m512i rows = _mm512_loadu_si512(q + 64 * g);
+        high = AddByteProducts(high, rows, high_groups_[g]);
+        low = AddByteProducts(low, rows, low_groups_[g]);
+      }
+    } else {
+      for (std::size_t g = 0; g < groups_; ++g) {
+        const __m512i rows = _mm512_loadu_si512(q + 64 * g);
+        high = AddByteProducts(high, rows, Broadcast(high_ + 4 * g));
+        low = AddByteProducts(low, rows, Broadcast(low_ + 4 * g));
+      }
     }
     _mm512_storeu_si512(dots, _mm512_add_epi32(_mm512_slli_epi32(high, 7), low));
   }
@@ -80,7 +97,26 @@ class BlockDots {
   std::int32_t low_start_;
   alignas(64) std::int8_t high_[PrefixBlocks::kMaxWidth];
   alignas(64) std::int8_t low_[PrefixBlocks::kMaxWidth];
+  __m512i high_groups_[kGroups > 0 ? kGroups : 1];
+  __m512i low_groups_[kGroups > 0 ? kGroups : 1];
 };
+
+/// Calls body with the products for a context.
+template <class Body>
+HWY_INLINE void WithBlockDots(const PrefixContext& context, std::size_t width, const Body& body) {
+  switch (width) {
+    case 8:
+      return body(BlockDots<2>(context.n, width));
+    case 16:
+      return body(BlockDots<4>(context.n, width));
+    case 24:
+      return body(BlockDots<6>(context.n, width));
+    case 32:
+      return body(BlockDots<8>(context.n, width));
+    default:
+      return body(BlockDots<0>(context.n, width));
+  }
+}
 
 #elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
 
@@ -152,99 +188,70 @@ class BlockDots {
 
 #endif
 
+#if HWY_TARGET != HWY_AVX3_DL
+/// Calls body with the products for a context.
+template <class Body>
+HWY_INLINE void WithBlockDots(const PrefixContext& context, std::size_t width, const Body& body) {
+  body(BlockDots(context.n, width));
+}
+#endif
+
 inline void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context,
                          float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  const FloatTag d;
-  const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
-  const hn::Rebind<std::int32_t, FloatTag> d32;
-  const BlockDots block_dots(context.n, prefix.width);
-  const auto context_scale = hn::Set(d, context.scale);
-  const auto context_radius = hn::Set(d, context.radius);
-  const auto rounding = hn::Set(d, PrefixBlocks::kRounding);
-  const auto smallest = hn::Set(d, PrefixBlocks::kSmallest);
-  HWY_ALIGN std::int32_t dots[kBlockRows];
-  for (std::size_t block = 0; block < prefix.blocks(); ++block) {
-    const std::byte* const header = prefix.data + block * prefix.block_bytes();
-    const auto* const bias = reinterpret_cast<const float*>(header);
-    const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
-    const auto* const radius = scale + kBlockRows;
-    block_dots(reinterpret_cast<const std::uint8_t*>(header + PrefixBlocks::kHeader), dots);
-    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-      const auto dot = hn::ConvertTo(d, hn::Load(d32, dots + r));
-      const auto row_scale = hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, scale + r)), context_scale);
-      const auto estimate = hn::MulAdd(dot, row_scale, hn::LoadU(d, bias + r));
-      const auto spread = hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, radius + r)), context_radius, smallest);
-      hn::StoreU(estimate, d, estimates + block * kBlockRows + r);
-      hn::StoreU(hn::MulAdd(hn::Abs(estimate), rounding, spread), d, radii + block * kBlockRows + r);
+  WithBlockDots(context, prefix.width, [&](const auto& block_dots) HWY_ATTR {
+    const FloatTag d;
+    const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
+    const hn::Rebind<std::int32_t, FloatTag> d32;
+    const auto context_scale = hn::Set(d, context.scale);
+    const auto context_radius = hn::Set(d, context.radius);
+    const auto rounding = hn::Set(d, PrefixBlocks::kRounding);
+    const auto smallest = hn::Set(d, PrefixBlocks::kSmallest);
+    HWY_ALIGN std::int32_t dots[kBlockRows];
+    for (std::size_t block = 0; block < prefix.blocks(); ++block) {
+      const std::byte* const header = prefix.data + block * prefix.block_bytes();
+      const auto* const bias = reinterpret_cast<const float*>(header);
+      const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
+      const auto* const radius = scale + kBlockRows;
+      block_dots(reinterpret_cast<const std::uint8_t*>(header + PrefixBlocks::kHeader), dots);
+      for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+        const auto dot = hn::ConvertTo(d, hn::Load(d32, dots + r));
+        const auto row_scale = hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, scale + r)), context_scale);
+        const auto estimate = hn::MulAdd(dot, row_scale, hn::LoadU(d, bias + r));
+        const auto spread =
+            hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, radius + r)), context_radius, smallest);
+        hn::StoreU(estimate, d, estimates + block * kBlockRows + r);
+        hn::StoreU(hn::MulAdd(hn::Abs(estimate), rounding, spread), d, radii + block * kBlockRows + r);
+      }
     }
-  }
+  });
 }
 
-inline std::size_t Reaching(const float* HWY_RESTRICT estimates, const float* HWY_RESTRICT radii,
-                            std::size_t count, float threshold, TokenId* HWY_RESTRICT ids) {
-  const FloatTag d;
-  const auto limit = hn::Set(d, threshold);
-  std::size_t found = 0;
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const auto upper = hn::Add(hn::LoadU(d, estimates + i), hn::LoadU(d, radii + i));
-    if (hn::AllTrue(d, hn::Lt(upper, limit))) continue;
-    for (std::size_t lane = i; lane < i + kLanes; ++lane) {
-      if (!(estimates[lane] + radii[lane] < threshold)) ids[found++] = static_cast<TokenId>(lane);
+inline void TailBounds(const PrefixTails& tails, const TailContext& context,
+                       const float* HWY_RESTRICT prefix_estimates, const TokenId* HWY_RESTRICT ids,
+                       std::size_t count, float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+  using Lane = Stored<WeightType::int8>::Lane;
+  const std::size_t row_bytes = tails.row_bytes();
+  const auto row_of = [&](std::size_t i) {
+    return reinterpret_cast<const Lane*>(tails.data + static_cast<std::size_t>(ids[i]) * row_bytes);
+  };
+  for (std::size_t i = 0; i < std::min(count, kTile); ++i) hwy::Prefetch(row_of(i));
+  HWY_ALIGN float dots[kTile];
+  for (std::size_t first = 0; first < count; first += kTile) {
+    const std::size_t size = std::min(kTile, count - first);
+    for (std::size_t i = first + kTile; i < std::min(count, first + 2 * kTile); ++i) hwy::Prefetch(row_of(i));
+    const Lane* rows[kTile];
+    for (std::size_t r = 0; r < kTile; ++r) rows[r] = row_of(first + std::min(r, size - 1));
+    DotTile<WeightType::int8>(rows, row_bytes, context.h, dots);  // zeros of h meet what is not a coordinate
+    for (std::size_t r = 0; r < size; ++r) {
+      float footer[2];
+      std::memcpy(footer, rows[r] + row_bytes - PrefixTails::kFooter, sizeof(footer));
+      const float before = prefix_estimates[ids[first + r]];
+      const float behind = footer[0] * dots[r];
+      estimates[first + r] = before + behind;
+      radii[first + r] = footer[1] * context.radius + PrefixBlocks::kSmallest +
+                         PrefixBlocks::kRounding * (std::abs(before) + std::abs(behind));
     }
   }
-  for (; i < count; ++i) {
-    if (!(estimates[i] + radii[i] < threshold)) ids[found++] = static_cast<TokenId>(i);
-  }
-  return found;
-}
-
-// 2^(i+f) ≤ 2^i·(1+f) ≤ 1.0615·2^(i+f) for 0 ≤ f < 1, and 2^i·(1+f) are the very bits of the float whose
-// exponent and mantissa, read as one number, are i + f: an exponential for the price of a conversion.
-constexpr double kLinearExcess = 1.0615;
-/// One unit of x in the bits of a float: 2²³/ln 2.
-constexpr float kLinearScale = 12102203.0F;
-/// The rounding of i + f in floats moves the power by less than this share.
-constexpr double kLinearRounding = 0x1p-14;
-
-/// 2^i·(1+f) for i + f = (x − shift)/ln 2, held within the exponents of floats.
-template <class V>
-HWY_INLINE V LinearExp(V x, V shift) {
-  const FloatTag d;
-  const hn::Rebind<std::int32_t, FloatTag> d32;
-  const auto one = hn::Set(d, 0x1.fcp29F);  // 127·2²³, the bits of 1
-  const auto bits = hn::MulAdd(hn::Sub(x, shift), hn::Set(d, kLinearScale), one);
-  const auto held = hn::Min(hn::Max(bits, hn::Set(d, 0x1p23F)), hn::Set(d, 0x1.fcp30F));
-  return hn::BitCast(d, hn::ConvertTo(d32, held));
-}
-
-inline SumBounds SumExpBounds(const float* HWY_RESTRICT estimates, const float* HWY_RESTRICT radii,
-                              std::size_t count, float shift) {
-  const FloatTag d;
-  const auto origin = hn::Set(d, shift);
-  const auto smallest = hn::Set(d, 0x1p-125F);  // what was held up to 2⁻¹²⁶ proves nothing from below
-  double low_sum = 0.0;
-  double high_sum = 0.0;
-  std::size_t i = 0;
-  while (i + kLanes <= count) {
-    auto low = hn::Zero(d);
-    auto high = hn::Zero(d);
-    for (std::size_t n = 0; n < kSumBlock && i + kLanes <= count; ++n, i += kLanes) {
-      const auto estimate = hn::LoadU(d, estimates + i);
-      const auto radius = hn::LoadU(d, radii + i);
-      high = hn::Add(high, LinearExp(hn::Add(estimate, radius), origin));
-      const auto least = LinearExp(hn::Sub(estimate, radius), origin);
-      low = hn::Add(low, hn::IfThenElseZero(hn::Gt(least, smallest), least));
-    }
-    low_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, low)));
-    high_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, high)));
-  }
-  for (; i < count; ++i) {
-    const double x = static_cast<double>(estimates[i]) - static_cast<double>(shift);
-    low_sum += std::exp(x - static_cast<double>(radii[i]));
-    high_sum += std::exp(x + static_cast<double>(radii[i]));
-  }
-  return {low_sum / kLinearExcess * (1.0 - kLinearRounding), high_sum * (1.0 + kLinearRounding)};
 }
 
 }  // namespace HWY_NAMESPACE

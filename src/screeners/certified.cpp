@@ -17,22 +17,21 @@ namespace {
 /// Beyond this share of the vocabulary nothing is gained by screening.
 constexpr std::size_t kWorthwhileShare = 4;
 
-/// The k-th best logit of the rows with the highest estimates: the exact threshold, or just below it. −∞ if
-/// fewer than k rows may be returned.
+/// The k-th best logit of rows with high estimates: the exact threshold, or just below it. −∞ if fewer than k
+/// rows may be returned.
 float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const PrefixIndex::Bounds& bounds,
-                          Workspace& workspace, QueryWork& work) {
+                          Workspace& workspace, std::size_t& bytes_read) {
   const kernels::Implementation& kernel = kernels::active();
-  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, layer.vocab());
-  auto* const storage = workspace.heap.get<ScoredToken>(wanted);
-  kernels::TopKHeap promising(storage, wanted);
-  kernel.select(bounds.estimates, nullptr, layer.vocab(), promising);
-  if (promising.size() < query.k) return -std::numeric_limits<float>::infinity();
-  const std::size_t count = promising.size();
-  auto* const ids = workspace.candidates.get<TokenId>(count);
+  const std::size_t vocab = layer.vocab();
+  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, vocab);
+  auto* const ids = workspace.candidates.get<TokenId>(vocab + kernels::kSlack);
+  auto* const maxima = workspace.logits.get<float>(vocab / 8 + 2 * kernels::kSlack);
+  const std::size_t found = kernel.promising(bounds.estimates, vocab, wanted, maxima, ids);
+  if (found < query.k) return -std::numeric_limits<float>::infinity();
+  const std::size_t count = std::min(found, 4 * wanted);  // equal estimates may be many
   auto* const logits = workspace.logits.get<float>(count);
-  for (std::size_t i = 0; i < count; ++i) ids[i] = storage[i].id;
   kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
-  work.bytes_read += layer.rows().bytes(count);
+  bytes_read += layer.rows().bytes(count);
   std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
   return logits[query.k - 1];
 }
@@ -50,21 +49,18 @@ Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) c
   candidates.bytes_read = index_->bytes_scanned();
   if (!bounds.usable) return candidates;
 
-  QueryWork work;
-  const float threshold = threshold_from_best(layer_, query, bounds, workspace, work);
-  candidates.bytes_read += work.bytes_read;
+  const float threshold = threshold_from_best(layer_, query, bounds, workspace, candidates.bytes_read);
   if (!(threshold > std::numeric_limits<float>::lowest())) return candidates;
-  candidates.ids = index_->survivors(bounds, threshold, workspace, candidates.bytes_read);
-  if (candidates.ids.size() > vocab / kWorthwhileShare) return candidates;
+  const PrefixIndex::Survivors survivors =
+      index_->survivors(bounds, threshold, query.probabilities, workspace);
+  candidates.bytes_read += survivors.bytes_read;
+  if (survivors.ids.size() > vocab / kWorthwhileShare) return candidates;
+  candidates.ids = survivors.ids;
   candidates.everything = false;
-
   if (query.probabilities) {
     candidates.normalizer = Normalizer::interval;
-    for (const TokenId id : candidates.ids) bounds.estimates[id] = -std::numeric_limits<float>::infinity();
-    const kernels::SumBounds sums =
-        kernels::active().sum_exp_bounds(bounds.estimates, bounds.radii, vocab, threshold);
-    candidates.outside_low = static_cast<double>(threshold) + std::log(sums.low);
-    candidates.outside_high = static_cast<double>(threshold) + std::log(sums.high);
+    candidates.outside_low = static_cast<double>(threshold) + std::log(survivors.outside.low);
+    candidates.outside_high = static_cast<double>(threshold) + std::log(survivors.outside.high);
   }
   return candidates;
 }

@@ -25,6 +25,8 @@ constexpr double kUnit = 0x1p-24;  // half the spacing of floats at 1
 /// Contexts outside these lengths are not bounded: their products could leave float's range.
 constexpr double kShortest = 1e-20;
 constexpr double kLongest = 1e20;
+/// What is taken for the prefix before, or without, choosing it.
+constexpr std::size_t kTypicalPrefix = 32;
 /// Doubles of the build are this good at the least, relative to what they measure.
 constexpr double kOutward = 1.0 + 1e-9;
 
@@ -117,40 +119,58 @@ void PrefixIndex::Free::operator()(std::byte* p) const {
   ::operator delete (p, std::align_val_t{64});
 }
 
+PrefixIndex::Storage PrefixIndex::zeros(std::size_t bytes) {
+  Storage storage(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
+  std::memset(storage.get(), 0, bytes);
+  return storage;
+}
+
 PrefixIndex::PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                          const CertifiedOptions& options) {
-  if (options.width < 4 || options.width > kernels::PrefixBlocks::kMaxWidth) {
-    throw Error("certified: width is " + std::to_string(options.width) + "; it must be from 4 to " +
-                std::to_string(kernels::PrefixBlocks::kMaxWidth));
+  constexpr std::size_t most = kernels::PrefixBlocks::kMaxWidth;
+  if (options.width != 0 && (options.width < 4 || options.width > most)) {
+    throw Error("certified: width is " + std::to_string(options.width) + "; it must be 0 or from 4 to " +
+                std::to_string(most));
   }
-  if (options.prefix % 4 != 0 || options.prefix > options.width) {
+  const std::size_t longest = options.width == 0 ? most : options.width;
+  if (options.prefix % 4 != 0 || options.prefix > longest) {
     throw Error("certified: prefix is " + std::to_string(options.prefix) +
-                "; it must be a multiple of 4 and at most width = " + std::to_string(options.width));
+                "; it must be a multiple of 4 and at most " + std::to_string(longest));
   }
   const MatrixXd W = layer.weights().cast<double>();
   const RowMajorMatrix sampled = sample(contexts, options.context_sample);
-  choose_coordinates(W, sampled, std::min(options.width, layer.dim()));
-  const Coordinates rows = transform_rows(W);
-  const std::size_t prefix =
-      options.prefix != 0 ? options.prefix : choose_prefix(layer, rows, sampled, options);
-  store(layer, rows, sampled, prefix);
+  const Moments moments = find_moments(W, sampled);
+  const auto width_for = [&](std::size_t prefix) {
+    const std::size_t wanted =
+        options.width != 0 ? options.width : prefix + kernels::PrefixTails::kWidthOfLine;
+    return std::min({wanted, layer.dim(), most});
+  };
+  choose_coordinates(moments, width_for(kTypicalPrefix));
+  const std::size_t prefix = options.prefix != 0
+                                 ? options.prefix
+                                 : choose_prefix(layer, transform_rows(W), sampled, options.expected_k);
+  if (width() != width_for(prefix)) choose_coordinates(moments, width_for(prefix));
+  store(layer, transform_rows(W), sampled, prefix);
 }
 
-void PrefixIndex::choose_coordinates(const MatrixXd& W, const RowMajorMatrix& contexts, std::size_t width) {
-  const Index d = W.cols();
-  MatrixXd second_moment = MatrixXd::Identity(d, d);
+PrefixIndex::Moments PrefixIndex::find_moments(const MatrixXd& W, const RowMajorMatrix& contexts) {
+  Moments moments;
+  moments.contexts = MatrixXd::Identity(W.cols(), W.cols());
   if (contexts.rows() > 0) {
     const Eigen::MatrixXf moment = contexts.transpose() * contexts;
-    second_moment = moment.cast<double>();
+    moments.contexts = moment.cast<double>();
   }
-  second_moment = normalized(second_moment);
-  const Eigen::MatrixXd gram = normalized(W.transpose() * W);
+  moments.contexts = normalized(moments.contexts);
+  moments.rows = normalized(W.transpose() * W);
+  const Eigen::SelfAdjointEigenSolver<MatrixXd> both(moments.contexts + moments.rows);
+  moments.directions = both.eigenvectors().rowwise().reverse();
+  return moments;
+}
 
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> both(second_moment + gram);
-  const MatrixXd Q = both.eigenvectors().rightCols(static_cast<Index>(width)).rowwise().reverse();
-
-  const MatrixXd inner_moment = Q.transpose() * second_moment * Q;
-  const MatrixXd inner_gram = Q.transpose() * gram * Q;
+void PrefixIndex::choose_coordinates(const Moments& moments, std::size_t width) {
+  const MatrixXd Q = moments.directions.leftCols(static_cast<Index>(width));
+  const MatrixXd inner_moment = Q.transpose() * moments.contexts * Q;
+  const MatrixXd inner_gram = Q.transpose() * moments.rows * Q;
   const MatrixXd root = power(inner_moment, 0.5);
   const MatrixXd inverse_root = power(inner_moment, -0.5);
   const Eigen::SelfAdjointEigenSolver<MatrixXd> joint(root * inner_gram * root);
@@ -176,21 +196,19 @@ PrefixIndex::Coordinates PrefixIndex::transform_rows(const MatrixXd& W) const {
 }
 
 std::size_t PrefixIndex::choose_prefix(const SoftmaxLayer& layer, const Coordinates& rows,
-                                       const RowMajorMatrix& contexts,
-                                       const CertifiedOptions& options) const {
+                                       const RowMajorMatrix& contexts, std::size_t expected_k) const {
   const std::size_t full = width() / 4 * 4;
-  if (contexts.rows() == 0) return std::min<std::size_t>(32, full);
-  // What reading a byte and visiting a row cost, relative to each other: streams are cheap, gathered rows are
-  // not.
-  constexpr double kScannedByte = 1.0;
-  constexpr double kGatheredByte = 3.0;
-  constexpr double kVisit = 100.0;
+  if (contexts.rows() == 0) return std::min(kTypicalPrefix, full);
+  // What it takes to look at a row's tail, and to score a byte of a row, in bytes of prefixes scanned:
+  // streams are cheap, gathered rows are not.
+  constexpr double kTail = 800.0;
+  constexpr double kScoredByte = 3.0;
 
   const MatrixXd H = sample(contexts, 96).cast<double>();
   const MatrixXd transformed = H * (R_.cast<double>() * Q_.cast<double>()).transpose();
   const MatrixXd W = layer.weights().cast<double>();
   const VectorXd b = layer.biases().cast<double>();
-  const auto k = static_cast<Index>(std::min(options.expected_k, layer.vocab()));
+  const auto k = static_cast<Index>(std::min(expected_k, layer.vocab()));
   const VectorXd outside =
       (H.rowwise().squaredNorm() - (H * Q_.cast<double>().transpose()).rowwise().squaredNorm())
           .cwiseMax(0.0)
@@ -211,9 +229,8 @@ std::size_t PrefixIndex::choose_prefix(const SoftmaxLayer& layer, const Coordina
       bounded += static_cast<double>((upper.array() >= logits[k - 1]).count());
     }
     bounded /= static_cast<double>(H.rows());
-    const double cost = kScannedByte * static_cast<double>(layer.vocab() * (prefix + 8)) +
-                        bounded * (kVisit + kGatheredByte * static_cast<double>(width() - prefix)) +
-                        0.25 * bounded * kGatheredByte * static_cast<double>(layer.rows().bytes(1));
+    const double cost = static_cast<double>(layer.vocab() * (prefix + 8)) + bounded * kTail +
+                        0.25 * bounded * kScoredByte * static_cast<double>(layer.rows().bytes(1));
     if (cost < best_cost) {
       best_cost = cost;
       best = prefix;
@@ -233,15 +250,15 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
 
   blocks_.rows = vocab;
   blocks_.width = prefix;
-  block_storage_.reset(static_cast<std::byte*>(::operator new (blocks_.bytes(), std::align_val_t{64})));
-  std::memset(block_storage_.get(), 0, blocks_.bytes());
+  block_storage_ = zeros(blocks_.bytes());
   blocks_.data = block_storage_.get();
-  second_.assign(vocab * rest, 0);
-  second_scales_.assign(vocab, 0.0F);
-  second_radii_.assign(vocab, 0.0F);
+  tails_.rows = vocab;
+  tails_.width = rest;
+  tail_storage_ = zeros(rest == 0 ? 0 : tails_.bytes());
+  tails_.data = tail_storage_.get();
 
-  std::vector<Terms> first_terms(vocab);
-  std::vector<Terms> second_terms(vocab);
+  std::vector<Terms> prefix_terms(vocab);
+  std::vector<Terms> tail_terms(vocab);
   const VectorXd b = layer.biases().cast<double>();
   std::vector<std::int8_t> q(std::max<std::size_t>(prefix, 1));
   for (std::size_t v = 0; v < blocks_.blocks() * kBlockRows; ++v) {
@@ -265,29 +282,28 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
       rounded += std::pow(row[static_cast<Index>(j)] - value, 2);
       stored += value * value;
     }
-    double second_rounded = rounded;
+    double tail_rounded = rounded;
     if (rest > 0) {
-      second_scales_[v] = up(largest(row.tail(static_cast<Index>(rest))) / 127.0);
-      std::int8_t* const out = second_.data() + v * rest;
-      quantize(row.tail(static_cast<Index>(rest)), static_cast<double>(second_scales_[v]), out);
+      const auto tail = row.tail(static_cast<Index>(rest));
+      const float tail_scale = up(largest(tail) / 127.0);
+      std::byte* const stored_tail = tail_storage_.get() + v * tails_.row_bytes();
+      auto* const out = reinterpret_cast<std::int8_t*>(stored_tail);
+      quantize(tail, static_cast<double>(tail_scale), out);
+      std::memcpy(stored_tail + tails_.row_bytes() - kernels::PrefixTails::kFooter, &tail_scale,
+                  sizeof(tail_scale));
       for (std::size_t j = 0; j < rest; ++j) {
-        const double value = static_cast<double>(second_scales_[v]) * out[j];
-        second_rounded += std::pow(row[static_cast<Index>(prefix + j)] - value, 2);
+        const double value = static_cast<double>(tail_scale) * out[j];
+        tail_rounded += std::pow(row[static_cast<Index>(prefix + j)] - value, 2);
         stored += value * value;
       }
     }
     const double outside = rows.outside[static_cast<Index>(v)] + 1e-12 * rows.norms[static_cast<Index>(v)];
     const double scale_of_errors =
         std::max({rows.norms[static_cast<Index>(v)], row.norm(), std::sqrt(stored)});
-    first_terms[v] = {row.tail(static_cast<Index>(rest)).norm(), outside, std::sqrt(rounded),
-                      scale_of_errors};
-    second_terms[v] = {0.0, outside, std::sqrt(second_rounded), scale_of_errors};
+    prefix_terms[v] = {row.tail(static_cast<Index>(rest)).norm(), outside, std::sqrt(rounded),
+                       scale_of_errors};
+    tail_terms[v] = {0.0, outside, std::sqrt(tail_rounded), scale_of_errors};
   }
-  second_rows_.data = second_.data();
-  second_rows_.type = WeightType::int8;
-  second_rows_.scales = second_scales_.data();
-  second_rows_.count = vocab;
-  second_rows_.dim = second_rows_.stride = rest;
 
   // κ² of a term is best at the ratio of what rows and contexts typically have of it.
   const auto mean_of = [](const std::vector<Terms>& terms) {
@@ -297,8 +313,8 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     }
     return mean;
   };
-  Terms context_first{};
-  Terms context_second{};
+  Terms context_prefix{};
+  Terms context_tail{};
   const RowMajorMatrix typical = contexts.rows() > 0 ? sample(contexts, 256) : sample(layer.weights(), 256);
   std::vector<float> projected(width());
   std::vector<float> transformed(std::max(width(), prefix));
@@ -308,13 +324,13 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     kernel.scan(rows_of(R_), 0, width(), projected.data(), transformed.data());
     const Terms terms = context_terms(typical.row(i).data(), projected.data(), transformed.data(), 0.0);
     const double all = norm(transformed.data(), width());
-    context_first[kLonger] +=
+    context_prefix[kLonger] +=
         norm(transformed.data() + std::min(prefix, width()), width() - std::min(prefix, width()));
-    context_first[kRounded] += norm(transformed.data(), std::min(prefix, width()));
-    context_second[kRounded] += all;
+    context_prefix[kRounded] += norm(transformed.data(), std::min(prefix, width()));
+    context_tail[kRounded] += all;
     for (const Term term : {kOutside, kRounding}) {
-      context_first[term] += terms[term];
-      context_second[term] += terms[term];
+      context_prefix[term] += terms[term];
+      context_tail[term] += terms[term];
     }
   }
   const auto weigh = [&](const Terms& row_mean, Terms context_sum) {
@@ -334,8 +350,8 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     }
     return weights;
   };
-  first_weights_ = weigh(mean_of(first_terms), context_first);
-  second_weights_ = weigh(mean_of(second_terms), context_second);
+  prefix_weights_ = weigh(mean_of(prefix_terms), context_prefix);
+  tail_weights_ = weigh(mean_of(tail_terms), context_tail);
 
   const auto radius = [](const Terms& terms, const Terms& weights) {
     double sum = 0.0;
@@ -343,11 +359,15 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     return std::sqrt(sum) * kOutward;
   };
   for (std::size_t v = 0; v < vocab; ++v) {
-    const std::uint16_t bits = bfloat16_up(radius(first_terms[v], first_weights_));
+    const std::uint16_t bits = bfloat16_up(radius(prefix_terms[v], prefix_weights_));
     std::byte* const block = block_storage_.get() + v / kBlockRows * blocks_.block_bytes();
     std::memcpy(block + kBlockRows * (sizeof(float) + sizeof(bits)) + v % kBlockRows * sizeof(bits), &bits,
                 sizeof(bits));
-    second_radii_[v] = up(radius(second_terms[v], second_weights_));
+    if (rest > 0) {
+      const float tail_radius = up(radius(tail_terms[v], tail_weights_));
+      std::memcpy(tail_storage_.get() + (v + 1) * tails_.row_bytes() - sizeof(tail_radius), &tail_radius,
+                  sizeof(tail_radius));
+    }
   }
 }
 
@@ -375,7 +395,8 @@ PrefixIndex::Terms PrefixIndex::context_terms(const float* h, const float* proje
 PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace) const {
   const kernels::Implementation& kernel = kernels::active();
   const std::size_t prefix = blocks_.width;
-  const std::size_t filled = std::max(width(), prefix);
+  // Zeros behind the coordinates: up to the prefix, and as the tails want them.
+  const std::size_t filled = std::max(width(), prefix) + kernels::PrefixTails::kLine;
   auto* const projected = workspace.screen[0].get<float>(width() + filled);
   float* const transformed = projected + width();
   kernel.scan(rows_of(Q_), 0, width(), query.h, projected);
@@ -386,7 +407,6 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   const double length = norm(query.h, dim());
   if (!(length >= kShortest && length <= kLongest)) return bounds;
   bounds.usable = true;
-  bounds.transformed = transformed;
 
   float peak = 0.0F;
   for (std::size_t j = 0; j < prefix; ++j) peak = std::max(peak, std::abs(transformed[j]));
@@ -409,15 +429,15 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   };
   terms[kLonger] = norm(transformed + used, width() - used);
   terms[kRounded] = norm(transformed, used);
-  const float first_radius = radius(first_weights_);
+  const float prefix_radius = radius(prefix_weights_);
   terms[kLonger] = 0.0;
   terms[kRounded] = norm(transformed, width());
-  bounds.second_radius = radius(second_weights_);
+  bounds.tail = {transformed + prefix, radius(tail_weights_)};
 
   const std::size_t room = blocks_.blocks() * kBlockRows;
   bounds.estimates = workspace.screen[2].get<float>(room);
   bounds.radii = workspace.screen[3].get<float>(room);
-  kernel.prefix_bounds(blocks_, {n, inverse > 0.0F ? quantum : 0.0F, first_radius}, bounds.estimates,
+  kernel.prefix_bounds(blocks_, {n, inverse > 0.0F ? quantum : 0.0F, prefix_radius}, bounds.estimates,
                        bounds.radii);
 
   constexpr float nothing = -std::numeric_limits<float>::infinity();
@@ -430,33 +450,48 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   return bounds;
 }
 
-std::span<const TokenId> PrefixIndex::survivors(const Bounds& bounds, float threshold, Workspace& workspace,
-                                                std::size_t& bytes_read) const {
+PrefixIndex::Survivors PrefixIndex::survivors(const Bounds& bounds, float threshold, bool sums,
+                                              Workspace& workspace) const {
   const kernels::Implementation& kernel = kernels::active();
-  auto* const ids = workspace.candidates.get<TokenId>(rows());
-  const std::size_t first = kernel.reaching(bounds.estimates, bounds.radii, rows(), threshold, ids);
-  if (second_rows_.dim == 0) return {ids, first};
-
-  auto* const longer = workspace.screen[4].get<float>(first);
-  kernel.scan_gathered(second_rows_, ids, first, bounds.transformed + blocks_.width, longer);
-  bytes_read += second_rows_.bytes(first) + first * sizeof(float);
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < first; ++i) {
-    const float short_estimate = bounds.estimates[ids[i]];
-    const float estimate = short_estimate + longer[i];
-    const float rounding =
-        kernels::PrefixBlocks::kRounding * (std::abs(short_estimate) + std::abs(longer[i])) +
-        kernels::PrefixBlocks::kSmallest;
-    const float upper =
-        estimate + (second_radii_[static_cast<std::size_t>(ids[i])] * bounds.second_radius + rounding);
-    if (!(upper < threshold)) ids[kept++] = ids[i];
+  auto* const ids = workspace.candidates.get<TokenId>(rows() + kernels::kSlack);
+  Survivors result;
+  std::size_t first = 0;
+  if (sums) {
+    const kernels::Partition partition =
+        kernel.partition(bounds.estimates, bounds.radii, rows(), threshold, ids);
+    first = partition.reaching;
+    result.outside = partition.rest;
+  } else {
+    first = kernel.reaching(bounds.estimates, bounds.radii, rows(), threshold, ids);
   }
-  return {ids, kept};
+  result.ids = {ids, first};
+  if (tails_.width == 0) return result;
+
+  auto* const estimates = workspace.screen[4].get<float>(2 * first);
+  float* const radii = estimates + first;
+  kernel.tail_bounds(tails_, bounds.tail, bounds.estimates, ids, first, estimates, radii);
+  result.bytes_read = first * tails_.row_bytes();
+  std::size_t kept = 0;
+  std::size_t dropped = 0;  // moved to the front, to be summed
+  for (std::size_t i = 0; i < first; ++i) {
+    const bool below = estimates[i] + radii[i] < threshold;
+    estimates[dropped] = estimates[i];
+    radii[dropped] = radii[i];
+    dropped += below ? 1 : 0;
+    ids[kept] = ids[i];
+    kept += below ? 0 : 1;
+  }
+  result.ids = {ids, kept};
+  if (sums) {
+    const kernels::SumBounds more = kernel.sum_exp_bounds(estimates, radii, dropped, threshold);
+    result.outside.low += more.low;
+    result.outside.high += more.high;
+  }
+  return result;
 }
 
 std::size_t PrefixIndex::bytes() const {
-  return blocks_.bytes() + transform_bytes() + second_.size() +
-         (second_scales_.size() + second_radii_.size()) * sizeof(float);
+  return blocks_.bytes() + transform_bytes() + (tails_.width == 0 ? 0 : tails_.bytes());
 }
 
 }  // namespace topksoftmax

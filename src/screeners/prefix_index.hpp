@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/screeners/certified.hpp"
@@ -27,19 +28,22 @@ class PrefixIndex {
 
   /// A query's bounds, in the workspace that they were made in.
   struct Bounds {
-    float* estimates = nullptr;          ///< [V rounded up to 16]
-    float* radii = nullptr;              ///< likewise
-    const float* transformed = nullptr;  ///< h' [width]
-    float second_radius = 0.0F;          ///< radius of the context for the long prefix
-    bool usable = false;                 ///< false: h is too short or too long to be bounded
+    float* estimates = nullptr;   ///< [V rounded up to 16]
+    float* radii = nullptr;       ///< likewise
+    kernels::TailContext tail{};  ///< to bound rows by all their coordinates
+    bool usable = false;          ///< false: h is too short or too long to be bounded
   };
 
   /// Bounds of every logit. Forbidden and biased rows get an estimate of −∞: no bound of theirs holds.
   Bounds bound(const Query& query, Workspace& workspace) const;
 
-  /// The rows whose logit may reach the threshold, by the short prefix and then by the long one, ascending.
-  std::span<const TokenId> survivors(const Bounds& bounds, float threshold, Workspace& workspace,
-                                     std::size_t& bytes_read) const;
+  /// The rows whose logit may reach a threshold, by their prefixes and then by their tails too, ascending.
+  struct Survivors {
+    std::span<const TokenId> ids;
+    kernels::SumBounds outside{0.0, 0.0};  ///< of Σ exp(logit − threshold) over all other rows, if asked for
+    std::size_t bytes_read = 0;
+  };
+  Survivors survivors(const Bounds& bounds, float threshold, bool sums, Workspace& workspace) const;
 
   std::size_t rows() const { return blocks_.rows; }
   std::size_t bytes() const;
@@ -58,10 +62,18 @@ class PrefixIndex {
     Eigen::VectorXd norms;     ///< ‖w‖ [V]
   };
 
-  void choose_coordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts, std::size_t width);
+  /// How contexts and rows are spread, both with a trace of 1.
+  struct Moments {
+    Eigen::MatrixXd contexts;    ///< E[hhᵀ] [d×d]
+    Eigen::MatrixXd rows;        ///< E[wwᵀ] [d×d]
+    Eigen::MatrixXd directions;  ///< eigenvectors of their sum, the leading ones first
+  };
+
+  static Moments find_moments(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts);
+  void choose_coordinates(const Moments& moments, std::size_t width);
   Coordinates transform_rows(const Eigen::MatrixXd& W) const;
   std::size_t choose_prefix(const SoftmaxLayer& layer, const Coordinates& rows,
-                            const RowMajorMatrix& contexts, const CertifiedOptions& options) const;
+                            const RowMajorMatrix& contexts, std::size_t expected_k) const;
   void store(const SoftmaxLayer& layer, const Coordinates& rows, const RowMajorMatrix& contexts,
              std::size_t prefix);
 
@@ -78,18 +90,19 @@ class PrefixIndex {
   RowMajorMatrix R_;              ///< [width×width]
   double unorthogonality_ = 0.0;  ///< η ≥ ‖QQᵀ − I‖
   double transform_norm_ = 0.0;   ///< ‖R‖_F
-  Terms first_weights_{};         ///< κ of the short prefix
-  Terms second_weights_{};        ///< κ of the long one
+  Terms prefix_weights_{};        ///< κ of the prefixes
+  Terms tail_weights_{};          ///< κ of prefixes and tails
 
   struct Free {
     void operator()(std::byte* p) const;
   };
-  std::unique_ptr<std::byte, Free> block_storage_;
+  using Storage = std::unique_ptr<std::byte, Free>;
+  static Storage zeros(std::size_t bytes);
+
+  Storage block_storage_;
   kernels::PrefixBlocks blocks_;
-  std::vector<std::int8_t> second_;   ///< coordinates prefix … width−1 of ŵ [V × (width − prefix)]
-  std::vector<float> second_scales_;  ///< [V]
-  std::vector<float> second_radii_;   ///< [V]
-  kernels::Rows second_rows_;
+  Storage tail_storage_;
+  kernels::PrefixTails tails_;
 };
 
 }  // namespace topksoftmax

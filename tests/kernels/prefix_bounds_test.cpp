@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@ namespace {
 
 using kernels::Implementation;
 using kernels::PrefixBlocks;
+using kernels::PrefixTails;
 
 /// Blocks of random content, and their values in plain arrays.
 struct RandomBlocks {
@@ -87,40 +87,53 @@ TEST_P(PrefixKernels, EstimatesAreTheIntegerProducts) {
   }
 }
 
-TEST_P(PrefixKernels, ReachingKeepsTiesAndWhatIsNoNumber) {
-  std::vector<float> estimates(70, 0.0F);
-  const std::vector<float> radii(70, 1.0F);
-  estimates[3] = 1.0F;
-  estimates[40] = std::numeric_limits<float>::quiet_NaN();
-  estimates[68] = 5.0F;
-  estimates[69] = 0.99F;
-  std::vector<TokenId> ids(70);
-  ASSERT_EQ(GetParam().reaching(estimates.data(), radii.data(), 70, 2.0F, ids.data()), 3U);
-  EXPECT_EQ(ids[0], 3);
-  EXPECT_EQ(ids[1], 40);
-  EXPECT_EQ(ids[2], 68);
-}
-
-TEST_P(PrefixKernels, SumBoundsHoldTheSum) {
-  for (const std::size_t count : {1U, 15U, 16U, 1000U, 10007U}) {
-    for (const float shift : {0.0F, 30.0F, -40.0F, 5000.0F}) {
-      Eigen::VectorXf estimates = testing::random_vector(static_cast<Eigen::Index>(count), 5, 6.0F);
-      estimates.array() += shift - 20.0F;
-      const Eigen::VectorXf radii =
-          testing::random_vector(static_cast<Eigen::Index>(count), 6, shift > 1000.0F ? 0.0F : 0.5F)
-              .cwiseAbs();
-      double low = 0.0;
-      double high = 0.0;
-      for (Eigen::Index i = 0; i < estimates.size(); ++i) {
-        const double x = static_cast<double>(estimates[i]) - static_cast<double>(shift);
-        low += std::exp(x - static_cast<double>(radii[i]));
-        high += std::exp(x + static_cast<double>(radii[i]));
+TEST_P(PrefixKernels, TailsAddTheirProducts) {
+  for (const std::size_t width : {1U, 40U, 56U, 57U, 200U}) {
+    constexpr std::size_t count = 50;
+    kernels::PrefixTails tails;
+    tails.rows = count;
+    tails.width = width;
+    std::vector<std::byte> storage(tails.bytes() + PrefixTails::kLine);
+    void* start = storage.data();
+    std::size_t space = storage.size();
+    auto* const data = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
+    tails.data = data;
+    std::mt19937 engine(static_cast<unsigned>(width));
+    std::vector<std::vector<int>> q(count, std::vector<int>(width));
+    std::vector<float> scale, radius;
+    for (std::size_t v = 0; v < count; ++v) {
+      std::byte* const row = data + v * tails.row_bytes();
+      for (std::size_t j = 0; j < width; ++j) {
+        q[v][j] = static_cast<int>(engine() % 255) - 127;
+        row[j] = static_cast<std::byte>(q[v][j]);
       }
-      const kernels::SumBounds sums = GetParam().sum_exp_bounds(estimates.data(), radii.data(), count, shift);
-      EXPECT_LE(sums.low, low * (1.0 + 1e-12));
-      EXPECT_GE(sums.high, high * (1.0 - 1e-12));
-      EXPECT_GE(sums.low, low / 1.08);
-      EXPECT_LE(sums.high, high * 1.08);
+      scale.push_back(std::uniform_real_distribution<float>(0.001F, 0.02F)(engine));
+      radius.push_back(std::uniform_real_distribution<float>(0.001F, 0.02F)(engine));
+      std::memcpy(row + tails.row_bytes() - 8, &scale[v], sizeof(float));
+      std::memcpy(row + tails.row_bytes() - 4, &radius[v], sizeof(float));
+    }
+    std::vector<float> h(tails.row_bytes(), 0.0F);
+    for (std::size_t j = 0; j < width; ++j) h[j] = std::uniform_real_distribution<float>(-1.0F, 1.0F)(engine);
+    const Eigen::VectorXf before = testing::random_vector(count, 4, 3.0F);
+    for (const std::size_t asked : {1U, 16U, 37U}) {
+      std::vector<TokenId> ids(asked);
+      for (TokenId& id : ids) id = static_cast<TokenId>(engine() % count);
+      std::vector<float> estimates(asked), radii(asked);
+      GetParam().tail_bounds(tails, {h.data(), 2.0F}, before.data(), ids.data(), asked, estimates.data(),
+                             radii.data());
+      for (std::size_t i = 0; i < asked; ++i) {
+        const auto v = static_cast<std::size_t>(ids[i]);
+        double product = 0.0;
+        double size = 0.0;
+        for (std::size_t j = 0; j < width; ++j) {
+          product += q[v][j] * static_cast<double>(h[j]);
+          size += std::abs(q[v][j] * static_cast<double>(h[j]));
+        }
+        const double expected = static_cast<double>(before[ids[i]]) + static_cast<double>(scale[v]) * product;
+        ASSERT_NEAR(estimates[i], expected, 1e-6 * (size * static_cast<double>(scale[v]) + 3.0));
+        ASSERT_GE(static_cast<double>(radii[i]), 2.0 * static_cast<double>(radius[v]) * (1.0 - 1e-6));
+        ASSERT_LE(static_cast<double>(radii[i]), 2.0 * static_cast<double>(radius[v]) + 1e-4);
+      }
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/kernels/wta_bands.hpp"
@@ -22,6 +23,15 @@ struct SumBounds {
   double low;
   double high;
 };
+
+/// Numbers divided by whether they may reach a threshold.
+struct Partition {
+  std::size_t reaching;  ///< how many may
+  SumBounds rest;        ///< bounds of Σ exp(x_i − threshold) over those that cannot
+};
+
+/// Elements that some kernels may write beyond the last: a vector's.
+inline constexpr std::size_t kSlack = 16;
 
 /// The hot loops, compiled for one instruction set.
 ///
@@ -76,13 +86,31 @@ struct Implementation {
   void (*prefix_bounds)(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
                         float* radii);
 
+  /// estimates[i] and radii[i] of the logits of rows ids[i], i < count (see PrefixTails): estimate =
+  /// prefix_estimates[ids[i]] + scale·Σ q_j·h_j, radius = row's radius · context.radius and the roundings.
+  /// Reads count·tails.row_bytes().
+  void (*tail_bounds)(const PrefixTails& tails, const TailContext& context, const float* prefix_estimates,
+                      const TokenId* ids, std::size_t count, float* estimates, float* radii);
+
+  /// Ids of all values from some number on, ascending, which is chosen so that these are at least `wanted`,
+  /// and few more unless many are equal; none if too few values are finite, which may be up to eight times
+  /// `wanted`. ids [count + kSlack], maxima [count/8 + 2·kSlack] is scratch. Cheaper than a heap, and hardly
+  /// dearer for many than for few.
+  std::size_t (*promising)(const float* values, std::size_t count, std::size_t wanted, float* maxima,
+                           TokenId* ids);
+
   /// The i < count for which estimates[i] + radii[i] ≥ threshold (or is no number), ascending; returns how
-  /// many.
+  /// many. ids [count + kSlack].
   std::size_t (*reaching)(const float* estimates, const float* radii, std::size_t count, float threshold,
                           TokenId* ids);
 
-  /// Proven bounds, within a few percent, of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i].
-  /// Values beyond e^±87 of the shift count as 0 or e^87.
+  /// The same, and proven bounds, as sum_exp_bounds gives them, of what the others sum up to.
+  Partition (*partition)(const float* estimates, const float* radii, std::size_t count, float threshold,
+                         TokenId* ids);
+
+  /// Proven bounds of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i]: the upper one within 8 %
+  /// of Σ exp(estimates[i] + radii[i] − shift), the lower one e^(−2·largest radius) of that, blockwise.
+  /// No estimates[i] + radii[i] may exceed shift + 87.
   SumBounds (*sum_exp_bounds)(const float* estimates, const float* radii, std::size_t count, float shift);
 
   /// codes[w] of one vector x for the bands, rounded up to whole groups (see WtaBands). Looks at

@@ -14,10 +14,11 @@ namespace topksoftmax {
 
 struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
-  /// counting, on the contexts, the bytes that each choice would read.
+  /// counting, on the contexts, the work that each choice would make.
   std::size_t prefix = 0;
-  /// Coordinates in all; what a row and a context have beyond them counts by its length alone. At most 256.
-  std::size_t width = 64;
+  /// Coordinates in all; what a row and a context have beyond them counts by its length alone. 4 to 256; 0:
+  /// as many as lie in one cache line behind the prefix.
+  std::size_t width = 0;
   /// Contexts that the coordinates are learned from, evenly spaced ones of those given.
   std::size_t context_sample = 20000;
   /// The k that the prefix is chosen for.
@@ -44,8 +45,8 @@ class PrefixIndex;
 /// The coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so that
 /// within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
 ///
-/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes, then the longer
-/// prefixes of the rows left, then the weights of those left after that. log Z is an interval, from the same
+/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes, a cache line or
+/// two for each of the rows left, then the weights of those left after that. log Z is an interval, from the same
 /// bounds.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/kernels/implementation.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using kernels::Implementation;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// What bounds are held against: they must lie outside, but not far outside.
+struct ReferenceSums {
+  double low = 0.0;   ///< Σ exp(estimate − radius − shift)
+  double high = 0.0;  ///< Σ exp(estimate + radius − shift)
+  double largest_radius = 0.0;
+
+  void add(float estimate, float radius, float shift) {
+    const double x = static_cast<double>(estimate) - static_cast<double>(shift);
+    low += std::exp(x - static_cast<double>(radius));
+    high += std::exp(x + static_cast<double>(radius));
+    largest_radius = std::max(largest_radius, static_cast<double>(radius));
+  }
+
+  void expect_held_by(const kernels::SumBounds& sums) const {
+    EXPECT_LE(sums.low, low * (1.0 + 1e-12));
+    EXPECT_GE(sums.high, high * (1.0 - 1e-12));
+    EXPECT_GE(sums.low, high * std::exp(-2.0 * largest_radius) / 1.08);
+    EXPECT_LE(sums.high, high * 1.08 + 1e-30);
+  }
+};
+
+class BoundedKernels : public ::testing::TestWithParam<Implementation> {};
+
+TEST_P(BoundedKernels, ReachingKeepsTiesAndWhatIsNoNumber) {
+  std::vector<float> estimates(70, 0.0F);
+  const std::vector<float> radii(70, 1.0F);
+  estimates[3] = 1.0F;
+  estimates[40] = std::numeric_limits<float>::quiet_NaN();
+  estimates[68] = 5.0F;
+  estimates[69] = 0.99F;
+  std::vector<TokenId> ids(70 + kernels::kSlack);
+  ASSERT_EQ(GetParam().reaching(estimates.data(), radii.data(), 70, 2.0F, ids.data()), 3U);
+  EXPECT_EQ(ids[0], 3);
+  EXPECT_EQ(ids[1], 40);
+  EXPECT_EQ(ids[2], 68);
+}
+
+TEST_P(BoundedKernels, SumBoundsHoldTheSum) {
+  for (const std::size_t count : {1U, 15U, 16U, 1000U, 10007U}) {
+    for (const float shift : {0.0F, 30.0F, -40.0F, 5000.0F}) {
+      Eigen::VectorXf estimates = testing::random_vector(static_cast<Eigen::Index>(count), 5, 6.0F);
+      estimates.array() += shift - 20.0F;
+      const Eigen::VectorXf radii =
+          testing::random_vector(static_cast<Eigen::Index>(count), 6, shift > 1000.0F ? 0.0F : 0.5F)
+              .cwiseAbs();
+      ReferenceSums reference;
+      for (Eigen::Index i = 0; i < estimates.size(); ++i) reference.add(estimates[i], radii[i], shift);
+      reference.expect_held_by(GetParam().sum_exp_bounds(estimates.data(), radii.data(), count, shift));
+    }
+  }
+}
+
+TEST_P(BoundedKernels, PartitionPicksAsReachingDoesAndSumsTheOthers) {
+  for (const std::size_t count : {1U, 15U, 16U, 1000U, 10007U}) {
+    Eigen::VectorXf estimates = testing::random_vector(static_cast<Eigen::Index>(count), 7, 6.0F);
+    const Eigen::VectorXf radii =
+        testing::random_vector(static_cast<Eigen::Index>(count), 8, 0.5F).cwiseAbs();
+    if (count > 20) {
+      estimates[3] = -kInfinity;
+      estimates[17] = kInfinity;
+    }
+    const float threshold = 4.0F;
+    std::vector<TokenId> expected(count + kernels::kSlack);
+    expected.resize(GetParam().reaching(estimates.data(), radii.data(), count, threshold, expected.data()));
+    std::vector<TokenId> ids(count + kernels::kSlack);
+    const kernels::Partition partition =
+        GetParam().partition(estimates.data(), radii.data(), count, threshold, ids.data());
+    ids.resize(partition.reaching);
+    EXPECT_EQ(ids, expected);
+    ReferenceSums reference;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<Eigen::Index>(i);
+      if (estimates[at] + radii[at] < threshold) reference.add(estimates[at], radii[at], threshold);
+    }
+    reference.expect_held_by(partition.rest);
+  }
+}
+
+TEST_P(BoundedKernels, PromisingIsAllFromSomeValueOn) {
+  for (const std::size_t count : {40U, 129U, 1000U, 10007U}) {
+    for (const float scale : {1e-6F, 5.0F, 1e6F, 1e36F}) {
+      const Eigen::VectorXf values = testing::random_vector(static_cast<Eigen::Index>(count), 9, scale);
+      std::vector<float> maxima(count / 8 + 2 * kernels::kSlack);
+      for (const std::size_t wanted : {1U, 4U, 11U, 79U}) {
+        std::vector<TokenId> ids(count + kernels::kSlack);
+        ids.resize(GetParam().promising(values.data(), count, wanted, maxima.data(), ids.data()));
+        if (wanted > count) {
+          EXPECT_TRUE(ids.empty());
+          continue;
+        }
+        ASSERT_GE(ids.size(), wanted);
+        EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+        float least = kInfinity;
+        for (const TokenId id : ids) least = std::min(least, values[id]);
+        EXPECT_EQ(static_cast<std::size_t>((values.array() >= least).count()), ids.size());
+        if (count == 10007U) {
+          EXPECT_LE(ids.size(), 3 * wanted + 16);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(BoundedKernels, PromisingPassesOverWhatIsForbidden) {
+  std::vector<float> values(4000, -kInfinity);
+  std::vector<float> maxima(4000 / 8 + 2 * kernels::kSlack);
+  std::vector<TokenId> ids(4000 + kernels::kSlack);
+  EXPECT_EQ(GetParam().promising(values.data(), 4000, 1, maxima.data(), ids.data()), 0U);
+  values[1234] = -3.0F;
+  values[2345] = 1.0F;
+  ASSERT_GE(GetParam().promising(values.data(), 4000, 1, maxima.data(), ids.data()), 1U);
+  EXPECT_TRUE(ids[0] == 2345 || ids[1] == 2345);
+  EXPECT_EQ(GetParam().promising(values.data(), 4000, 3, maxima.data(), ids.data()), 0U);
+  std::fill(values.begin(), values.end(), 2.0F);
+  EXPECT_EQ(GetParam().promising(values.data(), 4000, 3, maxima.data(), ids.data()), 4000U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BoundedKernels,
+                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
+                                                                         kernels::implementations().end())),
+                         [](const auto& kernel) { return std::string(kernel.param.name); });
+
+}  // namespace
+}  // namespace topksoftmax
