@@ -26,6 +26,9 @@ struct Candidates {
   /// layer.
   const kernels::Rows* packed = nullptr;
 
+  /// The logits of ids, if the screener had to compute them by the exact kernel already; they may be changed.
+  float* logits = nullptr;
+
   /// log Σ exp(logit) over the tokens that are not in ids, as bounds: −∞ counts them as impossible.
   double outside_low = -std::numeric_limits<double>::infinity();
   double outside_high = -std::numeric_limits<double>::infinity();

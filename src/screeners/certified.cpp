@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
-#include "finite.hpp"
 #include "screeners/prefix_index.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "training/check_contexts.hpp"
+#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -72,17 +72,9 @@ std::size_t CertifiedScreener::index_bytes() const {
 std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer, const float* contexts, std::size_t count,
                                             std::size_t dim, std::size_t stride,
                                             const CertifiedOptions& options) {
-  if (dim != layer.dim()) {
-    throw Error("certified: contexts have " + std::to_string(dim) + " values, the layer's dimension is " +
-                std::to_string(layer.dim()));
-  }
-  RowMajorMatrix H(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim));
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!all_finite(contexts + i * stride, dim)) {
-      throw Error("certified: context " + std::to_string(i) + " has a value that is not finite");
-    }
-    std::copy_n(contexts + i * stride, dim, H.row(static_cast<Eigen::Index>(i)).data());
-  }
+  const Contexts all{contexts, count, dim, stride};
+  check_contexts(layer, all, "certified");
+  const RowMajorMatrix H = chunk_of(all, 0, count);
   auto index = std::make_shared<const PrefixIndex>(layer, H, options);
   return std::unique_ptr<Certified>(new Certified(std::move(layer), std::move(index)));
 }

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "finite.hpp"
 #include "screeners/int8_rows.hpp"
 #include "screeners/search_beam.hpp"
 #include "screeners/small_world_graph.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "training/check_contexts.hpp"
 #include "training/exact_labels.hpp"
 
 namespace topksoftmax {
@@ -214,16 +214,7 @@ void check_build(const SoftmaxLayer& layer, const Contexts& contexts, const FgdO
   check_range("entry_points", options.entry_points, 1, any);
   check_range("context_sample", options.context_sample, 1, any);
   check_range("the number of tokens", layer.vocab(), 1, SearchBeam::kMostRows);
-  if (contexts.count == 0) return;
-  if (contexts.dim != layer.dim()) {
-    throw Error("fgd: contexts have " + std::to_string(contexts.dim) + " values, the layer's dimension is " +
-                std::to_string(layer.dim()));
-  }
-  for (std::size_t i = 0; i < contexts.count; ++i) {
-    if (!all_finite(contexts.row(i), contexts.dim)) {
-      throw Error("fgd: context " + std::to_string(i) + " has a value that is not finite");
-    }
-  }
+  if (contexts.count > 0) check_contexts(layer, contexts, "fgd");
 }
 
 /// The tokens that are most often the first of the contexts, the most frequent first; none without contexts.

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <string>
 
-#include "finite.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "training/check_contexts.hpp"
 #include "training/exact_labels.hpp"
 
 namespace topksoftmax {
@@ -64,15 +64,7 @@ std::size_t L2SScreener::index_bytes() const {
 
 std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const Contexts& contexts, const L2SOptions& options,
                                 std::string_view name) {
-  if (contexts.dim != layer.dim()) {
-    throw Error("l2s: contexts have " + std::to_string(contexts.dim) + " values, the layer's dimension is " +
-                std::to_string(layer.dim()));
-  }
-  for (std::size_t i = 0; i < contexts.count; ++i) {
-    if (!all_finite(contexts.row(i), contexts.dim)) {
-      throw Error("l2s: context " + std::to_string(i) + " has a value that is not finite");
-    }
-  }
+  check_contexts(layer, contexts, "l2s");
   if (options.label_count == 0 || options.label_depth < options.label_count) {
     throw Error("l2s: label_count is " + std::to_string(options.label_count) + " and label_depth " +
                 std::to_string(options.label_depth) +

@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 
+#include "rows_of.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
@@ -81,14 +82,6 @@ MatrixXd normalized(MatrixXd S) {
   const double trace = S.trace();
   if (trace > 0.0) S /= trace;
   return S;
-}
-
-kernels::Rows rows_of(const RowMajorMatrix& m) {
-  kernels::Rows rows;
-  rows.data = m.data();
-  rows.count = static_cast<std::size_t>(m.rows());
-  rows.dim = rows.stride = static_cast<std::size_t>(m.cols());
-  return rows;
 }
 
 /// Evenly spaced rows of m, at most `count`.
@@ -201,7 +194,7 @@ std::size_t PrefixIndex::choose_prefix(const SoftmaxLayer& layer, const Coordina
   if (contexts.rows() == 0) return std::min(kTypicalPrefix, full);
   // What it takes to look at a row's tail, and to score a byte of a row, in bytes of prefixes scanned:
   // streams are cheap, gathered rows are not.
-  constexpr double kTail = 800.0;
+  constexpr double kTail = 400.0;
   constexpr double kScoredByte = 3.0;
 
   const MatrixXd H = sample(contexts, 96).cast<double>();
@@ -440,13 +433,7 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   kernel.prefix_bounds(blocks_, {n, inverse > 0.0F ? quantum : 0.0F, prefix_radius}, bounds.estimates,
                        bounds.radii);
 
-  constexpr float nothing = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < query.edits.bias_count; ++i) bounds.estimates[query.edits.bias[i].id] = nothing;
-  if (query.edits.allowed != nullptr) {
-    for (std::size_t v = 0; v < rows(); ++v) {
-      if (!query.edits.allows(static_cast<TokenId>(v))) bounds.estimates[v] = nothing;
-    }
-  }
+  kernels::leave_out_edited(query.edits, rows(), bounds.estimates);
   return bounds;
 }
 

@@ -30,15 +30,28 @@ inline float add_bias(float logit, float bias) {
   return x > limit ? limit : x < -limit ? -limit : x;
 }
 
+/// Makes the logits of forbidden tokens −∞.
+inline void forbid(const LogitEdits& edits, std::size_t vocab, float* logits) {
+  if (edits.allowed == nullptr) return;
+  for (std::size_t token = 0; token < vocab; ++token) {
+    if (!edits.allows(static_cast<TokenId>(token))) logits[token] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 /// Applies the edits to the logits of all tokens; a forbidden one becomes −∞.
 inline void apply_edits(const LogitEdits& edits, std::size_t vocab, float* logits) {
   for (std::size_t b = 0; b < edits.bias_count; ++b) {
     float& logit = logits[edits.bias[b].id];
     logit = add_bias(logit, edits.bias[b].bias);
   }
-  if (edits.allowed == nullptr) return;
-  for (std::size_t token = 0; token < vocab; ++token) {
-    if (!edits.allows(static_cast<TokenId>(token))) logits[token] = -std::numeric_limits<float>::infinity();
+  forbid(edits, vocab, logits);
+}
+
+/// Makes what estimates the logits of forbidden and of biased tokens −∞: it would mean nothing.
+inline void leave_out_edited(const LogitEdits& edits, std::size_t vocab, float* estimates) {
+  forbid(edits, vocab, estimates);
+  for (std::size_t b = 0; b < edits.bias_count; ++b) {
+    estimates[edits.bias[b].id] = -std::numeric_limits<float>::infinity();
   }
 }
 
