@@ -12,8 +12,14 @@ std::vector<Backend> make_backends() {
       l2s(),           //
       l2s_kmeans(),    //
       fgd(),           //
+      svd(),           //
+      adaptive(),      //
+      greedy_mips(),   //
+      pca_mips(),      //
+      lsh_mips(),      //
       wta_lsh(),       //
       wta_lsh_each(),  //
+      shortlist(),     //
       certified(),     //
   };
   add_peers(all);

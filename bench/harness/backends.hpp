@@ -13,8 +13,14 @@ Backend fused();
 Backend l2s();
 Backend l2s_kmeans();
 Backend fgd();
+Backend svd();
+Backend adaptive();
+Backend greedy_mips();
+Backend pca_mips();
+Backend lsh_mips();
 Backend wta_lsh();
 Backend wta_lsh_each();
+Backend shortlist();
 Backend certified();
 
 /// The table of all backends.

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/backends.hpp"
 
-#include "topksoftmax/exact.hpp"
-#include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/certified.hpp"
-#include "topksoftmax/screeners/fgd.hpp"
-#include "topksoftmax/screeners/l2s.hpp"
-#include "topksoftmax/screeners/wta_lsh.hpp"
-#include "topksoftmax/screeners/wta_lsh_each.hpp"
+#include "topksoftmax/topksoftmax.hpp"
 
 namespace topksoftmax::testing {
 
@@ -40,6 +34,18 @@ const std::vector<Backend>& all_backends() {
       {.name = "fgd",
        .make = [](const auto& layer,
                   const auto& contexts) { return Fgd::build(layer, contexts, {.ef_search = 20}); }},
+      {.name = "svd", .make = [](const auto& layer, const auto&) { return SvdSoftmax::build(layer); }},
+      {.name = "adaptive",
+       .make = [](const auto& layer,
+                  const auto& contexts) { return AdaptiveSoftmax::build(layer, contexts); }},
+      {.name = "greedy-mips",
+       .make = [](const auto& layer, const auto&) { return GreedyMips::build(layer); }},
+      {.name = "pca-mips",
+       .make = [](const auto& layer, const auto&) { return PcaMips::build(layer, {.depth = 4}); }},
+      {.name = "lsh-mips",
+       .make = [](const auto& layer,
+                  const auto&) { return LshMips::build(layer, {.tables = 8, .bits = 5, .probes = 3}); }},
+      {.name = "shortlist", .make = [](const auto& layer, const auto&) { return Shortlist::build(layer); }},
       {.name = "certified",
        .make = [](const auto& layer,
                   const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },

@@ -108,9 +108,9 @@ struct Implementation {
   Partition (*partition)(const float* estimates, const float* radii, std::size_t count, float threshold,
                          TokenId* ids);
 
-  /// Proven bounds of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i]: the upper one within 8 %
-  /// of Σ exp(estimates[i] + radii[i] − shift), the lower one e^(−2·largest radius) of that, blockwise.
-  /// No estimates[i] + radii[i] may exceed shift + 87.
+  /// Proven bounds of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i]: the upper one within 8
+  /// % of Σ exp(estimates[i] + radii[i] − shift), the lower one e^(−2·largest radius) of that, blockwise. No
+  /// estimates[i] + radii[i] may exceed shift + 87.
   SumBounds (*sum_exp_bounds)(const float* estimates, const float* radii, std::size_t count, float shift);
 
   /// codes[w] of one vector x for the bands, rounded up to whole groups (see WtaBands). Looks at

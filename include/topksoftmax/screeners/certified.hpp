@@ -46,8 +46,8 @@ class PrefixIndex;
 /// within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes, a cache line or
-/// two for each of the rows left, then the weights of those left after that. log Z is an interval, from the same
-/// bounds.
+/// two for each of the rows left, then the weights of those left after that. log Z is an interval, from the
+/// same bounds.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const PrefixIndex> index)

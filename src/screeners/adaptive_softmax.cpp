@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/screeners/adaptive_softmax.hpp"
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rows_of.hpp"
+#include "screeners/frequency_order.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/implementation.hpp"
+#include "training/check_contexts.hpp"
+#include "training/chunks.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+constexpr std::string_view kName = "adaptive";
+
+void check_options(const AdaptiveSoftmaxOptions& options, std::size_t head, const SoftmaxLayer& layer,
+                   const Contexts& contexts) {
+  const auto refuse = [](const std::string& what, const std::string& limit) {
+    throw Error("adaptive: " + what + "; it must be " + limit);
+  };
+  if (head < 1 || head > layer.vocab()) {
+    refuse("head is " + std::to_string(head), "between 1 and V = " + std::to_string(layer.vocab()));
+  }
+  if (options.tail_tiers < 1) refuse("tail_tiers is 0", "at least 1");
+  if (!(options.caution >= 0.0 && options.caution <= 1.0)) {
+    refuse("caution is " + std::to_string(options.caution), "between 0 and 1");
+  }
+  if (options.context_sample < 1) refuse("context_sample is 0", "at least 1");
+  check_contexts(layer, contexts, kName);
+}
+
+}  // namespace
+
+/// The tokens by falling frequency, the head first, and a gate for each tier of the others.
+class AdaptiveTiers {
+ public:
+  AdaptiveTiers(const SoftmaxLayer& layer, std::size_t head, const AdaptiveSoftmaxOptions& options,
+                const Contexts& contexts)
+      : ids_(frequency_order(layer, options.counts, kName)) {
+    const std::size_t tail = ids_.size() - head;
+    const std::size_t tiers = std::min(options.tail_tiers, tail);
+    for (std::size_t t = 0; t <= tiers; ++t) starts_.push_back(head + (tiers == 0 ? 0 : t * tail / tiers));
+    gates_.resize(static_cast<Index>(tiers), static_cast<Index>(layer.dim()));
+    offsets_.resize(static_cast<Index>(tiers));
+    reach_.assign(tiers, 0.0F);
+    if (tiers == 0) return;
+    if (contexts.count > 0) {
+      learn_gates(layer, contexts, options);
+    } else {
+      bound_gates(layer);
+    }
+  }
+
+  /// Tiers of the tail.
+  std::size_t size() const { return reach_.size(); }
+  std::size_t vocab() const { return ids_.size(); }
+  std::span<const TokenId> head() const { return std::span(ids_).first(starts_[0]); }
+  std::span<const TokenId> tier(std::size_t t) const {
+    return std::span(ids_).subspan(starts_[t], starts_[t + 1] - starts_[t]);
+  }
+
+  /// What a product with h and its offset says, and how much ‖h‖ adds to it.
+  kernels::Rows gates() const {
+    kernels::Rows rows = rows_of(gates_);
+    rows.bias = offsets_.data();
+    return rows;
+  }
+  float reach(std::size_t t) const { return reach_[t]; }
+
+  std::size_t bytes() const {
+    return ids_.size() * sizeof(TokenId) + gates().bytes(size()) + reach_.size() * sizeof(float);
+  }
+
+ private:
+  /// The largest logit of each tier for a context, from the logits of all tokens.
+  VectorXd largest_of_tiers(const Eigen::VectorXf& logits) const {
+    VectorXd largest(static_cast<Index>(size()));
+    for (std::size_t t = 0; t < size(); ++t) {
+      float most = -std::numeric_limits<float>::infinity();
+      for (const TokenId id : tier(t)) most = std::max(most, logits[id]);
+      largest[static_cast<Index>(t)] = static_cast<double>(most);
+    }
+    return largest;
+  }
+
+  void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts,
+                   const AdaptiveSoftmaxOptions& options) {
+    const auto count = static_cast<Index>(std::min(contexts.count, options.context_sample));
+    const auto dim = static_cast<Index>(layer.dim());
+    MatrixXd H(count, dim + 1);
+    MatrixXd largest(count, static_cast<Index>(size()));
+    for_each_chunk(static_cast<std::size_t>(count), [&](std::size_t first, std::size_t in_chunk) {
+      Eigen::VectorXf logits(static_cast<Index>(layer.vocab()));
+      for (std::size_t i = first; i < first + in_chunk; ++i) {
+        const auto at = static_cast<Index>(i);
+        const float* const h = contexts.row(i * contexts.count / static_cast<std::size_t>(count));
+        kernels::active().scan(layer.rows(), 0, layer.vocab(), h, logits.data());
+        H.row(at).head(dim) = Eigen::Map<const Eigen::RowVectorXf>(h, dim).cast<double>();
+        H(at, dim) = 1.0;
+        largest.row(at) = largest_of_tiers(logits);
+      }
+    });
+    MatrixXd normal = H.transpose() * H;
+    normal.diagonal().array() += 1e-4 * normal.trace() / static_cast<double>(dim + 1);
+    const MatrixXd gates = normal.ldlt().solve(H.transpose() * largest);  // [(d + 1)×tiers]
+    const MatrixXd missing = largest - H * gates;
+    for (Index t = 0; t < missing.cols(); ++t) {
+      VectorXd sorted = missing.col(t);
+      std::sort(sorted.begin(), sorted.end());
+      const auto rank = static_cast<Index>(options.caution * static_cast<double>(count - 1));
+      gates_.row(t) = gates.col(t).head(dim).cast<float>();
+      offsets_[t] = static_cast<float>(gates(dim, t) + sorted[rank]);
+    }
+  }
+
+  void bound_gates(const SoftmaxLayer& layer) {
+    Eigen::VectorXf row(static_cast<Index>(layer.dim()));
+    for (std::size_t t = 0; t < size(); ++t) {
+      const auto at = static_cast<Index>(t);
+      VectorXd mean = VectorXd::Zero(row.size());
+      float bias = -std::numeric_limits<float>::infinity();
+      for (const TokenId id : tier(t)) {
+        layer.copy_row(static_cast<std::size_t>(id), row.data());
+        mean += row.cast<double>();
+        bias = std::max(bias, layer.has_bias() ? layer.rows().bias[id] : 0.0F);
+      }
+      mean /= static_cast<double>(tier(t).size());
+      double farthest = 0.0;
+      for (const TokenId id : tier(t)) {
+        layer.copy_row(static_cast<std::size_t>(id), row.data());
+        farthest = std::max(farthest, (row.cast<double>() - mean).norm());
+      }
+      gates_.row(at) = mean.cast<float>();
+      offsets_[at] = bias;
+      reach_[t] = static_cast<float>(farthest * 1.0001 + 1e-6 * mean.norm());  // and all roundings
+    }
+  }
+
+  std::vector<TokenId> ids_;         ///< [V]
+  std::vector<std::size_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
+  RowMajorMatrix gates_;             ///< [tiers×d]
+  Eigen::VectorXf offsets_;          ///< [tiers]
+  std::vector<float> reach_;         ///< [tiers]
+};
+
+Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
+  Candidates candidates;
+  const AdaptiveTiers& tiers = *tiers_;
+  const kernels::Implementation& kernel = kernels::active();
+  if (query.effort > tiers.size() + 1) {
+    candidates.everything = true;
+    return candidates;
+  }
+  const std::size_t always = query.effort == 0 ? 0 : query.effort - 1;
+  const kernels::Rows gates = tiers.gates();
+  auto* const says = workspace.screen[0].get<float>(tiers.size());
+  kernel.scan(gates, 0, tiers.size(), query.h, says);
+  const float length =
+      Eigen::Map<const Eigen::VectorXf>(query.h, static_cast<Eigen::Index>(layer_.dim())).stableNorm();
+
+  auto* const ids = workspace.candidates.get<TokenId>(tiers.vocab());
+  auto* const logits = workspace.screen[1].get<float>(tiers.vocab());
+  // Logits without the query's biases: of the k + bias_count best at least k are as they will be.
+  const std::size_t enough = query.k + query.edits.bias_count;
+  kernels::TopKHeap best(workspace.screen[2].get<ScoredToken>(enough), enough);
+  std::size_t count = 0;
+  const auto score = [&](std::span<const TokenId> tokens) {
+    std::copy(tokens.begin(), tokens.end(), ids + count);
+    kernel.scan_gathered(layer_.rows(), tokens.data(), tokens.size(), query.h, logits + count);
+    if (query.edits.allowed == nullptr) {
+      kernel.select(logits + count, tokens.data(), tokens.size(), best);
+    } else {
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const float logit = logits[count + i];
+        if (query.edits.allows(tokens[i]) && logit >= best.threshold()) best.push({logit, tokens[i]});
+      }
+    }
+    count += tokens.size();
+  };
+  score(tiers.head());
+  for (std::size_t t = 0; t < tiers.size(); ++t) {
+    if (t < always || says[t] + tiers.reach(t) * length >= best.threshold()) score(tiers.tier(t));
+  }
+  candidates.ids = {ids, count};
+  candidates.logits = logits;
+  candidates.screened = tiers.size();
+  candidates.bytes_read = gates.bytes(tiers.size());
+  return candidates;
+}
+
+std::size_t AdaptiveSoftmaxScreener::index_bytes() const {
+  return tiers_->bytes();
+}
+
+std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(SoftmaxLayer layer, const Contexts& contexts,
+                                                        const AdaptiveSoftmaxOptions& options) {
+  const std::size_t head = options.head.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
+  check_options(options, head, layer, contexts);
+  auto tiers = std::make_shared<const AdaptiveTiers>(layer, head, options, contexts);
+  return std::unique_ptr<AdaptiveSoftmax>(
+      new AdaptiveSoftmax(layer, AdaptiveSoftmaxScreener(layer, std::move(tiers))));
+}
+
+}  // namespace topksoftmax
