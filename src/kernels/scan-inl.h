@@ -111,28 +111,24 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
   });
 }
 
-/// logits[q][i] for i < count of the rows that row_of names and kTileContexts contexts.
+/// logits[q·kFusedBlock + i] for i < count ≤ kTile of the rows that row_of names and kTileContexts contexts.
+/// Writes whole tiles.
 template <WeightType type, class RowOf>
-HWY_INLINE void ScanBlockBatch(const Rows& rows, const RowOf& row_of, std::size_t count,
-                               const float* const* contexts, float (*HWY_RESTRICT logits)[kFusedBlock]) {
+HWY_INLINE void ScanTileBatch(const Rows& rows, const RowOf& row_of, std::size_t count,
+                              const float* const* contexts, float* HWY_RESTRICT logits) {
   using Lane = typename Stored<type>::Lane;
   const auto* data = static_cast<const Lane*>(rows.data);
+  const auto row_at = [&](std::size_t r) { return row_of(std::min(r, count - 1)); };
   HWY_ALIGN float sums[kTile];
   for (std::size_t i = 0; i < count; i += kTileRows) {
     const Lane* p[kTileRows];
-    for (std::size_t r = 0; r < kTileRows; ++r)
-      p[r] = data + row_of(std::min(i + r, count - 1)) * rows.stride;
+    for (std::size_t r = 0; r < kTileRows; ++r) p[r] = data + row_at(i + r) * rows.stride;
     DotTileBatch<type>(p, rows.dim, contexts, sums);
     for (std::size_t q = 0; q < kTileContexts; ++q) {
-      std::memcpy(&logits[q][i], sums + q * kTileRows, kTileRows * sizeof(float));
+      std::memcpy(logits + q * kFusedBlock + i, sums + q * kTileRows, kTileRows * sizeof(float));
     }
   }
-  for (std::size_t q = 0; q < kTileContexts; ++q) {
-    for (std::size_t i = 0; i < count; i += kTile) {
-      FinishTile<type>(
-          rows, [&](std::size_t r) { return row_of(std::min(i + r, count - 1)); }, &logits[q][i]);
-    }
-  }
+  for (std::size_t q = 0; q < kTileContexts; ++q) FinishTile<type>(rows, row_at, logits + q * kFusedBlock);
 }
 
 /// The kTileContexts contexts from the q-th on; the last tile repeats the last context.
@@ -175,25 +171,35 @@ inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t 
   });
 }
 
+/// Contexts that share a tile of rows while it is in the first cache, as they are themselves.
+constexpr std::size_t kGroupContexts = 64;
+
 inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                            const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums) {
   if (batch == 0) return;
   WithType(rows.type, [&](auto type) HWY_ATTR {
-    HWY_ALIGN float logits[kTileContexts][kFusedBlock];
+    HWY_ALIGN float logits[kGroupContexts * kFusedBlock];
     std::size_t block_bias = 0;
     for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
       if (Forbidden(edits, first)) continue;
       const std::size_t count = std::min(kFusedBlock, rows.count - first);
       std::size_t next_bias = block_bias;
-      for (std::size_t q = 0; q < batch; q += kTileContexts) {
-        const float* tile[kTileContexts];
-        TileContexts(contexts, stride, batch, q, tile);
-        ScanBlockBatch<decltype(type)::value>(
-            rows, [first](std::size_t i) { return first + i; }, count, tile, logits);
-        for (std::size_t i = 0; i < kTileContexts && q + i < batch; ++i) {
+      for (std::size_t group = 0; group < batch; group += kGroupContexts) {
+        const std::size_t size = std::min(kGroupContexts, batch - group);
+        for (std::size_t i = 0; i < count; i += kTile) {
+          for (std::size_t q = 0; q < size; q += kTileContexts) {
+            const float* tile[kTileContexts];
+            TileContexts(contexts, stride, batch, group + q, tile);
+            ScanTileBatch<decltype(type)::value>(
+                rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i), tile,
+                logits + q * kFusedBlock + i);
+          }
+        }
+        for (std::size_t q = 0; q < size; ++q) {
+          float* const of_context = logits + q * kFusedBlock;
           next_bias = block_bias;
-          if (!edits.empty()) Edit(edits, first, count, next_bias, logits[i]);
-          Absorb(logits[i], first, count, heaps[q + i], sums == nullptr ? nullptr : &sums[q + i]);
+          if (!edits.empty()) Edit(edits, first, count, next_bias, of_context);
+          Absorb(of_context, first, count, heaps[group + q], sums == nullptr ? nullptr : &sums[group + q]);
         }
       }
       block_bias = next_bias;
