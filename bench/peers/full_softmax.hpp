@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +17,25 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax::bench {
+
+/// Counts tokens. (clang 14 cannot compile libstdc++'s views.)
+struct TokenIterator {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = TokenId;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const TokenId*;
+  using reference = TokenId;
+
+  TokenId token;
+
+  TokenId operator*() const { return token; }
+  TokenIterator& operator++() {
+    ++token;
+    return *this;
+  }
+  TokenIterator operator++(int) { return {token++}; }
+  bool operator==(const TokenIterator&) const = default;
+};
 
 /// The full softmax as an engine does it around some library's matrix product: all logits, their log-sum-exp
 /// (Eigen's vectorised exponentials), a partial sort. Product is a class with
@@ -51,10 +70,10 @@ class FullSoftmax final : public TopKSoftmax {
   void finish(const Query& query, const float* logits, Workspace& workspace, TopK& answer) const {
     const std::size_t vocab = layer().vocab();
     auto* const best = workspace.candidates.get<TokenId>(query.k);
-    const auto ids = std::views::iota(TokenId{0}, static_cast<TokenId>(vocab));
-    std::partial_sort_copy(ids.begin(), ids.end(), best, best + query.k, [logits](TokenId a, TokenId b) {
-      return ranks_before({logits[a], a}, {logits[b], b});
-    });
+    std::partial_sort_copy(TokenIterator{0}, TokenIterator{static_cast<TokenId>(vocab)}, best, best + query.k,
+                           [logits](TokenId a, TokenId b) {
+                             return ranks_before({logits[a], a}, {logits[b], b});
+                           });
     answer.ids.assign(best, best + query.k);
     answer.logits.resize(query.k);
     for (std::size_t i = 0; i < query.k; ++i) answer.logits[i] = logits[best[i]];

@@ -12,6 +12,17 @@ void add_peers(std::vector<Backend>& all) {
 #ifdef TOPKSOFTMAX_BENCH_OPENBLAS
   all.push_back(openblas_peer());
 #endif
+#ifdef TOPKSOFTMAX_BENCH_ONEDNN
+  all.push_back(onednn_peer());
+#endif
+#ifdef TOPKSOFTMAX_BENCH_FAISS
+  all.push_back(faiss_flat_peer());
+  all.push_back(faiss_ivf_peer());
+  all.push_back(faiss_hnsw_peer());
+  all.push_back(faiss_sq8_peer());
+#endif
+  all.push_back(hnswlib_peer());
+  all.push_back(hnswlib_l2_peer());
 }
 
 void prepare_peers([[maybe_unused]] char** argv) {

@@ -16,8 +16,19 @@ void add_peers(std::vector<Backend>& all);
 void prepare_peers(char** argv);
 
 Backend eigen_peer();
+Backend hnswlib_peer();
+Backend hnswlib_l2_peer();
 #ifdef TOPKSOFTMAX_BENCH_OPENBLAS
 Backend openblas_peer();
+#endif
+#ifdef TOPKSOFTMAX_BENCH_ONEDNN
+Backend onednn_peer();
+#endif
+#ifdef TOPKSOFTMAX_BENCH_FAISS
+Backend faiss_flat_peer();
+Backend faiss_ivf_peer();
+Backend faiss_hnsw_peer();
+Backend faiss_sq8_peer();
 #endif
 
 }  // namespace topksoftmax::bench

@@ -18,6 +18,8 @@ class TOPKSOFTMAX_EXPORT Ippt {
   /// Finds U, in float64. Cost: V·d multiply-adds.
   explicit Ippt(SoftmaxLayer layer);
 
+  /// V, rows.
+  std::size_t vocab() const { return layer_.vocab(); }
   /// Values of a transformed vector: d + 2.
   std::size_t dim() const { return layer_.dim() + 2; }
   /// U.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// faiss's indexes for inner products. Debian compiles faiss for any x86-64, and faiss chooses no kernels at
+// run time, so these rows show what its users get there, not what a faiss built for this machine could do.
+#include <faiss/IndexFlat.h>
+#include <faiss/IndexHNSW.h>
+#include <faiss/IndexIVFFlat.h>
+#include <faiss/IndexScalarQuantizer.h>
+
+#include <algorithm>
+
+#include "harness/sweep_values.hpp"
+#include "peers/peers.hpp"
+#include "peers/point_peer.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+/// A faiss index, and how it takes a query's effort.
+template <class Index, class Parameters>
+class FaissIndex final : public PointIndex {
+ public:
+  using SetEffort = void (*)(Parameters&, std::size_t);
+
+  FaissIndex(std::unique_ptr<Index> index, const RowMajorMatrix& points, SetEffort set_effort,
+             std::size_t bytes)
+      : index_(std::move(index)), set_effort_(set_effort), bytes_(bytes) {
+    index_->train(points.rows(), points.data());
+    index_->add(points.rows(), points.data());
+  }
+
+  std::size_t search(const float* query, std::size_t k, std::size_t effort, std::int64_t* ids,
+                     float* products) const override {
+    Parameters parameters;
+    if (set_effort_ != nullptr) set_effort_(parameters, effort);
+    index_->search(1, query, static_cast<faiss::Index::idx_t>(k), products, ids,
+                   set_effort_ == nullptr ? nullptr : &parameters);
+    return static_cast<std::size_t>(std::find(ids, ids + k, -1) - ids);
+  }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::unique_ptr<Index> index_;
+  SetEffort set_effort_;
+  std::size_t bytes_;
+};
+
+struct IvfOptions {
+  std::size_t lists = 128;
+  std::size_t nprobe = 16;
+};
+
+struct HnswOptions {
+  std::size_t M = 16;
+  std::size_t ef_construction = 200;
+  std::size_t ef_search = 100;
+};
+
+std::size_t float_bytes(const RowMajorMatrix& points) {
+  return static_cast<std::size_t>(points.size()) * sizeof(float);
+}
+
+int dimension(const RowMajorMatrix& points) {
+  return static_cast<int>(points.cols());
+}
+
+}  // namespace
+
+Backend faiss_flat_peer() {
+  return make_backend<NoOptions>(
+      "peer:faiss-flat", "faiss's exact search (IndexFlatIP)", {},
+      [](const Head& head, NoOptions, const TrainingProgress&) {
+        const RowMajorMatrix points = biased_rows(head.layer);
+        using Flat = FaissIndex<faiss::IndexFlatIP, faiss::SearchParameters>;
+        return std::make_unique<PointPeer>(
+            head.layer, "peer:faiss-flat",
+            std::make_unique<Flat>(std::make_unique<faiss::IndexFlatIP>(points.cols()), points, nullptr,
+                                   float_bytes(points)),
+            1);
+      });
+}
+
+Backend faiss_ivf_peer() {
+  using Options = IvfOptions;
+  return make_backend<Options>(
+      "peer:faiss-ivf", "faiss's inverted lists (IndexIVFFlat)",
+      {field("lists", &Options::lists, "clusters of rows"),
+       field("nprobe", &Options::nprobe, "of these that a query visits")},
+      [](const Head& head, const Options& options, const TrainingProgress&) {
+        /// An index that owns its quantiser.
+        struct Owned : faiss::IndexIVFFlat {
+          Owned(std::unique_ptr<faiss::IndexFlatIP> lists, std::size_t dim, std::size_t count)
+              : IndexIVFFlat(lists.get(), dim, count, faiss::METRIC_INNER_PRODUCT), owner(std::move(lists)) {
+            cp.min_points_per_centroid = 1;
+          }
+          std::unique_ptr<faiss::IndexFlatIP> owner;
+        };
+        const RowMajorMatrix points = biased_rows(head.layer);
+        const std::size_t lists = std::min(options.lists, head.layer.vocab());
+        using Ivf = FaissIndex<Owned, faiss::SearchParametersIVF>;
+        auto index = std::make_unique<Owned>(std::make_unique<faiss::IndexFlatIP>(points.cols()),
+                                             static_cast<std::size_t>(points.cols()), lists);
+        return std::make_unique<PointPeer>(head.layer, "peer:faiss-ivf",
+                                           std::make_unique<Ivf>(
+                                               std::move(index), points,
+                                               [](faiss::SearchParametersIVF& parameters,
+                                                  std::size_t effort) { parameters.nprobe = effort; },
+                                               float_bytes(points)),
+                                           options.nprobe);
+      },
+      {{.parameter = "nprobe",
+        .values = [](const Head&) { return std::vector<std::size_t>{1, 2, 4, 8, 16, 32, 64}; },
+        .effort = [](const nlohmann::json& values) { return values.at("nprobe").get<std::size_t>(); }}});
+}
+
+Backend faiss_hnsw_peer() {
+  using Options = HnswOptions;
+  return make_backend<Options>(
+      "peer:faiss-hnsw", "faiss's small world graph (IndexHNSWFlat)",
+      {field("M", &Options::M, "links of a row"),
+       field("ef_construction", &Options::ef_construction, "rows looked at to find these"),
+       field("ef_search", &Options::ef_search, "length of a query's candidate queue")},
+      [](const Head& head, const Options& options, const TrainingProgress&) {
+        const RowMajorMatrix points = biased_rows(head.layer);
+        auto index = std::make_unique<faiss::IndexHNSWFlat>(dimension(points), static_cast<int>(options.M),
+                                                            faiss::METRIC_INNER_PRODUCT);
+        index->hnsw.efConstruction = static_cast<int>(options.ef_construction);
+        using Hnsw = FaissIndex<faiss::IndexHNSWFlat, faiss::SearchParametersHNSW>;
+        return std::make_unique<PointPeer>(
+            head.layer, "peer:faiss-hnsw",
+            std::make_unique<Hnsw>(
+                std::move(index), points,
+                [](faiss::SearchParametersHNSW& parameters, std::size_t effort) {
+                  parameters.efSearch = static_cast<int>(effort);
+                },
+                float_bytes(points)),
+            options.ef_search);
+      },
+      {{.parameter = "ef_search",
+        .values =
+            [](const Head& head) {
+              return geometric(10, std::max<std::size_t>(head.layer.vocab() / 20, 20), 9);
+            },
+        .effort = [](const nlohmann::json& values) { return values.at("ef_search").get<std::size_t>(); }}});
+}
+
+Backend faiss_sq8_peer() {
+  return make_backend<NoOptions>(
+      "peer:faiss-sq8", "faiss's scan of 8-bit rows (IndexScalarQuantizer)", {},
+      [](const Head& head, NoOptions, const TrainingProgress&) {
+        const RowMajorMatrix points = biased_rows(head.layer);
+        using Sq8 = FaissIndex<faiss::IndexScalarQuantizer, faiss::SearchParameters>;
+        return std::make_unique<PointPeer>(
+            head.layer, "peer:faiss-sq8",
+            std::make_unique<Sq8>(
+                std::make_unique<faiss::IndexScalarQuantizer>(
+                    dimension(points), faiss::ScalarQuantizer::QT_8bit, faiss::METRIC_INNER_PRODUCT),
+                points, nullptr, static_cast<std::size_t>(points.size())),
+            1);
+      });
+}
+
+}  // namespace topksoftmax::bench
