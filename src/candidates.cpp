@@ -98,11 +98,11 @@ void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const
   if (biased) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
 
   const kernels::Implementation& kernel = kernels::active();
-  float* logits = candidates.logits;
-  if (logits == nullptr || biased) logits = workspace.logits.get<float>(ids.size());
-  if (candidates.packed != nullptr && !biased) {
+  const bool scored = candidates.logits != nullptr && !biased;
+  float* const logits = scored ? candidates.logits : workspace.logits.get<float>(ids.size());
+  if (!scored && candidates.packed != nullptr && !biased) {
     kernel.scan(*candidates.packed, 0, ids.size(), query.h, logits);
-  } else if (logits != candidates.logits) {
+  } else if (!scored) {
     kernel.scan_gathered(layer.rows(), ids.data(), ids.size(), query.h, logits);
   }
   const QueryWork work = work_of(layer, candidates, ids.size());

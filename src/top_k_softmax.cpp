@@ -78,6 +78,10 @@ Query TopKSoftmax::check(const float* h, std::size_t dim, const QueryOptions& op
                                 std::to_string(words));
   }
   check_biases(options.logit_bias, layer_.vocab());
+  if (!(options.log_z_tolerance >= 0.0)) {
+    throw std::invalid_argument("query: log_z_tolerance is " + std::to_string(options.log_z_tolerance) +
+                                "; it must be at least 0");
+  }
   Query query;
   query.h = h;
   query.k = std::min(options.k, layer_.vocab());
@@ -85,6 +89,7 @@ Query TopKSoftmax::check(const float* h, std::size_t dim, const QueryOptions& op
                  options.logit_bias.size()};
   query.effort = options.effort;
   query.probabilities = options.probabilities;
+  query.log_z_tolerance = options.log_z_tolerance;
   return query;
 }
 

@@ -21,6 +21,7 @@ std::vector<Backend> make_backends() {
       wta_lsh_each(),  //
       shortlist(),     //
       certified(),     //
+      certify_l2s(),   //
   };
   add_peers(all);
   return all;

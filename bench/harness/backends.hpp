@@ -22,6 +22,7 @@ Backend wta_lsh();
 Backend wta_lsh_each();
 Backend shortlist();
 Backend certified();
+Backend certify_l2s();
 
 /// The table of all backends.
 std::vector<Backend> make_backends();

@@ -20,6 +20,9 @@ bool any_interval(const Measurement& measurement) {
 
 std::string note(const Row& row) {
   std::string text = row.slower_than_fused ? "slower than fused" : "";
+  if (row.precision.repaired_rate > 0.0) {
+    text += (text.empty() ? "" : "; ") + fixed(100.0 * row.precision.repaired_rate, 2) + " % repaired";
+  }
   if (!row.settings.empty()) text += (text.empty() ? "" : "; ") + row.settings;
   return text;
 }
@@ -115,6 +118,7 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                      {"candidates_mean", precision.candidates_mean},
                                      {"certified_rate", precision.certified_rate},
                                      {"max_log_prob_error", number_or_null(precision.max_log_prob_error)}};
+    if (row.backend.starts_with("certify:")) result["repaired_rate"] = precision.repaired_rate;
     if (!std::isnan(precision.log_z_width_mean)) result["log_z_width_mean"] = precision.log_z_width_mean;
     json["results"].push_back(std::move(result));
   }

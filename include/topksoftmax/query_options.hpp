@@ -31,6 +31,11 @@ struct QueryOptions {
   /// the value that it was built with, `full_effort` exhausts the method.
   std::size_t effort = 0;
 
+  /// The widest interval of log Z (high − low) that a backend may answer with which gives one
+  /// (Normalizer::interval): it looks at more of the vocabulary until it is as narrow; 0: exact log Z. Others
+  /// ignore it.
+  double log_z_tolerance = std::numeric_limits<double>::infinity();
+
   static constexpr std::size_t full_effort = std::numeric_limits<std::size_t>::max();
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/export.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
@@ -27,6 +28,7 @@ struct QueryWork {
   std::size_t screened = 0;    ///< rows, clusters or nodes that the screener scored or bounded
   std::size_t candidates = 0;  ///< tokens whose exact logit was computed
   bool fell_back = false;      ///< the candidates did not suffice and the whole vocabulary was scanned
+  bool repaired = false;       ///< the backend that Certify wraps had answered with other tokens
 };
 
 /// The answer to a query: min(k, tokens allowed) tokens, by falling logit, ties to the lower token id.
@@ -54,5 +56,17 @@ struct TopK {
     return {static_cast<double>(logits[i]) - log_z_high, static_cast<double>(logits[i]) - log_z_low};
   }
 };
+
+/// What an answer proves of a nucleus: of the fewest of the most probable tokens whose probabilities sum up
+/// to p or more.
+enum class NucleusCheck : std::uint8_t {
+  inside,   ///< all its tokens are in the answer
+  outside,  ///< some are not
+  unknown,  ///< neither is proven
+};
+
+/// Whether the nucleus of 0 ≤ p ≤ 1 lies in an answer: proven from the exact log Z or its interval, unknown
+/// for answers that are not certified or whose log Z is neither.
+TOPKSOFTMAX_EXPORT NucleusCheck check_nucleus(const TopK& answer, double p);
 
 }  // namespace topksoftmax

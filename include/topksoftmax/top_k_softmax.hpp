@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct Query {
   kernels::LogitEdits edits;  ///< mask and biases
   std::size_t effort = 0;     ///< QueryOptions::effort
   bool probabilities = true;  ///< whether log_z is wanted
+  double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
 };
 
 /// Finds the k most probable tokens of a softmax layer for context vectors h, with their log-probabilities.
@@ -82,6 +84,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   explicit TopKSoftmax(SoftmaxLayer layer) : layer_(std::move(layer)) {}
   TopKSoftmax(const TopKSoftmax&) = default;
   TopKSoftmax& operator=(const TopKSoftmax&) = default;
+
+  /// Asks another backend, for those that are made of one.
+  static void ask(const TopKSoftmax& backend, const Query& query, Workspace& workspace, TopK& answer) {
+    backend.do_query(query, workspace, answer);
+  }
 
  private:
   virtual void do_query(const Query& query, Workspace& workspace, TopK& answer) const = 0;

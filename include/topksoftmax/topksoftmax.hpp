@@ -9,6 +9,7 @@
 #include "topksoftmax/screeners/adaptive_softmax.hpp"
 #include "topksoftmax/screeners/alignment_lists.hpp"
 #include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/certify.hpp"
 #include "topksoftmax/screeners/fgd.hpp"
 #include "topksoftmax/screeners/greedy_mips.hpp"
 #include "topksoftmax/screeners/ippt.hpp"

@@ -144,6 +144,7 @@ Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, st
     }
     result.certified_rate += answer.certified ? 1.0 : 0.0;
     result.fell_back_rate += answer.work.fell_back ? 1.0 : 0.0;
+    result.repaired_rate += answer.work.repaired ? 1.0 : 0.0;
     result.bytes_read_mean += static_cast<double>(answer.work.bytes_read);
     result.screened_mean += static_cast<double>(answer.work.screened);
     result.candidates_mean += static_cast<double>(answer.work.candidates);
@@ -153,8 +154,8 @@ Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, st
     }
   }
   const auto n = static_cast<double>(std::max<std::size_t>(count, 1));
-  for (double* mean : {&result.certified_rate, &result.fell_back_rate, &result.bytes_read_mean,
-                       &result.screened_mean, &result.candidates_mean}) {
+  for (double* mean : {&result.certified_rate, &result.fell_back_rate, &result.repaired_rate,
+                       &result.bytes_read_mean, &result.screened_mean, &result.candidates_mean}) {
     *mean /= n;
   }
   for (std::size_t k = 1; k <= truth.k; ++k) {

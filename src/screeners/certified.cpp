@@ -2,9 +2,9 @@
 #include "topksoftmax/screeners/certified.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "screeners/prefix_candidates.hpp"
 #include "screeners/prefix_index.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -13,9 +13,6 @@
 
 namespace topksoftmax {
 namespace {
-
-/// Beyond this share of the vocabulary nothing is gained by screening.
-constexpr std::size_t kWorthwhileShare = 4;
 
 /// The k-th best logit of rows with high estimates: the exact threshold, or just below it. −∞ if fewer than k
 /// rows may be returned.
@@ -39,29 +36,17 @@ float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const P
 }  // namespace
 
 Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
-  candidates.certified = true;
-  candidates.everything = true;
-  const std::size_t vocab = index_->rows();
-  if (query.k > vocab / kWorthwhileShare) return candidates;
-  const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
-  candidates.screened = vocab;
-  candidates.bytes_read = index_->bytes_scanned();
-  if (!bounds.usable) return candidates;
-
-  const float threshold = threshold_from_best(layer_, query, bounds, workspace, candidates.bytes_read);
-  if (!(threshold > std::numeric_limits<float>::lowest())) return candidates;
-  const PrefixIndex::Survivors survivors =
-      index_->survivors(bounds, threshold, query.probabilities, workspace);
-  candidates.bytes_read += survivors.bytes_read;
-  if (survivors.ids.size() > vocab / kWorthwhileShare) return candidates;
-  candidates.ids = survivors.ids;
-  candidates.everything = false;
-  if (query.probabilities) {
-    candidates.normalizer = Normalizer::interval;
-    candidates.outside_low = static_cast<double>(threshold) + std::log(survivors.outside.low);
-    candidates.outside_high = static_cast<double>(threshold) + std::log(survivors.outside.high);
+  if (!is_worth_bounding(query, *index_)) {
+    Candidates all;
+    all.everything = true;
+    return all;
   }
+  const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
+  std::size_t bytes_read = 0;
+  const float threshold = bounds.usable ? threshold_from_best(layer_, query, bounds, workspace, bytes_read)
+                                        : -std::numeric_limits<float>::infinity();
+  Candidates candidates = candidates_reaching(threshold, layer_, *index_, query, bounds, workspace);
+  candidates.bytes_read += bytes_read;
   return candidates;
 }
 

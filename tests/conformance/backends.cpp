@@ -50,6 +50,12 @@ const std::vector<Backend>& all_backends() {
        .make = [](const auto& layer,
                   const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },
        .exact = true},
+      {.name = "certify:shortlist",
+       .make =
+           [](const auto& layer, const auto& contexts) {
+             return Certify::wrap(Shortlist::build(layer), contexts, {.width = 16});
+           },
+       .exact = true},
       {.name = "wta-lsh",
        .make = [](const auto& layer, const auto&) { return WtaLsh::build(layer, {.hash = {.bands = 60}}); },
        .shares_batch = true},

@@ -203,6 +203,85 @@ TEST(Certified, StoredTypesAreCertifiedAsStored) {
     expect_exact(*certified, *exact, contexts.row(i), 5, workspace, "float16");
 }
 
+TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
+  const SoftmaxLayer layer = random_layer(3000, 24, 1);
+  const RowMajorMatrix contexts = clustered_contexts(60, 24, 6, 2);
+  const auto certified = Certified::build(layer, contexts, {.width = 12});
+  const auto exact = Exact::make(layer);
+  std::vector<TokenBias> bias;
+  for (TokenId id = 0; id < 3000; id += 200) bias.push_back({id, 2.0F});
+  TokenMask mask(layer.vocab());
+  for (TokenId id = 0; id < 3000; id += 2) mask.allow(id);
+  for (const bool edited : {false, true}) {
+    for (const double tolerance : {3.0, 1.0, 0.3, 0.01, 0.0}) {
+      QueryOptions options{.k = 5, .log_z_tolerance = tolerance};
+      if (edited) {
+        options.allowed = mask;
+        options.logit_bias = bias;
+      }
+      for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+        const TopK answer = certified->query(contexts.row(i), options);
+        const TopK truth = exact->query(contexts.row(i), options);
+        ASSERT_EQ(answer.ids, truth.ids);
+        ASSERT_EQ(answer.logits, truth.logits);
+        ASSERT_LE(answer.log_z_high - answer.log_z_low, tolerance + 1e-12);
+        ASSERT_LE(answer.log_z_low, truth.log_z + 1e-5);
+        ASSERT_GE(answer.log_z_high, truth.log_z - 1e-5);
+      }
+    }
+  }
+  EXPECT_THROW(certified->query(contexts.row(0), {.log_z_tolerance = -1.0}), std::invalid_argument);
+  EXPECT_THROW(
+      certified->query(contexts.row(0), {.log_z_tolerance = std::numeric_limits<double>::quiet_NaN()}),
+      std::invalid_argument);
+}
+
+// Layers and contexts of random shapes, scales and kinds; fewer where every step is checked by a sanitizer.
+TEST(Certified, AMillionRandomCases) {
+#ifdef TOPKSOFTMAX_SANITIZED
+  constexpr std::size_t layers = 10;
+#else
+  constexpr std::size_t layers = 500;
+#endif
+  constexpr std::size_t queries = 2000;
+  std::mt19937 engine(7);
+  const auto pick = [&engine](std::size_t least, std::size_t most) {
+    return least + engine() % (most - least + 1);
+  };
+  Workspace workspace;
+  TopK answer;
+  TopK truth;
+  for (std::size_t round = 0; round < layers; ++round) {
+    const auto vocab = static_cast<Eigen::Index>(pick(40, 400));
+    const auto dim = static_cast<Eigen::Index>(pick(1, 24));
+    const float scale = std::pow(10.0F, static_cast<float>(pick(0, 4)) - 2.0F);
+    RowMajorMatrix W = random_matrix(vocab, dim, static_cast<unsigned>(engine()), scale);
+    for (Eigen::Index v = 1; v < vocab; ++v) {  // equal rows, and rows a bit apart
+      if (engine() % 8 == 0) W.row(v) = W.row(v - 1);
+      if (engine() % 16 == 0) W(v, 0) = std::nextafter(W(v, 0), 1e9F);
+    }
+    Eigen::VectorXf b;
+    if (engine() % 3 != 0) b = random_vector(vocab, static_cast<unsigned>(engine()), scale);
+    const SoftmaxLayer layer = SoftmaxLayer::own(W, b);
+    const auto spread = static_cast<float>(pick(1, 6));
+    RowMajorMatrix H =
+        clustered_contexts(static_cast<Eigen::Index>(queries), dim, 5, static_cast<unsigned>(engine())) *
+        spread;
+    const CertifiedOptions options{.prefix = 4 * pick(0, 2), .width = pick(8, 20), .context_sample = 200};
+    const auto certified = engine() % 4 == 0 ? Certified::build(layer, options)
+                                             : Certified::build(layer, H.topRows(300), options);
+    const auto exact = Exact::make(layer);
+    for (std::size_t i = 0; i < queries; ++i) {
+      const std::size_t k = pick(1, 8);
+      const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(i));
+      certified->query(h, {.k = k}, workspace, answer);
+      exact->query(h, {.k = k}, workspace, truth);
+      ASSERT_TRUE(answer.certified && answer.ids == truth.ids && answer.logits == truth.logits)
+          << "layer " << round << ", context " << i << ", k = " << k;
+    }
+  }
+}
+
 TEST(Certified, RefusesWhatItCannotUse) {
   const SoftmaxLayer layer = random_layer(50, 8, 1);
   RowMajorMatrix contexts = random_matrix(10, 8, 2);

@@ -65,6 +65,7 @@ struct Precision {
 
   double certified_rate = 0.0;   ///< share of the answers that are certified
   double fell_back_rate = 0.0;   ///< share of the answers for which the whole vocabulary was scanned
+  double repaired_rate = 0.0;    ///< share of the answers that Certify had to repair
   double bytes_read_mean = 0.0;  ///< QueryWork::bytes_read
   double screened_mean = 0.0;    ///< QueryWork::screened
   double candidates_mean = 0.0;  ///< QueryWork::candidates

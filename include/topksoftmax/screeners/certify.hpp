@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "topksoftmax/export.hpp"
+#include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/training/contexts.hpp"
+
+namespace topksoftmax {
+
+/// Any backend made exact, with a proof.
+///
+/// The wrapped backend answers first. Its k-th logit is one that k tokens reach, so every token of the exact
+/// top-k does; the bounds of Certified find all that may, and these are scored. If the backend was right,
+/// that is a check; if not (QueryWork::repaired), a repair. Answers are those of Certified, bit for bit but
+/// for the interval of log Z, and the wrapped backend saves it the search for a threshold: one that finds a
+/// few good tokens fast is worth more here than one with long lists.
+///
+/// Effort: the wrapped backend's. Cost: its query, V·(prefix + 8) bytes of prefixes, and what survives them.
+class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
+ public:
+  /// For the layer of `backend`, with coordinates learned from contexts [N×d] (none: from W alone). Throws
+  /// Error as Certified::build does, and without a backend.
+  static std::unique_ptr<Certify> wrap(std::shared_ptr<const TopKSoftmax> backend, const Contexts& contexts,
+                                       const CertifiedOptions& options = {});
+
+  static std::unique_ptr<Certify> wrap(std::shared_ptr<const TopKSoftmax> backend, const ConstRows& contexts,
+                                       const CertifiedOptions& options = {}) {
+    return wrap(std::move(backend), Contexts::of(contexts), options);
+  }
+
+  /// "certify:" and the name of the wrapped backend.
+  std::string_view name() const override { return name_; }
+  std::size_t index_bytes() const override;
+
+  const TopKSoftmax& wrapped() const { return *backend_; }
+
+ private:
+  Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const PrefixIndex> index);
+
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+
+  std::shared_ptr<const TopKSoftmax> backend_;
+  std::shared_ptr<const PrefixIndex> index_;
+  std::string name_;
+};
+
+}  // namespace topksoftmax

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/screeners/certify.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "screeners/prefix_candidates.hpp"
+#include "screeners/prefix_index.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "training/check_contexts.hpp"
+#include "training/chunks.hpp"
+
+namespace topksoftmax {
+
+Certify::Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const PrefixIndex> index)
+    : TopKSoftmax(backend->layer()),
+      backend_(std::move(backend)),
+      index_(std::move(index)),
+      name_(std::string("certify:").append(backend_->name())) {}
+
+std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<const TopKSoftmax> backend, const Contexts& contexts,
+                                       const CertifiedOptions& options) {
+  if (backend == nullptr) throw Error("certify: there is no backend to wrap");
+  check_contexts(backend->layer(), contexts, "certify");
+  auto index =
+      std::make_shared<const PrefixIndex>(backend->layer(), chunk_of(contexts, 0, contexts.count), options);
+  return std::unique_ptr<Certify>(new Certify(std::move(backend), std::move(index)));
+}
+
+std::size_t Certify::index_bytes() const {
+  return backend_->index_bytes() + index_->bytes();
+}
+
+void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  if (!is_worth_bounding(query, *index_)) return answer_from_all(layer(), query, workspace, answer);
+  Query proposal = query;
+  proposal.probabilities = false;
+  ask(*backend_, proposal, workspace, answer);
+  const QueryWork work = answer.work;
+  const float threshold = answer.logits.back();
+
+  const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
+  const Candidates candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
+  auto* const proposed = workspace.screen[4].get<TokenId>(query.k);
+  std::copy(answer.ids.begin(), answer.ids.end(), proposed);
+  answer_from_candidates(layer(), query, candidates, workspace, answer);
+  answer.work.bytes_read += work.bytes_read;
+  answer.work.candidates += work.candidates;
+  answer.work.repaired = !std::equal(answer.ids.begin(), answer.ids.end(), proposed);
+}
+
+}  // namespace topksoftmax

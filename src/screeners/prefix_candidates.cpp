@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "screeners/prefix_candidates.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+
+namespace topksoftmax {
+namespace {
+
+/// Beyond this share of the vocabulary nothing is gained by screening.
+constexpr std::size_t kWorthwhileShare = 4;
+
+/// How much lower the cut is for the first attempt at a narrower interval of log Z; twice as much every time.
+constexpr float kFirstStep = 1.0F;
+
+/// log Σ exp of the candidates' logits, which stay in the workspace and with the candidates.
+double score(const SoftmaxLayer& layer, const Query& query, Candidates& candidates, Workspace& workspace) {
+  const kernels::Implementation& kernel = kernels::active();
+  const std::size_t count = candidates.ids.size();
+  auto* const logits = workspace.logits.get<float>(count);
+  kernel.scan_gathered(layer.rows(), candidates.ids.data(), count, query.h, logits);
+  candidates.logits = logits;
+  const float max = kernel.max(logits, count);
+  return static_cast<double>(max) + std::log(kernel.sum_exp(logits, count, max));
+}
+
+}  // namespace
+
+bool is_worth_bounding(const Query& query, const PrefixIndex& index) {
+  return query.k <= index.rows() / kWorthwhileShare;
+}
+
+Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,
+                               const Query& query, const PrefixIndex::Bounds& bounds, Workspace& workspace) {
+  Candidates candidates;
+  candidates.certified = true;
+  candidates.screened = index.rows();
+  candidates.bytes_read = index.bytes_scanned();
+  const bool any_width = query.log_z_tolerance == std::numeric_limits<double>::infinity();
+  const bool hopeless = !bounds.usable || !(threshold > std::numeric_limits<float>::lowest()) ||
+                        (query.probabilities && query.log_z_tolerance == 0.0);
+  float step = kFirstStep;
+  for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
+    const PrefixIndex::Survivors survivors = index.survivors(bounds, cut, query.probabilities, workspace);
+    candidates.bytes_read += survivors.bytes_read;
+    if (survivors.ids.size() > index.rows() / kWorthwhileShare) break;
+    candidates.ids = survivors.ids;
+    if (!query.probabilities) return candidates;
+    candidates.normalizer = Normalizer::interval;
+    candidates.outside_low = static_cast<double>(cut) + std::log(survivors.outside.low);
+    candidates.outside_high = static_cast<double>(cut) + std::log(survivors.outside.high);
+    if (any_width) return candidates;
+    const double inside = score(layer, query, candidates, workspace);
+    const double width = kernels::log_add_exp(inside, candidates.outside_high) -
+                         kernels::log_add_exp(inside, candidates.outside_low);
+    if (width <= query.log_z_tolerance) return candidates;
+  }
+  candidates.everything = true;
+  return candidates;
+}
+
+}  // namespace topksoftmax

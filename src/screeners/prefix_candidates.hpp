@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "screeners/prefix_index.hpp"
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace topksoftmax {
+
+/// Whether so few tokens are asked for that bounding all others can pay.
+bool is_worth_bounding(const Query& query, const PrefixIndex& index);
+
+/// The tokens that may be among the k best when k tokens are known to reach `threshold`, certified, with log
+/// Z as an interval no wider than the query tolerates. Every token where these are too many.
+Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,
+                               const Query& query, const PrefixIndex::Bounds& bounds, Workspace& workspace);
+
+}  // namespace topksoftmax
