@@ -20,6 +20,7 @@ std::vector<Backend> make_backends() {
       wta_lsh(),       //
       wta_lsh_each(),  //
       shortlist(),     //
+      quantized(),     //
       certified(),     //
       certify_l2s(),   //
   };

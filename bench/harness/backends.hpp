@@ -21,6 +21,7 @@ Backend lsh_mips();
 Backend wta_lsh();
 Backend wta_lsh_each();
 Backend shortlist();
+Backend quantized();
 Backend certified();
 Backend certify_l2s();
 

@@ -3,6 +3,9 @@
 
 #include <hnswlib/hnswlib.h>
 
+#include <mutex>
+#include <shared_mutex>
+
 namespace topksoftmax::bench {
 
 struct NativeHnsw::Graph {
@@ -18,6 +21,7 @@ struct NativeHnsw::Graph {
   hnswlib::L2Space l2;
   hnswlib::HierarchicalNSW<float> hnsw;
   std::size_t bytes;
+  std::shared_mutex mutex;
 };
 
 NativeHnsw::NativeHnsw(const float* points, std::size_t count, std::size_t dim, Space space, std::size_t M,
@@ -30,7 +34,15 @@ NativeHnsw::~NativeHnsw() = default;
 
 std::size_t NativeHnsw::search(const float* query, std::size_t k, std::size_t ef, std::int64_t* ids,
                                float* distances) const {
-  if (graph_->hnsw.ef_ != ef) graph_->hnsw.setEf(ef);
+  std::shared_lock searching(graph_->mutex);
+  while (graph_->hnsw.ef_ != ef) {
+    searching.unlock();
+    {
+      const std::unique_lock setting(graph_->mutex);
+      graph_->hnsw.setEf(ef);
+    }
+    searching.lock();
+  }
   auto nearest = graph_->hnsw.searchKnn(query, k);
   const std::size_t found = nearest.size();
   for (std::size_t i = found; i-- > 0; nearest.pop()) {

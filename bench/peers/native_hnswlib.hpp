@@ -20,8 +20,8 @@ class [[gnu::visibility("default")]] NativeHnsw {
   NativeHnsw(const NativeHnsw&) = delete;
   NativeHnsw& operator=(const NativeHnsw&) = delete;
 
-  /// The k nearest points and their distances, the nearest first; returns how many. As hnswlib keeps ef in
-  /// the graph, concurrent searches must use the same.
+  /// The k nearest points and their distances, the nearest first; returns how many. hnswlib keeps ef in the
+  /// graph, so a search with another one waits until all others have ended.
   std::size_t search(const float* query, std::size_t k, std::size_t ef, std::int64_t* ids, float* distances)
       const;
 

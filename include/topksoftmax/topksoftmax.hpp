@@ -16,6 +16,7 @@
 #include "topksoftmax/screeners/l2s.hpp"
 #include "topksoftmax/screeners/lsh_mips.hpp"
 #include "topksoftmax/screeners/pca_mips.hpp"
+#include "topksoftmax/screeners/quantized.hpp"
 #include "topksoftmax/screeners/shortlist.hpp"
 #include "topksoftmax/screeners/svd_softmax.hpp"
 #include "topksoftmax/screeners/wta_lsh.hpp"

@@ -12,6 +12,14 @@
 #include "training/chunks.hpp"
 
 namespace topksoftmax {
+namespace {
+
+/// More survivors than this speak for a poor threshold.
+std::size_t tolerable(std::size_t k) {
+  return 4 * k + 32;
+}
+
+}  // namespace
 
 Certify::Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const PrefixIndex> index)
     : TopKSoftmax(backend->layer()),
@@ -38,14 +46,21 @@ void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) c
   proposal.probabilities = false;
   ask(*backend_, proposal, workspace, answer);
   const QueryWork work = answer.work;
-  const float threshold = answer.logits.back();
+  float threshold = answer.logits.back();
 
   const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
-  const Candidates candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
+  Candidates candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
+  std::size_t bytes_read = work.bytes_read;
+  if (bounds.usable && (candidates.everything || candidates.ids.size() > tolerable(query.k))) {
+    // The backend found no good tokens; the estimates know better ones.
+    bytes_read += candidates.bytes_read;
+    threshold = std::max(threshold, threshold_from_best(layer(), query, bounds, workspace, bytes_read));
+    candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
+  }
   auto* const proposed = workspace.screen[4].get<TokenId>(query.k);
   std::copy(answer.ids.begin(), answer.ids.end(), proposed);
   answer_from_candidates(layer(), query, candidates, workspace, answer);
-  answer.work.bytes_read += work.bytes_read;
+  answer.work.bytes_read += bytes_read;
   answer.work.candidates += work.candidates;
   answer.work.repaired = !std::equal(answer.ids.begin(), answer.ids.end(), proposed);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "screeners/prefix_candidates.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "topksoftmax/kernels/implementation.hpp"
@@ -31,6 +33,23 @@ double score(const SoftmaxLayer& layer, const Query& query, Candidates& candidat
 
 bool is_worth_bounding(const Query& query, const PrefixIndex& index) {
   return query.k <= index.rows() / kWorthwhileShare;
+}
+
+float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const PrefixIndex::Bounds& bounds,
+                          Workspace& workspace, std::size_t& bytes_read) {
+  const kernels::Implementation& kernel = kernels::active();
+  const std::size_t vocab = layer.vocab();
+  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, vocab);
+  auto* const ids = workspace.candidates.get<TokenId>(vocab + kernels::kSlack);
+  auto* const maxima = workspace.logits.get<float>(vocab / 8 + 2 * kernels::kSlack);
+  const std::size_t found = kernel.promising(bounds.estimates, vocab, wanted, maxima, ids);
+  if (found < query.k) return -std::numeric_limits<float>::infinity();
+  const std::size_t count = std::min(found, 4 * wanted);  // equal estimates may be many
+  auto* const logits = workspace.logits.get<float>(count);
+  kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
+  bytes_read += layer.rows().bytes(count);
+  std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
+  return logits[query.k - 1];
 }
 
 Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,

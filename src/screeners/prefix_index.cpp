@@ -3,13 +3,13 @@
 
 #include <Eigen/Eigenvalues>
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <new>
+#include <span>
 #include <string>
 
+#include "round_outwards.hpp"
 #include "rows_of.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -34,22 +34,6 @@ constexpr double kOutward = 1.0 + 1e-9;
 /// A bound on the relative error of n float roundings.
 double roundings(std::size_t n) {
   return 1.01 * static_cast<double>(n) * kUnit;
-}
-
-float up(double x) {
-  const auto nearest = static_cast<float>(x);
-  return static_cast<double>(nearest) >= x ? nearest
-                                           : std::nextafter(nearest, std::numeric_limits<float>::infinity());
-}
-
-/// The least bfloat16 that is not below x ≥ 0, as its bits.
-std::uint16_t bfloat16_up(double x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(up(x));
-  return static_cast<std::uint16_t>((bits + 0xffffU) >> 16);
-}
-
-double bfloat16_value(std::uint16_t bits) {
-  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
 }
 
 double norm(const float* x, std::size_t count) {
@@ -92,35 +76,11 @@ RowMajorMatrix sample(const RowMajorMatrix& m, std::size_t count) {
   return out;
 }
 
-/// int8 values and their scale: row ≈ scale·q.
-template <class Row>
-void quantize(const Row& row, double scale, std::int8_t* q) {
-  for (Index j = 0; j < row.size(); ++j) {
-    const double x = scale > 0.0 ? row[j] / scale : 0.0;
-    q[j] = static_cast<std::int8_t>(std::lround(std::clamp(x, -127.0, 127.0)));
-  }
-}
-
-template <class Row>
-double largest(const Row& row) {
-  return row.size() == 0 ? 0.0 : row.cwiseAbs().maxCoeff();
-}
-
 }  // namespace
-
-void PrefixIndex::Free::operator()(std::byte* p) const {
-  ::operator delete (p, std::align_val_t{64});
-}
-
-PrefixIndex::Storage PrefixIndex::zeros(std::size_t bytes) {
-  Storage storage(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
-  std::memset(storage.get(), 0, bytes);
-  return storage;
-}
 
 PrefixIndex::PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                          const CertifiedOptions& options) {
-  constexpr std::size_t most = kernels::PrefixBlocks::kMaxWidth;
+  constexpr std::size_t most = 256;
   if (options.width != 0 && (options.width < 4 || options.width > most)) {
     throw Error("certified: width is " + std::to_string(options.width) + "; it must be 0 or from 4 to " +
                 std::to_string(most));
@@ -241,52 +201,41 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
   w.leftCols(rows.prefixes.cols()) = rows.prefixes;
   const std::size_t rest = static_cast<std::size_t>(w.cols()) - prefix;
 
-  blocks_.rows = vocab;
-  blocks_.width = prefix;
-  block_storage_ = zeros(blocks_.bytes());
-  blocks_.data = block_storage_.get();
+  prefixes_ = PrefixStore(vocab, prefix);
   tails_.rows = vocab;
   tails_.width = rest;
-  tail_storage_ = zeros(rest == 0 ? 0 : tails_.bytes());
+  tail_storage_ = aligned_zeros(rest == 0 ? 0 : tails_.bytes());
   tails_.data = tail_storage_.get();
 
   std::vector<Terms> prefix_terms(vocab);
   std::vector<Terms> tail_terms(vocab);
-  const VectorXd b = layer.biases().cast<double>();
+  const Eigen::VectorXf b = layer.biases();
   std::vector<std::int8_t> q(std::max<std::size_t>(prefix, 1));
-  for (std::size_t v = 0; v < blocks_.blocks() * kBlockRows; ++v) {
-    std::byte* const block = block_storage_.get() + v / kBlockRows * blocks_.block_bytes();
-    const std::size_t r = v % kBlockRows;
-    auto* const bias = reinterpret_cast<float*>(block) + r;
-    if (v >= vocab) {
-      *bias = -std::numeric_limits<float>::infinity();
-      continue;
-    }
+  std::vector<double> row_values(static_cast<std::size_t>(w.cols()));
+  for (std::size_t v = 0; v < vocab; ++v) {
     const auto row = w.row(static_cast<Index>(v));
-    const std::uint16_t scale = bfloat16_up(largest(row.head(p)) / 127.0);
-    quantize(row.head(p), bfloat16_value(scale), q.data());
-    *bias = static_cast<float>(b[static_cast<Index>(v)]);
-    std::memcpy(block + kBlockRows * sizeof(float) + r * sizeof(scale), &scale, sizeof(scale));
+    std::copy(row.begin(), row.end(), row_values.begin());
+    const std::span<const double> values(row_values);
+    const double scale = prefixes_.put(v, b[static_cast<Index>(v)], values.first(prefix), q.data());
     double rounded = 0.0;
     double stored = 0.0;
     for (std::size_t j = 0; j < prefix; ++j) {
-      block[kernels::PrefixBlocks::kHeader + j / 4 * 64 + r * 4 + j % 4] = static_cast<std::byte>(q[j] + 128);
-      const double value = bfloat16_value(scale) * q[j];
-      rounded += std::pow(row[static_cast<Index>(j)] - value, 2);
+      const double value = scale * q[j];
+      rounded += std::pow(values[j] - value, 2);
       stored += value * value;
     }
     double tail_rounded = rounded;
     if (rest > 0) {
-      const auto tail = row.tail(static_cast<Index>(rest));
-      const float tail_scale = up(largest(tail) / 127.0);
+      const std::span<const double> tail = values.subspan(prefix);
+      const float tail_scale = up(largest_magnitude(tail) / 127.0);
       std::byte* const stored_tail = tail_storage_.get() + v * tails_.row_bytes();
       auto* const out = reinterpret_cast<std::int8_t*>(stored_tail);
-      quantize(tail, static_cast<double>(tail_scale), out);
+      round_to_bytes(tail, static_cast<double>(tail_scale), out);
       std::memcpy(stored_tail + tails_.row_bytes() - kernels::PrefixTails::kFooter, &tail_scale,
                   sizeof(tail_scale));
       for (std::size_t j = 0; j < rest; ++j) {
         const double value = static_cast<double>(tail_scale) * out[j];
-        tail_rounded += std::pow(row[static_cast<Index>(prefix + j)] - value, 2);
+        tail_rounded += std::pow(tail[j] - value, 2);
         stored += value * value;
       }
     }
@@ -352,10 +301,7 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     return std::sqrt(sum) * kOutward;
   };
   for (std::size_t v = 0; v < vocab; ++v) {
-    const std::uint16_t bits = bfloat16_up(radius(prefix_terms[v], prefix_weights_));
-    std::byte* const block = block_storage_.get() + v / kBlockRows * blocks_.block_bytes();
-    std::memcpy(block + kBlockRows * (sizeof(float) + sizeof(bits)) + v % kBlockRows * sizeof(bits), &bits,
-                sizeof(bits));
+    prefixes_.put_radius(v, radius(prefix_terms[v], prefix_weights_));
     if (rest > 0) {
       const float tail_radius = up(radius(tail_terms[v], tail_weights_));
       std::memcpy(tail_storage_.get() + (v + 1) * tails_.row_bytes() - sizeof(tail_radius), &tail_radius,
@@ -380,14 +326,14 @@ PrefixIndex::Terms PrefixIndex::context_terms(const float* h, const float* proje
   terms[kOutside] = std::sqrt(std::max(outside, 0.0));
   // The exact kernel's own roundings, those of h', of ĥ₁, of the estimate, and of the long prefix's product.
   terms[kRounding] = roundings(dim() + 3) * length + transform_error +
-                     0.51 * quantum * std::sqrt(static_cast<double>(blocks_.width)) +
+                     0.51 * quantum * std::sqrt(static_cast<double>(prefixes_.blocks().width)) +
                      roundings(width() + 6) * transformed_length;
   return terms;
 }
 
 PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace) const {
   const kernels::Implementation& kernel = kernels::active();
-  const std::size_t prefix = blocks_.width;
+  const std::size_t prefix = prefixes_.blocks().width;
   // Zeros behind the coordinates: up to the prefix, and as the tails want them.
   const std::size_t filled = std::max(width(), prefix) + kernels::PrefixTails::kLine;
   auto* const projected = workspace.screen[0].get<float>(width() + filled);
@@ -401,17 +347,10 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   if (!(length >= kShortest && length <= kLongest)) return bounds;
   bounds.usable = true;
 
-  float peak = 0.0F;
-  for (std::size_t j = 0; j < prefix; ++j) peak = std::max(peak, std::abs(transformed[j]));
   auto* const n = workspace.screen[1].get<std::int16_t>(prefix);
-  const float quantum = peak / 16256.0F;
-  const float inverse = quantum > 1e-30F ? 1.0F / quantum : 0.0F;
-  for (std::size_t j = 0; j < prefix; ++j) {
-    n[j] = static_cast<std::int16_t>(std::lrint(std::clamp(transformed[j] * inverse, -16256.0F, 16256.0F)));
-  }
+  const float quantum = round_to_shorts(transformed, prefix, n);
   // A prefix too short to be divided counts as zero, wrong by as much as its peak.
-  const double error_quantum =
-      inverse > 0.0F ? static_cast<double>(quantum) : 2.0 * static_cast<double>(peak);
+  const double error_quantum = quantum > 0.0F ? static_cast<double>(quantum) : 2.0 * kTooShortToRound;
 
   Terms terms = context_terms(query.h, projected, transformed, error_quantum);
   const std::size_t used = std::min(prefix, width());
@@ -427,11 +366,10 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   terms[kRounded] = norm(transformed, width());
   bounds.tail = {transformed + prefix, radius(tail_weights_)};
 
-  const std::size_t room = blocks_.blocks() * kBlockRows;
+  const std::size_t room = prefixes_.blocks().blocks() * kBlockRows;
   bounds.estimates = workspace.screen[2].get<float>(room);
   bounds.radii = workspace.screen[3].get<float>(room);
-  kernel.prefix_bounds(blocks_, {n, inverse > 0.0F ? quantum : 0.0F, prefix_radius}, bounds.estimates,
-                       bounds.radii);
+  kernel.prefix_bounds(prefixes_.blocks(), {n, quantum, prefix_radius}, bounds.estimates, bounds.radii);
 
   kernels::leave_out_edited(query.edits, rows(), bounds.estimates);
   return bounds;
@@ -478,7 +416,7 @@ PrefixIndex::Survivors PrefixIndex::survivors(const Bounds& bounds, float thresh
 }
 
 std::size_t PrefixIndex::bytes() const {
-  return blocks_.bytes() + transform_bytes() + (tails_.width == 0 ? 0 : tails_.bytes());
+  return prefixes_.blocks().bytes() + transform_bytes() + (tails_.width == 0 ? 0 : tails_.bytes());
 }
 
 }  // namespace topksoftmax

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "aligned_storage.hpp"
+#include "screeners/prefix_store.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -45,10 +47,10 @@ class PrefixIndex {
   };
   Survivors survivors(const Bounds& bounds, float threshold, bool sums, Workspace& workspace) const;
 
-  std::size_t rows() const { return blocks_.rows; }
+  std::size_t rows() const { return prefixes_.blocks().rows; }
   std::size_t bytes() const;
   /// Bytes that bound() reads.
-  std::size_t bytes_scanned() const { return blocks_.bytes() + transform_bytes(); }
+  std::size_t bytes_scanned() const { return prefixes_.blocks().bytes() + transform_bytes(); }
 
  private:
   /// What radii are made of: w'₂ with h'₂, w⊥ with h⊥, w'−ŵ with h', N with E.
@@ -93,15 +95,8 @@ class PrefixIndex {
   Terms prefix_weights_{};        ///< κ of the prefixes
   Terms tail_weights_{};          ///< κ of prefixes and tails
 
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  using Storage = std::unique_ptr<std::byte, Free>;
-  static Storage zeros(std::size_t bytes);
-
-  Storage block_storage_;
-  kernels::PrefixBlocks blocks_;
-  Storage tail_storage_;
+  PrefixStore prefixes_;
+  AlignedStorage tail_storage_;
   kernels::PrefixTails tails_;
 };
 

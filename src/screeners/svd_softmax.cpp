@@ -3,22 +3,15 @@
 
 #include <Eigen/Eigenvalues>
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "rows_of.hpp"
+#include "screeners/estimated_candidates.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {
-namespace {
-
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
-
-}  // namespace
-
 /// The leading columns of UΣ and V.
 class SvdPreview {
  public:
@@ -69,32 +62,9 @@ Candidates SvdSoftmaxScreener::screen(const Query& query, Workspace& workspace) 
   kernel.scan(directions, 0, directions.count, query.h, turned);
   auto* const logits = workspace.screen[1].get<float>(vocab);
   kernel.scan(tokens, 0, vocab, turned, logits);
+  candidates = best_estimated(query, logits, vocab, wanted, workspace);
   candidates.screened = vocab;
   candidates.bytes_read = preview_->bytes();
-  kernels::leave_out_edited(query.edits, vocab, logits);
-
-  auto* const maxima = workspace.screen[2].get<float>(vocab / 8 + 2 * kernels::kSlack);
-  auto* const ids = workspace.candidates.get<TokenId>(vocab + kernels::kSlack);
-  const std::size_t found = kernel.promising(logits, vocab, wanted, maxima, ids);
-  if (found < wanted) {
-    candidates.everything = true;
-    return candidates;
-  }
-  std::nth_element(ids, ids + (wanted - 1), ids + found, [logits](TokenId a, TokenId b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  std::sort(ids, ids + wanted);
-  candidates.ids = {ids, wanted};
-
-  if (query.probabilities) {
-    for (const TokenId id : candidates.ids) logits[id] = kNothing;
-    const float max = kernel.max(logits, vocab);
-    candidates.normalizer = Normalizer::low_rank;
-    if (max > kNothing) {
-      candidates.outside_low = candidates.outside_high =
-          static_cast<double>(max) + std::log(kernel.sum_exp(logits, vocab, max));
-    }
-  }
   return candidates;
 }
 

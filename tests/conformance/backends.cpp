@@ -46,6 +46,7 @@ const std::vector<Backend>& all_backends() {
        .make = [](const auto& layer,
                   const auto&) { return LshMips::build(layer, {.tables = 8, .bits = 5, .probes = 3}); }},
       {.name = "shortlist", .make = [](const auto& layer, const auto&) { return Shortlist::build(layer); }},
+      {.name = "quantized", .make = [](const auto& layer, const auto&) { return Quantized::build(layer); }},
       {.name = "certified",
        .make = [](const auto& layer,
                   const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },

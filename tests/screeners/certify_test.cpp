@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -73,6 +74,19 @@ TEST_F(CertifyTest, SaysWhatItHadToRepair) {
   EXPECT_GT(repaired, 0U);
   const auto right = Certify::wrap(Exact::make(layer_), H_);
   EXPECT_FALSE(right->query(H_.row(0), {.k = 3}).work.repaired);
+}
+
+TEST_F(CertifyTest, ManySurvivorsDoNotShakeIt) {
+  // The best threshold there is, and bounds too weak to make much of it.
+  const auto head = Certify::wrap(Exact::make(layer_), H_, {.prefix = 4, .width = 8});
+  std::size_t most = 0;
+  for (const std::size_t k : {1U, 5U, 20U}) {
+    expect_exact(*head, {.k = k});
+    for (Eigen::Index i = 0; i < H_.rows(); ++i) {
+      most = std::max(most, head->query(H_.row(i), {.k = k}).work.candidates);
+    }
+  }
+  EXPECT_GT(most, 200U);
 }
 
 TEST_F(CertifyTest, WorksWithoutContexts) {

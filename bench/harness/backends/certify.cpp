@@ -10,8 +10,8 @@ namespace {
 
 /// Of both: a short list is enough for a threshold.
 struct CertifyL2SOptions {
-  std::size_t clusters = 100;
-  double budget = 16.0;
+  std::size_t clusters = 32;
+  double budget = 12.0;
   CertifiedOptions bounds = {};
 };
 
@@ -36,7 +36,7 @@ Backend certify_l2s() {
         return Certify::wrap(L2S::train_kmeans(head.layer, head.train, lists), head.train, options.bounds);
       },
       {{.parameter = "budget", .values = [](const Head&) {
-          return std::vector<std::size_t>{8, 16, 32, 64};
+          return std::vector<std::size_t>{6, 12, 24, 48};
         }}});
 }
 

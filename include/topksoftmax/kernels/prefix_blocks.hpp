@@ -15,7 +15,7 @@ namespace topksoftmax::kernels {
 /// Rows that fill the last block up have a bias of −∞.
 struct PrefixBlocks {
   static constexpr std::size_t kRows = 16;
-  static constexpr std::size_t kMaxWidth = 256;
+  static constexpr std::size_t kMaxWidth = 4096;
   /// Added to a radius as a share of the estimate, for the rounding of both and of the sum of them.
   static constexpr float kRounding = 0x1p-20F;
   /// Added to every radius, for products too small to be held.
@@ -31,8 +31,14 @@ struct PrefixBlocks {
   std::size_t bytes() const { return blocks() * block_bytes(); }
 };
 
-/// A context's prefix as 15-bit integers: h_j ≈ scale · n_j, |n_j| ≤ 16256.
+/// A context's prefix as 15-bit integers: h_j ≈ scale · n_j.
 struct PrefixContext {
+  /// |n_j| at the most, so that Σ 128·n_j is an int32.
+  static constexpr std::int32_t largest(std::size_t width) {
+    const std::size_t most = (std::size_t{1} << 24) / (width == 0 ? 1 : width) - 1;
+    return most < 16256 ? static_cast<std::int32_t>(most) : 16256;
+  }
+
   const std::int16_t* n = nullptr;  ///< [width]
   float scale = 0.0F;
   float radius = 0.0F;  ///< what the rows' radii are multiplied by
