@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <new>
 
 #include "topksoftmax/kernels/implementation.hpp"
 
@@ -40,6 +41,21 @@ void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& w
   kernels::active().fused_scan(layer.rows(), query.h, query.edits, heap,
                                query.probabilities ? &sum : nullptr);
   store_exact(heap, query, sum, full_scan_work(layer), answer);
+}
+
+void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                           std::size_t batch, Workspace& workspace, TopK* answers) {
+  auto* const tokens = workspace.heap.get<ScoredToken>(batch * query.k);
+  auto* const heaps = workspace.screen[0].get<kernels::TopKHeap>(batch);
+  auto* const sums = workspace.screen[1].get<kernels::LogSumExp>(batch);
+  for (std::size_t q = 0; q < batch; ++q) {
+    new (heaps + q) kernels::TopKHeap(tokens + q * query.k, query.k);
+    new (sums + q) kernels::LogSumExp();
+  }
+  kernels::active().fused_scan_batch(layer.rows(), query.h, stride, batch, query.edits, heaps,
+                                     query.probabilities ? sums : nullptr);
+  for (std::size_t q = 0; q < batch; ++q)
+    store_exact(heaps[q], query, sums[q], full_scan_work(layer), answers[q]);
 }
 
 void answer_from_allowed(const SoftmaxLayer& layer, const Query& query, std::size_t allowed,

@@ -19,6 +19,11 @@ namespace topksoftmax {
 TOPKSOFTMAX_EXPORT void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                         TopK& answer);
 
+/// The same for `batch` contexts at query.h, `stride` floats apart: reads V·d weights once.
+TOPKSOFTMAX_EXPORT void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
+                                              std::size_t stride, std::size_t batch, Workspace& workspace,
+                                              TopK* answers);
+
 /// The same for few allowed tokens: gathers the rows of the `allowed` that query.edits allows. Reads
 /// allowed·d weights.
 TOPKSOFTMAX_EXPORT void answer_from_allowed(const SoftmaxLayer& layer, const Query& query,

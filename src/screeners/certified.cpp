@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/screeners/certified.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "screeners/prefix_candidates.hpp"
 #include "screeners/prefix_index.hpp"
+#include "topksoftmax/exhaustive.hpp"
 #include "training/check_contexts.hpp"
 #include "training/chunks.hpp"
 
 namespace topksoftmax {
+
+namespace {
+
+Candidates screen_bounded(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
+                          const PrefixIndex::Bounds& bounds, Workspace& workspace) {
+  std::size_t bytes_read = 0;
+  const float threshold = bounds.usable ? threshold_from_best(layer, query, bounds, workspace, bytes_read)
+                                        : -std::numeric_limits<float>::infinity();
+  Candidates candidates = candidates_reaching(threshold, layer, index, query, bounds, workspace);
+  candidates.bytes_read += bytes_read;
+  return candidates;
+}
+
+}  // namespace
 
 Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) const {
   if (!is_worth_bounding(query, *index_)) {
@@ -16,13 +32,26 @@ Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) c
     all.everything = true;
     return all;
   }
-  const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
-  std::size_t bytes_read = 0;
-  const float threshold = bounds.usable ? threshold_from_best(layer_, query, bounds, workspace, bytes_read)
-                                        : -std::numeric_limits<float>::infinity();
-  Candidates candidates = candidates_reaching(threshold, layer_, *index_, query, bounds, workspace);
-  candidates.bytes_read += bytes_read;
-  return candidates;
+  return screen_bounded(layer_, *index_, query, index_->bound(query, workspace), workspace);
+}
+
+void Certified::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                               Workspace& workspace, TopK* answers) const {
+  const PrefixIndex& index = screener().index();
+  if (!is_worth_bounding(query, index)) {
+    return answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
+  }
+  PrefixIndex::Bounds bounds[PrefixIndex::kBatch];
+  Query one = query;
+  const std::size_t together = index.gains_from_batches() ? PrefixIndex::kBatch : 1;
+  for (std::size_t first = 0; first < batch; first += together) {
+    const std::size_t count = std::min(together, batch - first);
+    index.bound_batch(one, stride, {bounds, count}, workspace);
+    for (std::size_t q = 0; q < count; ++q, one.h += stride) {
+      const Candidates candidates = screen_bounded(layer(), index, one, bounds[q], workspace);
+      answer_from_candidates(layer(), one, candidates, workspace, answers[first + q]);
+    }
+  }
 }
 
 std::size_t CertifiedScreener::index_bytes() const {

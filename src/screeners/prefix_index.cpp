@@ -332,27 +332,60 @@ PrefixIndex::Terms PrefixIndex::context_terms(const float* h, const float* proje
 }
 
 PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace) const {
+  Bounds bounds;
+  bound_batch(query, 0, {&bounds, 1}, workspace);
+  return bounds;
+}
+
+void PrefixIndex::bound_batch(const Query& query, std::size_t stride, std::span<Bounds> batch,
+                              Workspace& workspace) const {
+  const kernels::PrefixBlocks& all = prefixes_.blocks();
+  const std::size_t room = all.blocks() * kBlockRows;
+  auto* const coordinates = workspace.screen[0].get<float>(batch.size() * coordinate_room());
+  auto* const shorts = workspace.screen[1].get<std::int16_t>(batch.size() * all.width);
+  auto* const estimates = workspace.screen[2].get<float>(batch.size() * room);
+  auto* const radii = workspace.screen[3].get<float>(batch.size() * room);
+  kernels::PrefixContext contexts[kBatch];
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    batch[q].estimates = estimates + q * room;
+    batch[q].radii = radii + q * room;
+    contexts[q] =
+        prepare(query.h + q * stride, coordinates + q * coordinate_room(), shorts + q * all.width, batch[q]);
+  }
+  // All contexts meet a part of the prefixes while it is in the second cache.
+  const std::size_t part = std::max<std::size_t>(kPartBytes / all.block_bytes(), 1);
+  for (std::size_t first = 0; first < all.blocks(); first += part) {
+    const kernels::PrefixBlocks blocks = all.part(first, std::min(part, all.blocks() - first));
+    for (std::size_t q = 0; q < batch.size(); ++q) {
+      kernels::active().prefix_bounds(blocks, contexts[q], batch[q].estimates + first * kBlockRows,
+                                      batch[q].radii + first * kBlockRows);
+    }
+  }
+  for (const Bounds& bounds : batch) kernels::leave_out_edited(query.edits, rows(), bounds.estimates);
+}
+
+std::size_t PrefixIndex::coordinate_room() const {
+  // Zeros behind the coordinates: up to the prefix, and as the tails want them.
+  return 2 * std::max(width(), prefixes_.blocks().width) + kernels::PrefixTails::kLine;
+}
+
+kernels::PrefixContext PrefixIndex::prepare(const float* h, float* coordinates, std::int16_t* n,
+                                            Bounds& bounds) const {
   const kernels::Implementation& kernel = kernels::active();
   const std::size_t prefix = prefixes_.blocks().width;
-  // Zeros behind the coordinates: up to the prefix, and as the tails want them.
-  const std::size_t filled = std::max(width(), prefix) + kernels::PrefixTails::kLine;
-  auto* const projected = workspace.screen[0].get<float>(width() + filled);
+  float* const projected = coordinates;
   float* const transformed = projected + width();
-  kernel.scan(rows_of(Q_), 0, width(), query.h, projected);
+  kernel.scan(rows_of(Q_), 0, width(), h, projected);
   kernel.scan(rows_of(R_), 0, width(), projected, transformed);
-  std::fill(transformed + width(), transformed + filled, 0.0F);
+  std::fill(transformed + width(), coordinates + coordinate_room(), 0.0F);
+  bounds.tail = {transformed + prefix, 0.0F};
+  const double length = norm(h, dim());
+  bounds.usable = length >= kShortest && length <= kLongest;
 
-  Bounds bounds;
-  const double length = norm(query.h, dim());
-  if (!(length >= kShortest && length <= kLongest)) return bounds;
-  bounds.usable = true;
-
-  auto* const n = workspace.screen[1].get<std::int16_t>(prefix);
   const float quantum = round_to_shorts(transformed, prefix, n);
   // A prefix too short to be divided counts as zero, wrong by as much as its peak.
   const double error_quantum = quantum > 0.0F ? static_cast<double>(quantum) : 2.0 * kTooShortToRound;
-
-  Terms terms = context_terms(query.h, projected, transformed, error_quantum);
+  Terms terms = context_terms(h, projected, transformed, error_quantum);
   const std::size_t used = std::min(prefix, width());
   const auto radius = [&terms](const Terms& weights) {
     double sum = 0.0;
@@ -364,15 +397,8 @@ PrefixIndex::Bounds PrefixIndex::bound(const Query& query, Workspace& workspace)
   const float prefix_radius = radius(prefix_weights_);
   terms[kLonger] = 0.0;
   terms[kRounded] = norm(transformed, width());
-  bounds.tail = {transformed + prefix, radius(tail_weights_)};
-
-  const std::size_t room = prefixes_.blocks().blocks() * kBlockRows;
-  bounds.estimates = workspace.screen[2].get<float>(room);
-  bounds.radii = workspace.screen[3].get<float>(room);
-  kernel.prefix_bounds(prefixes_.blocks(), {n, quantum, prefix_radius}, bounds.estimates, bounds.radii);
-
-  kernels::leave_out_edited(query.edits, rows(), bounds.estimates);
-  return bounds;
+  bounds.tail.radius = radius(tail_weights_);
+  return {n, quantum, prefix_radius};
 }
 
 PrefixIndex::Survivors PrefixIndex::survivors(const Bounds& bounds, float threshold, bool sums,

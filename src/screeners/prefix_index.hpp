@@ -36,8 +36,18 @@ class PrefixIndex {
     bool usable = false;          ///< false: h is too short or too long to be bounded
   };
 
+  /// Contexts that bound_batch takes at the most.
+  static constexpr std::size_t kBatch = 4;
+  /// Bytes of prefixes that stay in the second cache while all contexts of a batch meet them.
+  static constexpr std::size_t kPartBytes = 512 * 1024;
+
   /// Bounds of every logit. Forbidden and biased rows get an estimate of −∞: no bound of theirs holds.
   Bounds bound(const Query& query, Workspace& workspace) const;
+
+  /// The same for batch.size() ≤ kBatch contexts at query.h, `stride` floats apart, in one pass over the
+  /// prefixes.
+  void bound_batch(const Query& query, std::size_t stride, std::span<Bounds> batch,
+                   Workspace& workspace) const;
 
   /// The rows whose logit may reach a threshold, by their prefixes and then by their tails too, ascending.
   struct Survivors {
@@ -46,6 +56,9 @@ class PrefixIndex {
     std::size_t bytes_read = 0;
   };
   Survivors survivors(const Bounds& bounds, float threshold, bool sums, Workspace& workspace) const;
+
+  /// Whether the prefixes are more than the second cache holds for the next context anyway.
+  bool gains_from_batches() const { return prefixes_.blocks().bytes() > kPartBytes; }
 
   std::size_t rows() const { return prefixes_.blocks().rows; }
   std::size_t bytes() const;
@@ -78,6 +91,11 @@ class PrefixIndex {
                             const RowMajorMatrix& contexts, std::size_t expected_k) const;
   void store(const SoftmaxLayer& layer, const Coordinates& rows, const RowMajorMatrix& contexts,
              std::size_t prefix);
+
+  /// Transforms a context: coordinates [coordinate_room()], n [prefix], and what is of the context alone in
+  /// its bounds.
+  kernels::PrefixContext prepare(const float* h, float* coordinates, std::int16_t* n, Bounds& bounds) const;
+  std::size_t coordinate_room() const;
 
   /// ‖h⊥‖ and the errors of a transformed context.
   Terms context_terms(const float* h, const float* projected, const float* transformed, double quantum) const;

@@ -282,6 +282,23 @@ TEST(Certified, AMillionRandomCases) {
   }
 }
 
+TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
+  const SoftmaxLayer layer = random_layer(30000, 12, 1);  // more prefixes than one part of a pass
+  const RowMajorMatrix contexts = clustered_contexts(27, 12, 3, 2);
+  const auto certified = Certified::build(layer, contexts, {.prefix = 12, .width = 12});
+  for (const std::size_t k : {1U, 20U, 9000U}) {
+    const std::vector<TopK> batched = certified->query_batch(contexts, {.k = k});
+    for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+      const TopK single = certified->query(contexts.row(i), {.k = k});
+      const TopK& answer = batched[static_cast<std::size_t>(i)];
+      ASSERT_EQ(answer.ids, single.ids);
+      ASSERT_EQ(answer.logits, single.logits);
+      ASSERT_EQ(answer.log_z_low, single.log_z_low);
+      ASSERT_EQ(answer.log_z_high, single.log_z_high);
+    }
+  }
+}
+
 TEST(Certified, RefusesWhatItCannotUse) {
   const SoftmaxLayer layer = random_layer(50, 8, 1);
   RowMajorMatrix contexts = random_matrix(10, 8, 2);

@@ -29,6 +29,12 @@ struct PrefixBlocks {
   std::size_t blocks() const { return (rows + kRows - 1) / kRows; }
   std::size_t block_bytes() const { return kHeader + kRows * width; }
   std::size_t bytes() const { return blocks() * block_bytes(); }
+
+  /// The rows of blocks first … first + count − 1.
+  PrefixBlocks part(std::size_t first, std::size_t count) const {
+    const std::size_t behind = rows - first * kRows;
+    return {data + first * block_bytes(), behind < count * kRows ? behind : count * kRows, width};
+  }
 };
 
 /// A context's prefix as 15-bit integers: h_j ≈ scale · n_j.

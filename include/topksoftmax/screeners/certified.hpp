@@ -57,6 +57,8 @@ class TOPKSOFTMAX_EXPORT CertifiedScreener {
   std::string_view name() const { return "certified"; }
   std::size_t index_bytes() const;
 
+  const PrefixIndex& index() const { return *index_; }
+
  private:
   SoftmaxLayer layer_;
   std::shared_ptr<const PrefixIndex> index_;
@@ -65,8 +67,9 @@ class TOPKSOFTMAX_EXPORT CertifiedScreener {
 /// The exact top-k with a proof (TopK::certified), at a fraction of the full scan's reads.
 ///
 /// Every answer is bit for bit that of `Exact`. log Z comes as a proven interval (Normalizer::interval).
-/// Effort: ignored. Where the bounds rule out too little, the whole vocabulary is scanned: never wrong, only
-/// slower. Prior art: FEXIPRO (SIGMOD'17), LEMP (TODS'16).
+/// Batches whose prefixes outgrow the second cache read them once for four contexts. Effort: ignored. Where
+/// the bounds rule out too little, the whole vocabulary is scanned: never wrong, only slower. Prior art:
+/// FEXIPRO (SIGMOD'17), LEMP (TODS'16).
 class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScreener> {
  public:
   /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), which prunes less.
@@ -92,6 +95,9 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
  private:
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const PrefixIndex> index)
       : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
+
+  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                      TopK* answers) const override;
 };
 
 }  // namespace topksoftmax
