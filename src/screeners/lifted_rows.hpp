@@ -32,8 +32,12 @@ class LiftedDirections {
 
   /// Of the columns of `directions` [(d + 2)×n].
   explicit LiftedDirections(const Eigen::MatrixXf& directions)
-      : weights_(directions.topRows(directions.rows() - 2).transpose()),
-        offsets_(directions.row(directions.rows() - 2)) {}
+      : weights_(directions.cols(), directions.rows() - 2), offsets_(directions.cols()) {
+    for (Eigen::Index i = 0; i < directions.cols(); ++i) {
+      weights_.row(i) = directions.col(i).head(weights_.cols());
+      offsets_[i] = directions(weights_.cols(), i);
+    }
+  }
 
   /// For the kernels: the product of a row with h and its bias is the projection of the lifted h.
   kernels::Rows rows() const {
