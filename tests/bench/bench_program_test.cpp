@@ -195,7 +195,7 @@ TEST_F(BenchProgram, SweepsEveryBackendThatItLists) {
 
 TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
   const std::filesystem::path page = folder_.path() / "report.html";
-  const ProgramRun run = measure("--sweep --backends fused,fgd,certified --html " + page.string());
+  const ProgramRun run = measure("--sweep --backends fused,fgd,certified,peer:hnswlib --html " + page.string());
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string html = read_text(page);
   for (const char* part : {"<!DOCTYPE html>", "<svg", "</svg>", "fgd", "certified",
