@@ -4,20 +4,24 @@
 // fast, and what they write.
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "language_model_steps.hpp"
 #include "lstm_model.hpp"
+#include "text.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/topksoftmax.hpp"
+#include "written_contexts.hpp"
 
 namespace topksoftmax::examples {
 namespace {
@@ -33,52 +37,6 @@ void show_progress(const std::string& step, double done) {
   if (done >= 1.0) std::fprintf(stderr, "\r\033[K");
 }
 
-/// A number from 0 to 1, the same on every platform.
-double uniform(std::mt19937_64& engine) {
-  return static_cast<double>(engine() >> 11) * 0x1p-53;
-}
-
-/// A token drawn from the full softmax: from the exact head's answer if the draw falls into its mass, else
-/// from all.
-TokenId sample(const TopK& answer, const SoftmaxLayer& layer, const Eigen::VectorXf& h,
-               std::mt19937_64& engine) {
-  double left = uniform(engine);
-  for (std::size_t i = 0; i < answer.size(); ++i) {
-    left -= std::exp(answer.log_prob(i));
-    if (left < 0.0) return answer.ids[i];
-  }
-  const TopK all = Fused(layer).query(h, {.k = layer.vocab()});
-  for (std::size_t i = answer.size(); i < all.size(); ++i) {
-    left -= std::exp(all.log_prob(i));
-    if (left < 0.0) return all.ids[i];
-  }
-  return all.ids.back();  // what rounding leaves
-}
-
-/// Contexts [count×d] that the model meets while it writes, drawing every token from the full softmax.
-RowMajorMatrix write_contexts(const LstmModel& model, Eigen::Index count) {
-  constexpr Eigen::Index streams = 256;
-  std::mt19937_64 engine(1);
-  const SoftmaxLayer layer = model.layer();
-  const Fused exact(layer);
-  LstmModel::State state = model.start(streams);
-  std::vector<TokenId> tokens(streams, model.token("<eos>"));
-  RowMajorMatrix contexts(count, model.dim());
-  for (Eigen::Index filled = 0; filled < count; filled += streams) {
-    show_progress("letting the model write", static_cast<double>(filled) / static_cast<double>(count));
-    const RowMajorMatrix& H = model.read(tokens, state);
-    const Eigen::Index taken = std::min(streams, count - filled);
-    contexts.middleRows(filled, taken) = H.topRows(taken);
-    const std::vector<TopK> answers = exact.query_batch(H, {.k = 64});
-    for (Eigen::Index i = 0; i < streams; ++i) {
-      const auto stream = static_cast<std::size_t>(i);
-      tokens[stream] = sample(answers[stream], layer, H.row(i), engine);
-    }
-  }
-  show_progress("letting the model write", 1.0);
-  return contexts;
-}
-
 /// The largest difference between the model's log-probabilities and those stored in its file.
 double check(const LstmModel& model) {
   std::vector<std::int32_t> tokens(65);
@@ -89,7 +47,7 @@ double check(const LstmModel& model) {
   LstmModel::State state = model.start(1);
   double worst = 0.0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const Eigen::VectorXf h = model.read({tokens[i]}, state).row(0);
+    const Eigen::VectorXf h = model.read(std::span(tokens).subspan(i, 1), state).row(0);
     const TopK all = exact.query(h, {.k = model.vocab()});
     const auto at = std::find(all.ids.begin(), all.ids.end(), tokens[i + 1]) - all.ids.begin();
     worst = std::max(worst,
@@ -137,71 +95,118 @@ void print_table(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
   }
 }
 
-/// Text as people write it: no blank before punctuation, a capital after a full stop.
-class Typesetter {
- public:
-  void add(const std::string& word) {
-    const bool closes = word.size() == 1 && std::string(".,;:!?)").find(word) != std::string::npos;
-    const bool clitic = word.size() > 1 && word[0] == '\'';
-    std::string shown = word;
-    if (capital_ && !shown.empty())
-      shown[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(shown[0])));
-    if (shown == "i") shown = "I";
-    if (!closes && !clitic && !line_.empty()) {
-      if (line_.size() + shown.size() + 1 > 96) {
-        text_ += "  " + line_ + "\n";
-        line_.clear();
-      } else {
-        line_ += ' ';
-      }
-    }
-    line_ += shown;
-    capital_ = word == "." || word == "!" || word == "?";
-  }
-  std::string text() const { return text_ + "  " + line_ + "\n"; }
-
- private:
-  std::string text_;
-  std::string line_;
-  bool capital_ = true;
-};
-
 struct Written {
   std::string text;
   double words_per_second = 0.0;
 };
 
-/// Lets the model write through a head: each word is drawn from the head's 20 most probable ones, never
-/// `<unk>`.
-Written write_text(const LstmModel& model, const TopKSoftmax& head, std::size_t shown, std::size_t timed) {
-  TokenMask mask(model.vocab());
-  for (std::size_t id = 0; id < model.vocab(); ++id) mask.allow(static_cast<TokenId>(id));
+/// Every token but `<unk>`, and, for texts that go on, the end of a paragraph.
+TokenMask words_of(const LstmModel& model) {
+  TokenMask mask = TokenMask::all(model.vocab());
   mask.forbid(model.token("<unk>"));
-  const TokenId end = model.token("<eos>");
-  mask.forbid(end);
-  const QueryOptions options = {.k = 20, .allowed = mask};
-  std::mt19937_64 engine(7);
+  mask.forbid(model.token("<eos>"));
+  return mask;
+}
+
+/// Lets the model write through a head: each word is drawn from the 20 that the head finds most probable.
+Written write_text(const LstmModel& model, const TopKSoftmax& head, std::size_t shown, std::size_t timed) {
+  const TokenMask mask = words_of(model);
+  RandomStream random(7);
   LstmModel::State state = model.start(1);
   Workspace workspace;
   TopK top;
   Typesetter text;
-  std::vector<TokenId> token = {end};
+  TokenId token[] = {model.token("<eos>")};
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t n = 0; n < timed; ++n) {
-    const Eigen::VectorXf h = model.read(token, state).row(0);
-    head.query(h, options, workspace, top);
-    double mass = 0.0;
-    for (std::size_t i = 0; i < top.size(); ++i) mass += std::exp(top.log_prob(i));
-    double left = mass * uniform(engine);
-    std::size_t chosen = 0;
-    while (chosen + 1 < top.size() && (left -= std::exp(top.log_prob(chosen))) >= 0.0) ++chosen;
-    token[0] = top.ids[chosen];
+    const RowMajorMatrix& h = model.read(token, state);
+    head.query(h.data(), head.layer().dim(), {.k = 20, .allowed = mask, .probabilities = false}, workspace,
+               top);
+    token[0] = distribution_of(top, {}).draw(random.uniform());
     if (n < shown) text.add(model.word(token[0]));
   }
   return {text.text(), static_cast<double>(timed) / seconds_since(start)};
 }
 
-int run(const std::string& path) {
+struct Arguments {
+  std::string model = TOPKSOFTMAX_EXAMPLE_DATA;
+  std::string decoder;
+  std::string head = "certified";
+  std::string beginning;
+  std::size_t words = 90;
+  std::size_t beam = 5;
+  std::size_t drafts = 4;
+  std::uint64_t seed = 1;
+  SamplingOptions sampling;
+};
+
+std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::string& name) {
+  const SoftmaxLayer layer = model.layer();
+  if (name == "exact") return Exact::make(layer);
+  if (name == "fused") return Fused::make(layer);
+  const RowMajorMatrix contexts =
+      write_contexts(model, 30000, [](double done) { show_progress("letting the model write", done); });
+  if (name == "certified") return Certified::build(layer, contexts);
+  L2SOptions options;
+  options.progress = [](std::string_view step, double done) {
+    show_progress("L2S: " + std::string(step), done);
+  };
+  auto l2s = L2S::train(layer, contexts, options);
+  show_progress("L2S", 1.0);
+  return l2s;
+}
+
+/// Appends words to a text with one of the decoders.
+void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& arguments,
+            std::vector<TokenId>& text) {
+  const TokenMask mask = words_of(model);
+  const QueryOptions query = {.allowed = mask};
+  TextReader reader(model);
+  RandomStream random(arguments.seed);
+  if (arguments.decoder == "beam") {
+    LstmModel::State state = model.start(1);
+    for (std::size_t i = 0; i + 1 < text.size(); ++i) model.read(std::span(text).subspan(i, 1), state);
+    const BeamSearchOptions options = {.beam = arguments.beam,
+                                       .max_length = arguments.words,
+                                       .end = model.token("<eos>"),
+                                       .query = {.allowed = mask, .log_z_tolerance = 0.0}};
+    const auto found = beam_search(head, std::span(text).last(1), BeamReader(model, state), options);
+    text.insert(text.end(), found[0][0].tokens.begin(), found[0][0].tokens.end());
+  } else if (arguments.decoder == "speculative") {
+    const ContextModel contexts = [&](std::span<const TokenId> tokens, float* h) {
+      std::copy_n(reader(tokens), model.dim(), h);
+    };
+    self_draft(text, arguments.words, head, contexts, random,
+               {.sampling = arguments.sampling, .speculative = {.drafts = arguments.drafts}, .query = query});
+  } else {
+    SamplingOptions sampling = arguments.sampling;
+    if (arguments.decoder == "greedy") sampling.temperature = 0.0;
+    Sampler sampler(sampling);
+    for (std::size_t n = 0; n < arguments.words; ++n) {
+      text.push_back(sampler.draw(head, reader(text), head.layer().dim(), random, query).id);
+    }
+  }
+}
+
+int write(const Arguments& arguments) {
+  const LstmModel model(arguments.model);
+  std::vector<TokenId> text = {model.token("<eos>")};
+  std::istringstream beginning(arguments.beginning);
+  for (std::string word; beginning >> word;) text.push_back(model.token(word));
+  const auto head = build_head(model, arguments.head);
+  const std::size_t before = text.size();
+  const auto start = std::chrono::steady_clock::now();
+  decode(model, *head, arguments, text);
+  const double seconds = seconds_since(start);
+  Typesetter shown;
+  for (std::size_t i = 1; i < text.size(); ++i) shown.add(model.word(text[i]));
+  std::printf("%s", shown.text().c_str());
+  std::fprintf(stderr, "\n%s with the head %s: %.0f words a second\n", arguments.decoder.c_str(),
+               std::string(head->name()).c_str(), static_cast<double>(text.size() - before) / seconds);
+  return 0;
+}
+
+int compare_heads(const std::string& path) {
   const LstmModel model(path);
   const SoftmaxLayer layer = model.layer();
   std::printf("A language model of two LSTM layers: V = %zu words, d = %zu, a softmax layer of %.1f MB.\n",
@@ -209,7 +214,8 @@ int run(const std::string& path) {
   std::printf("Its log-probabilities agree with those stored in the file to %.0e.\n\n", check(model));
 
   auto start = std::chrono::steady_clock::now();
-  const RowMajorMatrix training = write_contexts(model, 60000);
+  const RowMajorMatrix training =
+      write_contexts(model, 60000, [](double done) { show_progress("letting the model write", done); });
   std::printf("The model wrote 60,000 words of its own in %.1f s: the contexts that the heads learn from.\n",
               seconds_since(start));
   start = std::chrono::steady_clock::now();
@@ -247,12 +253,36 @@ int run(const std::string& path) {
 }  // namespace topksoftmax::examples
 
 int main(int argc, char** argv) {
-  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "usage: lstm_lm [MODEL.safetensors]   (without a model: the embedded one)\n");
-    return 2;
-  }
+  topksoftmax::examples::Arguments arguments;
+  CLI::App app(
+      "A language model and its softmax layer: without --decoder, compares heads; with it, writes text.",
+      "lstm_lm");
+  app.add_option("model", arguments.model, "Language model file; the embedded one if not given");
+  app.add_option("--decoder", arguments.decoder, "Write text, by this decoder")
+      ->check(CLI::IsMember({"greedy", "sample", "beam", "speculative"}));
+  app.add_option("--head", arguments.head, "The head that it asks")
+      ->check(CLI::IsMember({"exact", "fused", "l2s", "certified"}))
+      ->capture_default_str();
+  app.add_option("--beginning", arguments.beginning, "Words that the text begins with, separated by blanks");
+  app.add_option("--words", arguments.words, "Words to write")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", arguments.sampling.temperature, "0 is greedy")->capture_default_str();
+  app.add_option("--top-k", arguments.sampling.top_k, "0 is all")->capture_default_str();
+  app.add_option("--top-p", arguments.sampling.top_p, "The nucleus")->capture_default_str();
+  app.add_option("--min-p", arguments.sampling.min_p, "As a part of the best word's probability")
+      ->capture_default_str();
+  app.add_option("--beam", arguments.beam, "Hypotheses of a beam search")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--drafts", arguments.drafts, "Words that speculative sampling drafts at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", arguments.seed, "Of the random numbers")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
   try {
-    return topksoftmax::examples::run(argc == 2 ? argv[1] : TOPKSOFTMAX_EXAMPLE_DATA);
+    return arguments.decoder.empty() ? topksoftmax::examples::compare_heads(arguments.model)
+                                     : topksoftmax::examples::write(arguments);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lstm_lm: %s\n", error.what());
     return 1;

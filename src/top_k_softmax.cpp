@@ -11,7 +11,9 @@
 #include <string>
 
 #include "finite.hpp"
+#include "topksoftmax/candidates.hpp"
 #include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -156,6 +158,35 @@ void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim
     }
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+std::span<const float> TopKSoftmax::logits_batch(const float* H, std::size_t batch, std::size_t dim,
+                                                 std::size_t stride, const QueryOptions& options,
+                                                 Workspace& workspace) const {
+  const Query query = check(H, dim, options);
+  for (std::size_t q = 0; q < batch; ++q) check_context(H + q * stride, dim);
+  const std::size_t vocab = layer_.vocab();
+  auto* const values = workspace.logits.get<float>(batch * vocab);
+  if (batch == 1) {
+    kernels::active().scan(layer_.rows(), 0, vocab, H, values);
+  } else if (batch > 1) {
+    kernels::active().scan_batch(layer_.rows(), H, stride, batch, values);
+  }
+  if (!query.edits.empty()) {
+    for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, vocab, values + q * vocab);
+  }
+  return {values, batch * vocab};
+}
+
+std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,
+                                                  const QueryOptions& options, Workspace& workspace) const {
+  const Query query = check(h, dim, options);
+  check_context(h, dim);
+  return do_screen(query, workspace);
+}
+
+std::optional<Candidates> TopKSoftmax::do_screen(const Query& /*query*/, Workspace& /*workspace*/) const {
+  return std::nullopt;
 }
 
 std::vector<TopK> TopKSoftmax::query_batch(const ConstRows& H, const QueryOptions& options) const {

@@ -23,6 +23,7 @@ class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
 
   std::string_view name() const override { return "fused"; }
   std::size_t index_bytes() const override { return 0; }
+  bool exhaustive() const override { return true; }
 
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;

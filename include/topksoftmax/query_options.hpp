@@ -45,6 +45,13 @@ class TokenMask {
   /// A mask over `vocab` tokens, all forbidden.
   explicit TokenMask(std::size_t vocab) : words_((vocab + 63) / 64, 0) {}
 
+  /// A mask over `vocab` tokens, all allowed.
+  static TokenMask all(std::size_t vocab) {
+    TokenMask mask(vocab);
+    for (std::uint64_t& word : mask.words_) word = ~std::uint64_t{0};
+    return mask;
+  }
+
   void allow(TokenId id) { word(id) |= bit(id); }
   void forbid(TokenId id) { word(id) &= ~bit(id); }
   bool allows(TokenId id) const { return (words_[static_cast<std::size_t>(id) / 64] & bit(id)) != 0; }

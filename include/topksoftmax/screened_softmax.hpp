@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -35,6 +36,10 @@ class ScreenedSoftmax : public TopKSoftmax {
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     answer_from_candidates(layer(), query, screener_.screen(query, workspace), workspace, answer);
+  }
+
+  std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
+    return screener_.screen(query, workspace);
   }
 
   S screener_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
+
+struct Candidates;
 
 /// A checked query, as backends are handed it.
 struct Query {
@@ -71,6 +74,31 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                    const QueryOptions& options, std::span<Workspace> workspaces,
                    std::span<TopK> answers) const;
 
+  /// The logits of every token for the context h [d], mask and biases applied (−∞: forbidden): [V], in the
+  /// workspace until it is used again. Bit for bit those of answers; effort and k are ignored. Reads V·d
+  /// weights, whatever the backend.
+  std::span<const float> logits(const ConstVector& h, const QueryOptions& options,
+                                Workspace& workspace) const {
+    return logits_batch(h.data(), 1, static_cast<std::size_t>(h.size()), static_cast<std::size_t>(h.size()),
+                        options, workspace);
+  }
+
+  /// The same for the rows of H [B×d], reading the weights once: [B×V].
+  std::span<const float> logits_batch(const ConstRows& H, const QueryOptions& options,
+                                      Workspace& workspace) const {
+    return logits_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
+                        static_cast<std::size_t>(H.outerStride()), options, workspace);
+  }
+
+  /// The same for `batch` contexts of `dim` floats in plain memory, `stride` floats from one to the next.
+  std::span<const float> logits_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
+                                      const QueryOptions& options, Workspace& workspace) const;
+
+  /// The tokens that an answer for the context h, `dim` floats, would be chosen from, in the workspace until
+  /// it is used again; nothing for backends that have no such list. See candidates.hpp.
+  std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
+                                       Workspace& workspace) const;
+
   /// The layer that is answered for.
   const SoftmaxLayer& layer() const { return layer_; }
 
@@ -79,6 +107,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// Bytes that the backend keeps beside the layer.
   virtual std::size_t index_bytes() const = 0;
+
+  /// Whether every query computes all logits: then who needs them all asks for `logits` at once.
+  virtual bool exhaustive() const { return false; }
 
  protected:
   explicit TopKSoftmax(SoftmaxLayer layer) : layer_(std::move(layer)) {}
@@ -92,6 +123,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
  private:
   virtual void do_query(const Query& query, Workspace& workspace, TopK& answer) const = 0;
+
+  /// The candidates of a query. The default has none.
+  virtual std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const;
 
   /// Answers `batch` contexts at query.h, `stride` floats apart, on one thread. The default asks them one by
   /// one.

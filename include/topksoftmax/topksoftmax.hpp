@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "topksoftmax/decoding/batching.hpp"
+#include "topksoftmax/decoding/beam_search.hpp"
+#include "topksoftmax/decoding/distribution.hpp"
+#include "topksoftmax/decoding/perplexity.hpp"
+#include "topksoftmax/decoding/random_stream.hpp"
+#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/decoding/self_draft.hpp"
+#include "topksoftmax/decoding/speculative.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"

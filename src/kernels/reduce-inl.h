@@ -61,6 +61,21 @@ inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float 
   return sum;
 }
 
+/// exponentials[i] = exp(values[i] − shift), which may be the values themselves.
+inline void Exp(const float* values, std::size_t count, float shift, float* exponentials) {
+  const FloatTag d;
+  const auto down = hn::Set(d, shift);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, values + i), down)), d, exponentials + i);
+  }
+  if (i == count) return;
+  HWY_ALIGN float rest[kLanes] = {};
+  for (std::size_t lane = 0; i + lane < count; ++lane) rest[lane] = values[i + lane];
+  hn::Store(hn::Exp(d, hn::Sub(hn::Load(d, rest), down)), d, rest);
+  for (std::size_t lane = 0; i + lane < count; ++lane) exponentials[i + lane] = rest[lane];
+}
+
 /// Pushes the tokens whose logit reaches the heap's threshold; id_of(i) names the i-th.
 template <class IdOf>
 HWY_INLINE void SelectInto(const float* HWY_RESTRICT logits, const IdOf& id_of, std::size_t count,

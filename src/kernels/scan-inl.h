@@ -89,6 +89,9 @@ HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std:
   if (sum->max > -std::numeric_limits<float>::infinity()) sum->sum += SumExp(logits, count, sum->max);
 }
 
+/// Logits that FusedSelect takes at a time: what a context's maximum and threshold cost is shared by so many.
+constexpr std::size_t kSelectBlock = 512;
+
 /// A whole forbidden block need not be read. Blocks are words of the mask.
 HWY_INLINE bool Forbidden(const LogitEdits& edits, std::size_t first) {
   static_assert(kFusedBlock == 64, "a block is one word of the mask");
@@ -144,31 +147,48 @@ HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
   for (std::size_t at = 0; at < rows.dim * bytes; at += 64) hwy::Prefetch(data + at);
 }
 
-inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
-                              std::size_t stride, std::size_t batch, float* HWY_RESTRICT logits) {
+/// logits[q·count + i] for i < count of the rows that row_of names and `batch` contexts; soon(i) is told
+/// ahead of time that row i will be read.
+template <class RowOf, class Soon>
+HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon& soon, std::size_t count,
+                              const float* contexts, std::size_t stride, std::size_t batch,
+                              float* HWY_RESTRICT logits) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
     using Lane = typename Stored<decltype(type)::value>::Lane;
-    const auto row_of = [&](std::size_t i) { return static_cast<std::size_t>(ids[std::min(i, count - 1)]); };
+    const auto row_at = [&](std::size_t i) { return row_of(std::min(i, count - 1)); };
     const float* tile[kTileContexts];
     HWY_ALIGN float block[kTile];
     for (std::size_t i = 0; i < count; i += kTileRows) {
       const Lane* p[kTileRows];
       for (std::size_t r = 0; r < kTileRows; ++r) {
-        p[r] = static_cast<const Lane*>(rows.data) + row_of(i + r) * rows.stride;
-        PrefetchRow(rows, row_of(i + kTileRows + r));
+        p[r] = static_cast<const Lane*>(rows.data) + row_at(i + r) * rows.stride;
+        soon(row_at(i + kTileRows + r));
       }
       const std::size_t size = std::min(kTileRows, count - i);
       for (std::size_t q = 0; q < batch; q += kTileContexts) {
         TileContexts(contexts, stride, batch, q, tile);
         DotTileBatch<decltype(type)::value>(p, rows.dim, tile, block);
         FinishTile<decltype(type)::value>(
-            rows, [&](std::size_t r) { return row_of(i + r % kTileRows); }, block);
+            rows, [&](std::size_t r) { return row_at(i + r % kTileRows); }, block);
         for (std::size_t c = 0; c < kTileContexts && q + c < batch; ++c) {
           std::memcpy(logits + (q + c) * count + i, block + c * kTileRows, size * sizeof(float));
         }
       }
     }
   });
+}
+
+inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
+                      float* logits) {
+  ScanRowsBatch(
+      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, rows.count, contexts, stride, batch, logits);
+}
+
+inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
+                              std::size_t stride, std::size_t batch, float* logits) {
+  ScanRowsBatch(
+      rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); },
+      [&rows](std::size_t row) { PrefetchRow(rows, row); }, count, contexts, stride, batch, logits);
 }
 
 /// Contexts that share a tile of rows while it is in the first cache, as they are themselves.
@@ -205,6 +225,25 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
       block_bias = next_bias;
     }
   });
+}
+
+inline void FusedSelect(const float* HWY_RESTRICT products, const float* HWY_RESTRICT bias, std::size_t count,
+                        TopKHeap& heap, LogSumExp* sum) {
+  const FloatTag d;
+  HWY_ALIGN float logits[kSelectBlock];
+  for (std::size_t first = 0; first < count; first += kSelectBlock) {
+    const std::size_t size = std::min(kSelectBlock, count - first);
+    const float* block = products + first;
+    if (bias != nullptr) {
+      std::size_t i = 0;
+      for (; i + kLanes <= size; i += kLanes) {
+        hn::Store(hn::Add(hn::LoadU(d, block + i), hn::LoadU(d, bias + first + i)), d, logits + i);
+      }
+      for (; i < size; ++i) logits[i] = block[i] + bias[first + i];
+      block = logits;
+    }
+    Absorb(block, first, size, heap, sum);
+  }
 }
 
 inline std::size_t Argmax(const Rows& rows, const float* h) {

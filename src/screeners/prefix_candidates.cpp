@@ -32,7 +32,8 @@ double score(const SoftmaxLayer& layer, const Query& query, Candidates& candidat
 }  // namespace
 
 bool is_worth_bounding(const Query& query, const PrefixIndex& index) {
-  return query.k <= index.rows() / kWorthwhileShare;
+  const bool exact_log_z = query.probabilities && query.log_z_tolerance == 0.0;
+  return query.k <= index.rows() / kWorthwhileShare && !exact_log_z;
 }
 
 float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const PrefixIndex::Bounds& bounds,
@@ -59,8 +60,7 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
   candidates.screened = index.rows();
   candidates.bytes_read = index.bytes_scanned();
   const bool any_width = query.log_z_tolerance == std::numeric_limits<double>::infinity();
-  const bool hopeless = !bounds.usable || !(threshold > std::numeric_limits<float>::lowest()) ||
-                        (query.probabilities && query.log_z_tolerance == 0.0);
+  const bool hopeless = !bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
   float step = kFirstStep;
   for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
     const PrefixIndex::Survivors survivors = index.survivors(bounds, cut, query.probabilities, workspace);

@@ -1,67 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/screeners/svd_softmax.hpp"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "rows_of.hpp"
 #include "screeners/estimated_candidates.hpp"
+#include "screeners/svd_preview.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {
-/// The leading columns of UΣ and V.
-class SvdPreview {
- public:
-  SvdPreview(const SoftmaxLayer& layer, std::size_t width) {
-    const RowMajorMatrix W = layer.weights();
-    const Eigen::MatrixXd wide = W.cast<double>();
-    // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
-    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(wide.transpose() * wide);
-    const Eigen::MatrixXd V =
-        eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
-    directions_ = V.transpose().cast<float>();
-    tokens_ = (wide * V).cast<float>();
-    biases_ = layer.biases();
-  }
-
-  /// Vᵀ [width×d].
-  kernels::Rows directions() const { return rows_of(directions_); }
-
-  /// UΣ [V×width] and b.
-  kernels::Rows tokens() const {
-    kernels::Rows rows = rows_of(tokens_);
-    rows.bias = biases_.data();
-    return rows;
-  }
-
-  std::size_t bytes() const {
-    return directions().bytes(directions().count) + tokens().bytes(tokens().count);
-  }
-
- private:
-  RowMajorMatrix directions_;
-  RowMajorMatrix tokens_;
-  Eigen::VectorXf biases_;
-};
 
 Candidates SvdSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
   Candidates candidates;
-  const kernels::Implementation& kernel = kernels::active();
-  const kernels::Rows directions = preview_->directions();
-  const kernels::Rows tokens = preview_->tokens();
-  const std::size_t vocab = tokens.count;
+  const std::size_t vocab = preview_->vocab();
   const std::size_t wanted = query.effort != 0 ? query.effort : refine_width_;
   if (wanted >= vocab) {
     candidates.everything = true;
     return candidates;
   }
-  auto* const turned = workspace.screen[0].get<float>(directions.count);
-  kernel.scan(directions, 0, directions.count, query.h, turned);
   auto* const logits = workspace.screen[1].get<float>(vocab);
-  kernel.scan(tokens, 0, vocab, turned, logits);
+  preview_->logits(query.h, workspace.screen[0].get<float>(preview_->width()), logits);
   candidates = best_estimated(query, logits, vocab, wanted, workspace);
   candidates.screened = vocab;
   candidates.bytes_read = preview_->bytes();

@@ -20,7 +20,7 @@ TEST(LstmModel, GivesTheLogProbabilitiesStoredInItsFile) {
   model.file().read("check.log_probs", std::span<float>(expected));
   LstmModel::State state = model.start(1);
   for (std::size_t i = 0; i < 64; ++i) {
-    const Eigen::VectorXf h = model.read({tokens[i]}, state).row(0);
+    const Eigen::VectorXf h = model.read(std::span(tokens).subspan(i, 1), state).row(0);
     const testing::Reference reference(model.layer(), h);
     EXPECT_NEAR(reference.logits[static_cast<std::size_t>(tokens[i + 1])] - reference.log_z, expected[i],
                 1e-3);
@@ -32,8 +32,9 @@ TEST(LstmModel, StreamsDoNotDependOnEachOther) {
   LstmModel::State alone = model.start(1);
   LstmModel::State together = model.start(3);
   for (const TokenId token : {5, 17, 2, 900}) {
-    const RowMajorMatrix one = model.read({token}, alone);
-    const RowMajorMatrix three = model.read({1, token, 7}, together);
+    const TokenId tokens[] = {1, token, 7};
+    const RowMajorMatrix one = model.read(std::span(tokens).subspan(1, 1), alone);
+    const RowMajorMatrix three = model.read(tokens, together);
     EXPECT_TRUE(one.row(0).isApprox(three.row(1), 1e-5F));
   }
 }

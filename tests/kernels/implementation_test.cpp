@@ -147,8 +147,11 @@ TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
       std::vector<float> gathered(5 * ids.size());
       kernel().scan_gathered_batch(rows, ids.data(), ids.size(), H.data(),
                                    static_cast<std::size_t>(H.outerStride()), 5, gathered.data());
+      std::vector<float> scanned(5 * rows.count);
+      kernel().scan_batch(rows, H.data(), static_cast<std::size_t>(H.outerStride()), 5, scanned.data());
       for (std::size_t q = 0; q < 5; ++q) {
         const std::vector<float> logits = scan(rows, H.row(static_cast<Eigen::Index>(q)));
+        for (std::size_t i = 0; i < rows.count; ++i) ASSERT_EQ(scanned[q * rows.count + i], logits[i]);
         for (std::size_t i = 0; i < ids.size(); ++i) {
           ASSERT_EQ(gathered[q * ids.size() + i], logits[static_cast<std::size_t>(ids[i])]);
         }
@@ -245,6 +248,51 @@ TEST_P(Kernels, SumExpAgreesWithDoublePrecision) {
     EXPECT_NEAR(kernel().sum_exp(values.data(), count, max), expected, 2e-6 * expected);
   }
   EXPECT_EQ(kernel().max(nullptr, 0), -std::numeric_limits<float>::infinity());
+}
+
+TEST_P(Kernels, ExpAgreesWithDoublePrecision) {
+  for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 1000U}) {
+    Eigen::VectorXf values = testing::random_vector(static_cast<Eigen::Index>(count), 2, 4.0F);
+    std::vector<float> separate(count + 1, -1.0F);
+    kernel().exp(values.data(), count, 1.5F, separate.data());
+    EXPECT_EQ(separate[count], -1.0F);
+    const Eigen::VectorXf before = values;
+    kernel().exp(values.data(), count, 1.5F, values.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const double expected = std::exp(static_cast<double>(before[static_cast<Eigen::Index>(i)]) - 1.5);
+      EXPECT_NEAR(separate[i], expected, 1e-6 * expected);
+      EXPECT_EQ(values[static_cast<Eigen::Index>(i)], separate[i]);
+    }
+  }
+}
+
+TEST_P(Kernels, FusedSelectIsBiasSoftmaxAndSearch) {
+  for (const std::size_t count : {1U, 17U, 512U, 513U, 2000U}) {
+    const Eigen::VectorXf products = testing::random_vector(static_cast<Eigen::Index>(count), 2, 4.0F);
+    const Eigen::VectorXf bias = testing::random_vector(static_cast<Eigen::Index>(count), 3);
+    for (const float* const b : {bias.data(), static_cast<const float*>(nullptr)}) {
+      std::vector<float> logits(count);
+      for (std::size_t i = 0; i < count; ++i) logits[i] = products.data()[i] + (b == nullptr ? 0.0F : b[i]);
+      std::vector<ScoredToken> storage(10);
+      TopKHeap heap(storage.data(), 5);
+      TopKHeap expected(storage.data() + 5, 5);
+      LogSumExp sum;
+      kernel().fused_select(products.data(), b, count, heap, &sum);
+      double exact = 0.0;
+      for (std::size_t i = 0; i < count; ++i) {
+        expected.push({logits[i], static_cast<TokenId>(i)});
+        exact += std::exp(static_cast<double>(logits[i]));
+      }
+      EXPECT_NEAR(sum.value(), std::log(exact), 1e-5);
+      const auto found = heap.sort();
+      const auto wanted = expected.sort();
+      ASSERT_EQ(found.size(), wanted.size());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].id, wanted[i].id);
+        EXPECT_EQ(found[i].logit, wanted[i].logit);
+      }
+    }
+  }
 }
 
 TEST_P(Kernels, OverflowingLogitsStayFinite) {

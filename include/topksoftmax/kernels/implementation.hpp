@@ -53,6 +53,11 @@ struct Implementation {
   void (*scan_gathered)(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
                         float* logits);
 
+  /// logits[q·rows.count + i] = rows[i]·h_q + bias for every row and `batch` contexts, h_q at contexts +
+  /// q·stride, reading the rows once. Bit for bit those of scan.
+  void (*scan_batch)(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
+                     float* logits);
+
   /// logits[q·count + i] = rows[ids[i]]·h_q + bias for i < count and `batch` contexts, h_q at contexts +
   /// q·stride, reading the rows once. Bit for bit those of scan_gathered.
   void (*scan_gathered_batch)(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
@@ -74,11 +79,20 @@ struct Implementation {
   /// Pushes count logits; the i-th is token ids[i], or token i where ids is null.
   void (*select)(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap);
 
+  /// Bias, top-k and (if `sum` is not null) log-sum-exp of count products w·h in one pass that writes nothing:
+  /// token i has the logit products[i] + bias[i] (null: no bias). What fused_scan does, for products that are
+  /// there already.
+  void (*fused_select)(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
+                       LogSumExp* sum);
+
   /// The largest of count values, −∞ for none.
   float (*max)(const float* values, std::size_t count);
 
   /// Σ exp(values[i] − max) for i < count.
   double (*sum_exp)(const float* values, std::size_t count, float max);
+
+  /// exponentials[i] = exp(values[i] − shift) for i < count; may be done in place.
+  void (*exp)(const float* values, std::size_t count, float shift, float* exponentials);
 
   /// estimates[v] and radii[v] of every row's logit (see PrefixBlocks), for the rows rounded up to whole
   /// blocks: estimate = bias + scale·context.scale·Σ q_j·n_j, radius = row's radius · context.radius and the

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "harness/language_model/request.hpp"
+#include "harness/table.hpp"
+#include "language_model_steps.hpp"
+#include "topksoftmax/decoding/beam_search.hpp"
+#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/decoding/self_draft.hpp"
+#include "topksoftmax/evaluation/timing.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+using examples::BeamReader;
+using examples::LstmModel;
+using examples::Stopwatch;
+using examples::TextReader;
+
+constexpr std::size_t kTokens = 200;
+constexpr std::size_t kSearchLength = 30;
+constexpr std::size_t kRounds = 5;
+constexpr std::size_t kDrafts = 4;
+
+/// What a decoder did.
+struct Decoded {
+  double tokens = 0.0;
+  double seconds = 0.0;
+  double model_seconds = 0.0;
+  double acceptance = 0.0;         ///< r, of speculative sampling
+  double predicted_seconds = 0.0;  ///< likewise
+
+  double per_token() const { return seconds / tokens; }
+};
+
+Decoded write_greedily(const LstmModel& model, const TopKSoftmax& head) {
+  Decoded decoded = {.tokens = kTokens};
+  std::vector<TokenId> text = {model.token("<eos>")};
+  TextReader reader(model);
+  Workspace workspace;
+  TopK top;
+  {
+    const Stopwatch watch(decoded.seconds);
+    for (std::size_t n = 0; n < kTokens; ++n) {
+      head.query(reader(text), head.layer().dim(), {.k = 1, .probabilities = false}, workspace, top);
+      text.push_back(top.ids[0]);
+    }
+  }
+  decoded.model_seconds = reader.seconds();
+  return decoded;
+}
+
+/// Tokens are positions of the search, whatever the length of the best hypothesis.
+Decoded search(const LstmModel& model, const TopKSoftmax& head, std::size_t beam) {
+  Decoded decoded;
+  const BeamSearchOptions options = {
+      .beam = beam, .n_best = beam, .max_length = kSearchLength, .end = model.token("<eos>")};
+  for (const char* const first : {"the", "he", "it"}) {
+    BeamReader reader(model, model.start(1));
+    const TokenId start[] = {model.token(first)};
+    {
+      const Stopwatch watch(decoded.seconds);
+      beam_search(
+          head, start,
+          [&](std::span<const BeamRow> rows) {
+            decoded.tokens += 1.0;
+            return reader(rows);
+          },
+          options);
+    }
+    decoded.model_seconds += reader.seconds();
+  }
+  return decoded;
+}
+
+Decoded sample(const LstmModel& model, const TopKSoftmax& head, const SamplingOptions& sampling) {
+  Decoded decoded = {.tokens = kTokens};
+  std::vector<TokenId> text = {model.token("<eos>")};
+  TextReader reader(model);
+  Sampler sampler(sampling);
+  RandomStream random(1);
+  {
+    const Stopwatch watch(decoded.seconds);
+    for (std::size_t n = 0; n < kTokens; ++n) {
+      text.push_back(sampler.draw(head, reader(text), head.layer().dim(), random).id);
+    }
+  }
+  decoded.model_seconds = reader.seconds();
+  return decoded;
+}
+
+Decoded speculate(const LstmModel& model, const TopKSoftmax& head, const SamplingOptions& sampling) {
+  Decoded decoded = {.tokens = kTokens};
+  std::vector<TokenId> text = {model.token("<eos>")};
+  TextReader reader(model);
+  RandomStream random(1);
+  const ContextModel contexts = [&](std::span<const TokenId> tokens, float* h) {
+    std::copy_n(reader(tokens), model.dim(), h);
+  };
+  SpeculativeReport report;
+  {
+    const Stopwatch watch(decoded.seconds);
+    report = self_draft(text, kTokens, head, contexts, random,
+                        {.sampling = sampling, .speculative = {.drafts = kDrafts}});
+  }
+  decoded.model_seconds = reader.seconds();
+  decoded.acceptance = report.acceptance_rate();
+  decoded.predicted_seconds = report.predicted_seconds(kTokens);
+  return decoded;
+}
+
+struct Decoder {
+  std::string name;
+  std::function<Decoded(const LstmModel&, const TopKSoftmax&)> run;
+  std::string baseline;  ///< the decoder, with an exact head, that it is compared with
+};
+
+std::vector<Decoder> decoders() {
+  const SamplingOptions nucleus = {.top_p = 0.9};
+  std::vector<Decoder> all = {{"greedy", write_greedily, "greedy"}};
+  for (const std::size_t beam : {5, 12}) {
+    const std::string name = "beam " + std::to_string(beam);
+    all.push_back(
+        {name, [beam](const LstmModel& model, const TopKSoftmax& head) { return search(model, head, beam); },
+         name});
+  }
+  for (const SamplingOptions& sampling : {SamplingOptions{}, nucleus}) {
+    const std::string what = sampling.top_p < 1.0 ? ", top-p 0.9" : "";
+    all.push_back({"sampling" + what,
+                   [sampling](const LstmModel& model, const TopKSoftmax& head) {
+                     return sample(model, head, sampling);
+                   },
+                   "sampling" + what});
+    all.push_back({"speculative K=" + std::to_string(kDrafts) + what,
+                   [sampling](const LstmModel& model, const TopKSoftmax& head) {
+                     return speculate(model, head, sampling);
+                   },
+                   "sampling" + what});
+  }
+  return all;
+}
+
+/// The run of median speed, heads in turn.
+std::vector<Decoded> measure(const LanguageModelRequest& request, const Decoder& decoder,
+                             std::span<const std::shared_ptr<const TopKSoftmax>> heads) {
+  const PinnedThread pinned;
+  std::vector<std::vector<Decoded>> runs(heads.size());
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      request.progress.show(decoder.name + ", " + std::string(heads[i]->name()));
+      runs[i].push_back(decoder.run(request.model, *heads[i]));
+    }
+  }
+  std::vector<Decoded> medians;
+  for (std::vector<Decoded>& of_head : runs) {
+    std::nth_element(of_head.begin(), of_head.begin() + kRounds / 2, of_head.end(),
+                     [](const Decoded& a, const Decoded& b) { return a.per_token() < b.per_token(); });
+    medians.push_back(of_head[kRounds / 2]);
+  }
+  return medians;
+}
+
+}  // namespace
+
+void run_decode(const LanguageModelRequest& request, std::ostream& out) {
+  std::vector<std::shared_ptr<const TopKSoftmax>> heads;
+  for (const Choice& choice : request.choices) heads.push_back(request.build(choice));
+  std::map<std::string, double> baselines;
+  Table table({"decoder", "head", "tokens/s", "speedup", "in the model", "r", "predicted"});
+  for (const Decoder& decoder : decoders()) {
+    const std::vector<Decoded> measured = measure(request, decoder, heads);
+    if (decoder.name == decoder.baseline) {
+      double fastest = std::numeric_limits<double>::infinity();
+      for (std::size_t i = 0; i < heads.size(); ++i) {
+        if (heads[i]->exhaustive()) fastest = std::min(fastest, measured[i].per_token());
+      }
+      baselines[decoder.name] = fastest;
+    }
+    const double baseline = baselines[decoder.baseline];
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      const Decoded& one = measured[i];
+      const bool drafted = one.acceptance > 0.0;
+      table.add({decoder.name, std::string(heads[i]->name()), three_digits(1.0 / one.per_token()),
+                 three_digits(baseline / one.per_token()),
+                 three_digits(100.0 * one.model_seconds / one.seconds) + " %",
+                 drafted ? fixed(one.acceptance, 2) : "",
+                 drafted ? three_digits(baseline * kTokens / one.predicted_seconds) : ""});
+    }
+  }
+  request.progress.clear();
+  table.print(out);
+  out << "\nSpeedups are over the fastest exact head of the same decoder, for speculative sampling over "
+         "sampling;\nr and the speedup that it predicts are the speculative-sampling paper's. Beam search "
+         "counts positions.\n";
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/perplexity.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "harness/language_model/request.hpp"
+#include "harness/table.hpp"
+#include "language_model_steps.hpp"
+#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/fused.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+constexpr std::size_t kTokens = 20000;
+constexpr std::size_t kTimed = 500;
+
+/// The paper's rank for d = 200: a tenth of d.
+std::size_t paper_rank(std::size_t dim) {
+  return std::max<std::size_t>(1, dim / 10);
+}
+
+/// test.tokens of a file, or else text that the model writes.
+std::vector<TokenId> read_text(const LanguageModelRequest& request) {
+  std::vector<TokenId> tokens;
+  if (!request.text.empty()) {
+    const SafetensorsFile file = SafetensorsFile::open(request.text);
+    constexpr std::size_t one_dimension[] = {SafetensorsFile::any_size};
+    tokens.resize(file.tensor("test.tokens", one_dimension).shape[0]);
+    file.read("test.tokens", std::span<std::int32_t>(tokens));
+    tokens.resize(std::min(tokens.size(), kTokens + 1));
+    for (const TokenId token : tokens) {
+      if (token >= 0 && static_cast<std::size_t>(token) < request.model.vocab()) continue;
+      throw file.error("test.tokens", "has a token " + std::to_string(token) + "; V is " +
+                                          std::to_string(request.model.vocab()));
+    }
+    if (tokens.size() < 2) throw file.error("test.tokens", "has fewer than two tokens");
+    return tokens;
+  }
+  request.progress.show("letting the model write a text");
+  const Fused head(request.model.layer());
+  examples::LstmModel::State state = request.model.start(1);
+  Sampler sampler;
+  RandomStream random(2);
+  tokens.push_back(request.model.token("<eos>"));
+  while (tokens.size() <= kTokens / 4) {
+    const RowMajorMatrix& h = request.model.read(std::span(tokens).last(1), state);
+    tokens.push_back(sampler.draw(head, h.data(), head.layer().dim(), random).id);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
+  const std::vector<TokenId> tokens = read_text(request);
+  const std::size_t count = tokens.size() - 1;
+  const std::size_t dim = request.head.layer.dim();
+  RowMajorMatrix contexts(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim));
+  examples::LstmModel::State state = request.model.start(1);
+  for (std::size_t i = 0; i < count; ++i) {
+    contexts.row(static_cast<Eigen::Index>(i)) =
+        request.model.read(std::span(tokens).subspan(i, 1), state).row(0);
+  }
+
+  struct Scorer {
+    std::string name;
+    std::function<double(const float* h, TokenId token, Workspace& workspace)> log_prob;
+  };
+  const SoftmaxLayer layer = request.head.layer;
+  const std::size_t rank = paper_rank(dim);
+  std::vector<Scorer> scorers = {{"exact", [&](const float* h, TokenId token, Workspace& workspace) {
+                                    return exact_log_prob(layer, h, dim, token, workspace);
+                                  }}};
+  std::string left_out;
+  for (const Choice& choice : request.choices) {
+    const std::shared_ptr<const TopKSoftmax> head = request.build(choice);
+    Workspace workspace;
+    if (!head->candidates(contexts.data(), dim, {}, workspace)) {
+      left_out += (left_out.empty() ? "" : ", ") + choice.backend->name;
+      continue;
+    }
+    scorers.push_back({choice.backend->name, [=, low_rank = LowRankLogProb::build(head, rank)](
+                                                 const float* h, TokenId token, Workspace& workspace) {
+                         return low_rank(h, dim, token, workspace);
+                       }});
+  }
+  std::vector<Workspace> workspaces(scorers.size());
+  std::vector<TimedWork> works;
+  for (std::size_t s = 0; s < scorers.size(); ++s) {
+    works.push_back([&, s](std::size_t first, std::size_t size) {
+      for (std::size_t i = first; i < first + size; ++i) {
+        scorers[s].log_prob(contexts.row(static_cast<Eigen::Index>(i)).data(), tokens[i + 1], workspaces[s]);
+      }
+    });
+  }
+  std::vector<Timing> timings;
+  {
+    request.progress.show("timing");
+    const PinnedThread pinned;
+    timings = time_interleaved(works, std::min(kTimed, count), {});
+  }
+  Table table({"head", "perplexity", "of the exact", "µs/token", "speedup"});
+  double exact = 0.0;
+  for (std::size_t s = 0; s < scorers.size(); ++s) {
+    request.progress.show("scoring with " + scorers[s].name);
+    Perplexity perplexity;
+    for (std::size_t i = 0; i < count; ++i) {
+      perplexity.add(scorers[s].log_prob(contexts.row(static_cast<Eigen::Index>(i)).data(), tokens[i + 1],
+                                         workspaces[s]));
+    }
+    if (s == 0) exact = perplexity.value();
+    table.add({scorers[s].name, fixed(perplexity.value(), 2), fixed(perplexity.value() / exact, 4),
+               three_digits(1e6 * timings[s].seconds_per_item),
+               three_digits(timings[0].seconds_per_item / timings[s].seconds_per_item)});
+  }
+  request.progress.clear();
+  out << count
+      << (request.text.empty() ? " tokens that the model wrote" : " tokens of " + request.text.string())
+      << "; outside of the candidates a W of rank " << rank << "\n\n";
+  table.print(out);
+  if (!left_out.empty()) out << "\nWithout candidates of their own: " << left_out << "\n";
+}
+
+}  // namespace topksoftmax::bench

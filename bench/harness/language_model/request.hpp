@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <memory>
+#include <span>
+
+#include "harness/head.hpp"
+#include "harness/progress.hpp"
+#include "harness/registry.hpp"
+#include "lstm_model.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+
+namespace topksoftmax::bench {
+
+/// What is measured on a language model whole, not on its softmax layer alone.
+struct LanguageModelRequest {
+  const examples::LstmModel& model;
+  const Head& head;  ///< its layer, and contexts to learn from
+  std::span<const Choice> choices;
+  std::filesystem::path text;  ///< of --text; empty: none
+  Progress& progress;
+
+  /// Builds a backend.
+  std::shared_ptr<const TopKSoftmax> build(const Choice& choice) const;
+};
+
+/// Opens a language model file. Its contexts.train, if it has none, are those that the model meets while it
+/// writes.
+Head language_model_head(const examples::LstmModel& model, Head head, Progress& progress);
+
+/// --decode: tokens a second, end to end, by each decoder with each head.
+void run_decode(const LanguageModelRequest& request, std::ostream& out);
+
+/// --perplexity: L2S's Table 6.
+void run_perplexity(const LanguageModelRequest& request, std::ostream& out);
+
+/// --batching: batch sizes and time of mini-, maxi- and top-up batching on the lengths of the paper's
+/// Table 1.
+void run_batching(const LanguageModelRequest& request, std::ostream& out);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Beam search with a language model: the most probable continuations of a beginning, by the full softmax and
+// by a certified head.
+#include "topksoftmax/decoding/beam_search.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "language_model_steps.hpp"
+#include "lstm_model.hpp"
+#include "text.hpp"
+#include "topksoftmax/fused.hpp"
+#include "topksoftmax/screeners/certified.hpp"
+#include "written_contexts.hpp"
+
+using namespace topksoftmax;
+using namespace topksoftmax::examples;
+
+namespace {
+
+void search(const TopKSoftmax& head, const LstmModel& model, const std::string& beginning) {
+  std::vector<TokenId> words = {model.token("<eos>")};
+  std::istringstream input(beginning);
+  for (std::string word; input >> word;) words.push_back(model.token(word));
+
+  LstmModel::State state = model.start(1);
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) model.read(std::span(words).subspan(i, 1), state);
+  BeamReader reader(model, state);
+
+  TokenMask mask = TokenMask::all(model.vocab());
+  mask.forbid(model.token("<unk>"));
+  const BeamSearchOptions options = {.beam = 5,
+                                     .n_best = 3,
+                                     .max_length = 25,
+                                     .length_penalty = 0.8,
+                                     .end = model.token("."),
+                                     .query = {.allowed = mask, .log_z_tolerance = 0.0}};
+  const auto start = std::chrono::steady_clock::now();
+  const auto found = beam_search(head, std::span(words).last(1), std::ref(reader), options);
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+
+  std::printf("%s, %.1f ms, of which %.1f ms in the model:\n", std::string(head.name()).c_str(),
+              taken.count(), 1e3 * reader.seconds());
+  for (const Hypothesis& one : found.front()) {
+    Typesetter text;
+    for (std::size_t i = 1; i < words.size(); ++i) text.add(model.word(words[i]));
+    for (const TokenId token : one.tokens) text.add(model.word(token));
+    std::printf("  %.2f\n%s", one.log_prob, text.text().c_str());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const LstmModel model(TOPKSOFTMAX_EXAMPLE_DATA);
+    const std::string beginning = argc > 1 ? argv[1] : "she looked at";
+    search(Fused(model.layer()), model, beginning);
+    search(*Certified::build(model.layer(), write_contexts(model, 20000)), model, beginning);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "beam_search: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A German-English translation model whole: BLEU of beam searches with each head, and how much faster the
+// softmax layer and the decoder become.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bleu.hpp"
+#include "language_model_steps.hpp"
+#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/topksoftmax.hpp"
+#include "translation_model.hpp"
+
+namespace topksoftmax::examples {
+namespace {
+
+struct Arguments {
+  std::string model;
+  std::string test;
+  std::string contexts;
+  std::size_t limit = 1000;
+  std::size_t shown = 3;
+  double budget = 200;
+};
+
+struct Sentence {
+  std::vector<std::string> source;
+  std::vector<std::string> reference;
+  std::string greedy;  ///< what the model itself writes
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream input(text);
+  std::vector<std::string> words;
+  for (std::string word; input >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<Sentence> read_sentences(const std::string& path, std::size_t limit) {
+  std::ifstream file(path);
+  if (!file) throw Error(path + ": cannot be read");
+  std::vector<Sentence> sentences;
+  for (std::string line; sentences.size() < limit && std::getline(file, line);) {
+    std::istringstream columns(line);
+    std::string source, reference, greedy;
+    if (!std::getline(columns, source, '\t') || !std::getline(columns, reference, '\t')) {
+      throw Error(path + ": line " + std::to_string(sentences.size() + 1) +
+                  " has no source and reference, separated by a tab");
+    }
+    std::getline(columns, greedy, '\t');
+    sentences.push_back({words_of(source), words_of(reference), greedy});
+  }
+  if (sentences.empty()) throw Error(path + ": there is no sentence");
+  return sentences;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+struct Run {
+  std::vector<std::vector<std::string>> translations;
+  double seconds = 0.0;        ///< encoder, decoder and head
+  double model_seconds = 0.0;  ///< encoder and decoder
+};
+
+void show_progress(const std::string& step, double done) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r\033[K  %s … %.0f %%", step.c_str(), 100.0 * done);
+  if (done >= 1.0) std::fprintf(stderr, "\r\033[K");
+}
+
+/// Translates sentence after sentence, as an interactive translator meets them.
+Run translate(const TranslationModel& model, const TopKSoftmax& head, std::size_t beam,
+              const std::vector<Sentence>& sentences) {
+  const PinnedThread pinned;
+  Run run;
+  const Stopwatch watch(run.seconds);
+  const BeamSearchOptions options = {
+      .beam = beam, .max_length = 60, .length_penalty = beam == 1 ? 0.0 : 1.0, .end = TranslationModel::kEnd};
+  for (const Sentence& sentence : sentences) {
+    TranslationModel::Decoding decoding;
+    {
+      const Stopwatch model_watch(run.model_seconds);
+      std::vector<TranslationModel::Encoded> encoded(1);
+      encoded[0] = model.encode(model.source_tokens(sentence.source));
+      decoding = model.start(std::move(encoded));
+    }
+    const BeamStep step = [&](std::span<const BeamRow> rows) {
+      const Stopwatch model_watch(run.model_seconds);
+      return model.step(rows, decoding);
+    };
+    const TokenId start[] = {TranslationModel::kStart};
+    const auto found = beam_search(head, start, step, options);
+    std::vector<std::string> words;
+    for (const TokenId token : found.front().front().tokens) {
+      if (token != TranslationModel::kEnd) words.push_back(model.target_word(token));
+    }
+    run.translations.push_back(std::move(words));
+    show_progress(std::string(head.name()) + ", beam " + std::to_string(beam),
+                  static_cast<double>(run.translations.size()) / static_cast<double>(sentences.size()));
+  }
+  return run;
+}
+
+double bleu(const Run& run, const std::vector<Sentence>& sentences) {
+  Bleu score;
+  for (std::size_t s = 0; s < sentences.size(); ++s) score.add(run.translations[s], sentences[s].reference);
+  return score.value();
+}
+
+void print_table(const TranslationModel& model, const std::vector<const TopKSoftmax*>& heads,
+                 const std::vector<Sentence>& sentences, std::size_t shown) {
+  std::vector<Run> greedy;
+  for (const std::size_t beam : {1, 5}) {
+    std::printf("\nBeam %zu, one sentence at a time, one thread:\n\n", beam);
+    std::printf("  %-10s %7s %13s %12s %9s %12s %9s\n", "head", "BLEU", "head ms/sent", "speedup", "total ms",
+                "speedup", "in model");
+    double softmax_seconds = 0.0;
+    double total_seconds = 0.0;
+    for (const TopKSoftmax* head : heads) {
+      const Run run = translate(model, *head, beam, sentences);
+      const double in_head = run.seconds - run.model_seconds;
+      if (head == heads.front()) {
+        softmax_seconds = in_head;
+        total_seconds = run.seconds;
+      }
+      const auto count = static_cast<double>(sentences.size());
+      std::printf("  %-10s %7.2f %13.3f %11.1f× %9.3f %11.2f× %8.0f%%\n", std::string(head->name()).c_str(),
+                  bleu(run, sentences), 1e3 * in_head / count, softmax_seconds / in_head,
+                  1e3 * run.seconds / count, total_seconds / run.seconds,
+                  100.0 * run.model_seconds / run.seconds);
+      std::fflush(stdout);
+      if (beam == 1) greedy.push_back(run);
+    }
+  }
+  std::size_t equal = 0;
+  for (std::size_t s = 0; s < sentences.size(); ++s) {
+    equal += joined(greedy.front().translations[s]) == sentences[s].greedy ? 1 : 0;
+  }
+  std::printf("\nGreedy output of %s equals the model's own on %zu of %zu lines.\n\n",
+              std::string(heads.front()->name()).c_str(), equal, sentences.size());
+  for (std::size_t s = 0; s < std::min(shown, sentences.size()); ++s) {
+    std::printf("  %s\n", joined(sentences[s].source).c_str());
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      std::printf("    %-10s %s\n", std::string(heads[i]->name()).c_str(),
+                  joined(greedy[i].translations[s]).c_str());
+    }
+  }
+}
+
+int run(const Arguments& arguments) {
+  const TranslationModel model(arguments.model);
+  const SoftmaxLayer layer = model.layer();
+  const std::vector<Sentence> sentences = read_sentences(arguments.test, arguments.limit);
+  const HeadFile contexts_file = HeadFile::open(arguments.contexts);
+  const RowMajorMatrix contexts = contexts_file.train_contexts();
+  std::printf(
+      "A translation model: V = %zu words, d = %zu. Heads learn from %td contexts of other sentences.\n",
+      layer.vocab(), layer.dim(), contexts.rows());
+
+  L2SOptions options;
+  options.budget = arguments.budget;
+  options.progress = [](std::string_view step, double done) {
+    show_progress("L2S: " + std::string(step), done);
+  };
+  const Exact exact(layer);
+  const Fused fused(layer);
+  const auto l2s = L2S::train(layer, contexts, options);
+  show_progress("L2S", 1.0);
+  const auto fgd = Fgd::build(layer, contexts, {});
+  const auto certified = Certified::build(layer, contexts);
+  print_table(model, {&exact, &fused, l2s.get(), fgd.get(), certified.get()}, sentences, arguments.shown);
+  return 0;
+}
+
+}  // namespace
+}  // namespace topksoftmax::examples
+
+int main(int argc, char** argv) {
+  topksoftmax::examples::Arguments arguments;
+  CLI::App app("Translates with each head: BLEU, and the speed of the softmax layer and of all.",
+               "translate");
+  app.add_option("model", arguments.model, "The translation model (safetensors)")->required();
+  app.add_option("test", arguments.test, "Tab-separated lines: source, reference, the model's greedy output")
+      ->required();
+  app.add_option("contexts", arguments.contexts, "Head file whose contexts.train the heads learn from")
+      ->required();
+  app.add_option("--limit", arguments.limit, "Sentences to translate")->capture_default_str();
+  app.add_option("--show", arguments.shown, "Translations to show")->capture_default_str();
+  app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return topksoftmax::examples::run(arguments);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "translate: %s\n", error.what());
+    return 1;
+  }
+}

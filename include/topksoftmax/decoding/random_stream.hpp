@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace topksoftmax {
+
+/// Random numbers that a seed gives alike on every platform: the generator's bits are fixed by the standard,
+/// which the distributions of <random> are not.
+class RandomStream {
+ public:
+  explicit RandomStream(std::uint64_t seed = 0) : engine_(seed) {}
+
+  /// The next of 2⁵³ equally likely numbers in [0, 1).
+  double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+}  // namespace topksoftmax

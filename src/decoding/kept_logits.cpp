@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoding/kept_logits.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "decoding/weights.hpp"
+#include "topksoftmax/kernels/implementation.hpp"
+
+namespace topksoftmax {
+namespace {
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+
+/// Tokens among which a nucleus is looked for at first, and each time these are too few so many times more.
+constexpr std::size_t kFirstTokens = 128;
+constexpr std::size_t kTokensGrowth = 8;
+
+}  // namespace
+
+KeptLogits::KeptLogits(std::span<const float> logits, const SamplingOptions& options)
+    : logits_(logits),
+      temperature_(options.temperature == 0.0 ? 1.0 : options.temperature),
+      last_{kForbidden, std::numeric_limits<TokenId>::max()} {
+  const kernels::Implementation& kernel = kernels::active();
+  best_ = kernel.max(logits.data(), logits.size());
+  if (best_ == kForbidden) throw std::invalid_argument("sampling: no token is allowed");
+  count_ = logits.size() - static_cast<std::size_t>(std::count(logits.begin(), logits.end(), kForbidden));
+  if (temperature_ == 1.0) {
+    sum_ = kernel.sum_exp(logits.data(), logits.size(), best_);
+  } else {
+    tempered_.resize(logits.size());
+    const auto inverse = static_cast<float>(1.0 / temperature_);
+    std::transform(logits.begin(), logits.end(), tempered_.begin(),
+                   [this, inverse](float logit) { return (logit - best_) * inverse; });
+    sum_ = kernel.sum_exp(tempered_.data(), tempered_.size(), 0.0F);
+  }
+  if (options.temperature == 0.0) cut_to_best(1);
+  if (options.top_k != 0 && options.top_k < count_) cut_to_best(options.top_k);
+  if (options.top_p < 1.0) cut_to_nucleus(options.top_p);
+  if (options.min_p > 0.0) cut_below(options.min_p);
+}
+
+double KeptLogits::weight(float logit) const {
+  return std::exp((static_cast<double>(logit) - static_cast<double>(best_)) / temperature_);
+}
+
+bool KeptLogits::stays(TokenId id) const {
+  const ScoredToken token = {logits_[static_cast<std::size_t>(id)], id};
+  return token.logit != kForbidden && !ranks_before(last_, token);
+}
+
+double KeptLogits::operator[](TokenId id) const {
+  return stays(id) ? weight(logits_[static_cast<std::size_t>(id)]) / sum_ : 0.0;
+}
+
+std::vector<KeptLogits::Weighted> KeptLogits::best(std::size_t wanted) const {
+  const std::size_t vocab = logits_.size();
+  std::vector<TokenId> ids(vocab + kernels::kSlack);
+  std::vector<float> values(vocab / 8 + 2 * kernels::kSlack);
+  const kernels::Implementation& kernel = kernels::active();
+  std::size_t found = 0;
+  if (wanted < count_) found = kernel.promising(logits_.data(), vocab, wanted, values.data(), ids.data());
+  if (found < wanted) {
+    found = 0;
+    for (std::size_t id = 0; id < vocab; ++id) {
+      ids[found] = static_cast<TokenId>(id);
+      found += logits_[id] != kForbidden ? 1 : 0;
+    }
+  }
+  values.resize(found);
+  const std::span<const float> source = tempered_.empty() ? logits_ : std::span<const float>(tempered_);
+  for (std::size_t i = 0; i < found; ++i) values[i] = source[static_cast<std::size_t>(ids[i])];
+  kernel.exp(values.data(), found, tempered_.empty() ? best_ : 0.0F, values.data());
+  std::vector<Weighted> tokens(found);
+  for (std::size_t i = 0; i < found; ++i) {
+    tokens[i] = {{logits_[static_cast<std::size_t>(ids[i])], ids[i]}, values[i]};
+  }
+  std::erase_if(tokens, [this](const Weighted& one) { return ranks_before(last_, one.token); });
+  return tokens;
+}
+
+std::size_t KeptLogits::order_to_mass(std::span<Weighted> tokens, double target) {
+  constexpr std::size_t few = 16;
+  const auto first_ranks = [](const Weighted& a, const Weighted& b) {
+    return ranks_before(a.token, b.token);
+  };
+  std::size_t begin = 0;
+  std::size_t end = tokens.size();
+  double before = 0.0;
+  while (end - begin > few) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    const auto at = [tokens](std::size_t i) { return tokens.begin() + static_cast<std::ptrdiff_t>(i); };
+    std::nth_element(at(begin), at(middle), at(end), first_ranks);
+    double sum = 0.0;
+    for (std::size_t i = begin; i < middle; ++i) sum += tokens[i].weight;
+    if (before + sum >= target) {
+      end = middle;
+    } else {
+      before += sum;
+      begin = middle;
+    }
+  }
+  std::sort(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+            tokens.begin() + static_cast<std::ptrdiff_t>(end), first_ranks);
+  while (begin + 1 < end && before + tokens[begin].weight < target) before += tokens[begin++].weight;
+  return begin + 1;
+}
+
+void KeptLogits::keep(std::span<const Weighted> tokens) {
+  count_ = tokens.size();
+  sum_ = 0.0;
+  last_ = tokens.front().token;
+  for (const Weighted& one : tokens) {
+    sum_ += one.weight;
+    if (ranks_before(last_, one.token)) last_ = one.token;
+  }
+}
+
+void KeptLogits::cut_to_best(std::size_t count) {
+  std::vector<Weighted> tokens = best(count);
+  std::nth_element(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count - 1), tokens.end(),
+                   [](const Weighted& a, const Weighted& b) { return ranks_before(a.token, b.token); });
+  keep(std::span<const Weighted>(tokens).first(count));
+}
+
+void KeptLogits::cut_to_nucleus(double share) {
+  const double target = share * sum_;
+  for (std::size_t wanted = kFirstTokens;; wanted *= kTokensGrowth) {
+    std::vector<Weighted> tokens = best(std::min(wanted, count_));
+    double sum = 0.0;
+    for (const Weighted& one : tokens) sum += one.weight;
+    if (sum < target && tokens.size() < count_) continue;
+    return keep(std::span<const Weighted>(tokens).first(order_to_mass(tokens, target)));
+  }
+}
+
+void KeptLogits::cut_below(double least) {
+  std::vector<Weighted> tokens;
+  const auto lowest = static_cast<double>(best_) + temperature_ * std::log(least);
+  for (std::size_t id = 0; id < logits_.size(); ++id) {
+    const ScoredToken token = {logits_[id], static_cast<TokenId>(id)};
+    if (static_cast<double>(token.logit) < lowest || !stays(token.id)) continue;
+    tokens.push_back({token, weight(token.logit)});
+  }
+  keep(tokens);
+}
+
+std::vector<double> KeptLogits::weights() const {
+  std::vector<float> values(logits_.size());
+  const bool tempered = !tempered_.empty();
+  kernels::active().exp(tempered ? tempered_.data() : logits_.data(), values.size(), tempered ? 0.0F : best_,
+                        values.data());
+  return {values.begin(), values.end()};
+}
+
+Distribution KeptLogits::distribution() const {
+  if (count_ == logits_.size()) {
+    return Distribution::of_all(weights());
+  }
+  std::vector<TokenId> ids;
+  ids.reserve(count_);
+  std::vector<double> weights;
+  weights.reserve(count_);
+  for (std::size_t id = 0; id < logits_.size(); ++id) {
+    if (!stays(static_cast<TokenId>(id))) continue;
+    ids.push_back(static_cast<TokenId>(id));
+    weights.push_back(weight(logits_[id]));
+  }
+  return Distribution::of_some(std::move(ids), std::move(weights));
+}
+
+SampledToken KeptLogits::sampled(TokenId id) const {
+  SampledToken token = {.id = id, .logit = logits_[static_cast<std::size_t>(id)]};
+  token.log_prob = token.log_prob_low = token.log_prob_high = std::log((*this)[id]);
+  return token;
+}
+
+SampledToken KeptLogits::draw(double u) const {
+  const bool cut = last_.logit != kForbidden;
+  std::vector<Weighted> tokens = best(cut ? count_ : std::min(count_, kRankedTokens));
+  const double target = u * sum_;
+  if (cut || tokens.size() == count_) return sampled(tokens[order_to_mass(tokens, target) - 1].token.id);
+
+  std::nth_element(tokens.begin(), tokens.begin() + (kRankedTokens - 1), tokens.end(),
+                   [](const Weighted& a, const Weighted& b) { return ranks_before(a.token, b.token); });
+  tokens.resize(kRankedTokens);
+  double ranked = 0.0;
+  for (const Weighted& one : tokens) ranked += one.weight;
+  if (target < ranked) return sampled(tokens[order_to_mass(tokens, target) - 1].token.id);
+
+  std::vector<double> others = weights();
+  for (const Weighted& one : tokens) others[static_cast<std::size_t>(one.token.id)] = 0.0;
+  return sampled(static_cast<TokenId>(find_in_cumulative(others, target - ranked)));
+}
+
+}  // namespace topksoftmax

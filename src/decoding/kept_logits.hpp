@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/decoding/distribution.hpp"
+#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax {
+
+/// Whether the options cut any tokens off.
+inline bool cuts(const SamplingOptions& options) {
+  return options.temperature == 0.0 || options.top_k != 0 || options.top_p < 1.0 || options.min_p > 0.0;
+}
+
+/// Tokens that a draw without cuts takes by their rank; all others follow by their ids.
+inline constexpr std::size_t kRankedTokens = 64;
+
+/// The logits of all tokens and what the options leave of them. Nothing is sorted: what stays are the tokens
+/// that rank before or are the last one that stays. Cost: a few passes over the logits.
+class KeptLogits {
+ public:
+  /// Throws std::invalid_argument where no logit is above −∞ (forbidden). The logits must outlive this.
+  KeptLogits(std::span<const float> logits, const SamplingOptions& options);
+
+  /// The probability of a token.
+  double operator[](TokenId id) const;
+
+  /// All probabilities.
+  Distribution distribution() const;
+
+  /// The token at u of the cumulative distribution, the most probable first.
+  SampledToken draw(double u) const;
+
+ private:
+  struct Weighted {
+    ScoredToken token;
+    double weight;  ///< exp((logit − the best one's)/temperature)
+  };
+
+  bool stays(TokenId id) const;
+  SampledToken sampled(TokenId id) const;
+  double weight(float logit) const;
+  std::vector<double> weights() const;
+  std::vector<Weighted> best(std::size_t wanted) const;
+  void cut_to_best(std::size_t count);
+  void cut_to_nucleus(double share);
+  void cut_below(double weight);
+  void keep(std::span<const Weighted> tokens);
+  static std::size_t order_to_mass(std::span<Weighted> tokens, double target);
+
+  std::span<const float> logits_;
+  std::vector<float> tempered_;  ///< (logit − best)/temperature; empty where the temperature is 1
+  double temperature_;
+  std::size_t count_ = 0;  ///< tokens that stay
+  double sum_ = 0.0;       ///< of their weights
+  float best_ = 0.0F;
+  ScoredToken last_;  ///< the last that stays
+};
+
+}  // namespace topksoftmax

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "topksoftmax/decoding/speculative.hpp"
+
+namespace topksoftmax {
+
+/// Adds the time that it lives to a counter.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// Throws std::invalid_argument where a draft has no probability.
+void check_draft(TokenId drafted, double p);
+
+/// A token drawn from norm(max(0, q − p)), or from q if nothing is left.
+TokenId draw_from_residual(const Distribution& draft, const Distribution& target, double u);
+
+/// verify_draft, where whole(target) is needed for a rejected draft alone.
+template <class Target, class Whole>
+DraftVerdict verify(TokenId drafted, const Distribution& draft, const Target& target, const Whole& whole,
+                    RandomStream& random) {
+  const double p = draft[drafted];
+  check_draft(drafted, p);
+  if (random.uniform() * p < target[drafted]) return {.accepted = true, .token = drafted};
+  return {.accepted = false, .token = draw_from_residual(draft, whole(target), random.uniform())};
+}
+
+/// The rounds of speculative sampling. draft_one(text) gives the distribution of the next token; score(text)
+/// looks at a text that ends in K drafts; target(i) then gives the probabilities in the place of the i-th,
+/// asked for in order and no further than is needed, and whole(target(i)) their distribution.
+template <class DraftOne, class Score, class Target, class Whole>
+SpeculativeReport run_rounds(std::vector<TokenId>& tokens, std::size_t count, RandomStream& random,
+                             const SpeculativeOptions& options, const DraftOne& draft_one, const Score& score,
+                             const Target& target, const Whole& whole) {
+  if (options.drafts == 0) {
+    throw std::invalid_argument("speculative sampling: drafts is 0; at least 1 token must be drafted");
+  }
+  SpeculativeReport report;
+  report.drafts = options.drafts;
+  std::vector<Distribution> drafts(options.drafts);
+  std::vector<TokenId> text = tokens;
+  for (bool ended = false; !ended && report.produced < count;) {
+    const std::size_t kept = text.size();
+    {
+      const Stopwatch watch(report.draft_seconds);
+      for (Distribution& draft : drafts) {
+        draft = draft_one(std::span<const TokenId>(text));
+        text.push_back(draft.draw(random.uniform()));
+      }
+    }
+    const Stopwatch watch(report.target_seconds);
+    score(std::span<const TokenId>(text));
+    std::size_t accepted = 0;
+    TokenId last = 0;
+    for (bool rejected = false; !rejected;) {
+      if (accepted == options.drafts) {
+        last = whole(target(accepted)).draw(random.uniform());
+        break;
+      }
+      const DraftVerdict verdict =
+          verify(text[kept + accepted], drafts[accepted], target(accepted), whole, random);
+      rejected = !verdict.accepted;
+      last = verdict.token;
+      if (!rejected) ++accepted;
+    }
+    text.resize(kept + accepted);
+    text.push_back(last);
+    ++report.rounds;
+    report.drafted += options.drafts;
+    report.accepted += accepted;
+    report.produced_uncut += accepted + 1;
+
+    std::size_t end = std::min(text.size(), kept + count - report.produced);
+    for (std::size_t i = kept; options.end && i < end; ++i) {
+      if (text[i] != *options.end) continue;
+      end = i + 1;
+      ended = true;
+    }
+    tokens.insert(tokens.end(), text.begin() + static_cast<std::ptrdiff_t>(kept),
+                  text.begin() + static_cast<std::ptrdiff_t>(end));
+    report.produced += end - kept;
+  }
+  return report;
+}
+
+}  // namespace topksoftmax

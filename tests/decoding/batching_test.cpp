@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/batching.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+namespace topksoftmax {
+namespace {
+
+/// Sentences of given lengths; checks what every way of batching promises.
+class Sentences {
+ public:
+  explicit Sentences(std::vector<std::size_t> lengths)
+      : lengths_(std::move(lengths)), encoded_(lengths_.size()), steps_(lengths_.size()) {}
+
+  BatchWork work() {
+    return {.encode =
+                [this](std::span<const std::size_t> sentences) {
+                  for (const std::size_t s : sentences) {
+                    if (s == throw_in_encode) throw std::runtime_error("encode");
+                    EXPECT_FALSE(encoded_[s].exchange(true)) << s;
+                  }
+                },
+            .decode =
+                [this](std::span<const std::size_t> sentences, std::span<bool> finished) {
+                  if (++decodes_ == throw_in_decode) throw std::runtime_error("decode");
+                  if (decodes_ == stop_at) stop.request_stop();
+                  for (std::size_t i = 0; i < sentences.size(); ++i) {
+                    EXPECT_TRUE(encoded_[sentences[i]]);
+                    finished[i] = ++steps_[sentences[i]] == lengths_[sentences[i]];
+                  }
+                },
+            .emit =
+                [this](std::size_t sentence) {
+                  if (sentence == throw_in_emit) throw std::runtime_error("emit");
+                  EXPECT_EQ(sentence, emitted.size());
+                  EXPECT_EQ(steps_[sentence], lengths_[sentence]);
+                  emitted.push_back(sentence);
+                }};
+  }
+
+  static constexpr std::size_t never = static_cast<std::size_t>(-1);
+  std::size_t throw_in_encode = never;
+  std::size_t throw_in_decode = never;
+  std::size_t throw_in_emit = never;
+  std::size_t stop_at = never;
+  std::stop_source stop;
+  std::vector<std::size_t> emitted;
+
+  const std::vector<std::size_t>& lengths() const { return lengths_; }
+  std::size_t tokens() const { return std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0}); }
+
+ private:
+  std::vector<std::size_t> lengths_;
+  std::vector<std::atomic<bool>> encoded_;
+  std::vector<std::size_t> steps_;
+  std::size_t decodes_ = 0;
+};
+
+std::vector<std::size_t> some_lengths(std::size_t count) {
+  std::vector<std::size_t> lengths;
+  for (std::size_t i = 0; i < count; ++i) lengths.push_back(1 + i * 7919 % 23);
+  return lengths;
+}
+
+struct Way {
+  const char* name;
+  std::function<BatchReport(Sentences&)> run;
+};
+
+const std::vector<Way> kWays = {
+    {"mini",
+     [](Sentences& sentences) {
+       return mini_batching(sentences.lengths().size(), sentences.work(), {.batch = 8},
+                            sentences.stop.get_token());
+     }},
+    {"maxi",
+     [](Sentences& sentences) {
+       return maxi_batching(sentences.lengths(), sentences.work(), {.batch = 8, .maxi = 40},
+                            sentences.stop.get_token());
+     }},
+    {"top-up",
+     [](Sentences& sentences) {
+       return top_up_batching(sentences.lengths().size(), sentences.work(),
+                              {.batch = 8, .encode = 3, .queue = 5}, sentences.stop.get_token());
+     }},
+};
+
+TEST(Batching, EverySentenceComesOutOnceAndInOrder) {
+  for (const Way& way : kWays) {
+    for (const std::size_t count : {0, 1, 7, 8, 9, 100}) {
+      Sentences sentences(some_lengths(count));
+      const BatchReport report = way.run(sentences);
+      EXPECT_EQ(sentences.emitted.size(), count) << way.name;
+      EXPECT_EQ(report.emitted, count);
+      EXPECT_FALSE(report.cancelled);
+      EXPECT_EQ(report.decoded, sentences.tokens());
+      std::size_t steps = 0;
+      std::size_t decoded = 0;
+      for (std::size_t size = 0; size < report.steps_at.size(); ++size) {
+        steps += report.steps_at[size];
+        decoded += size * report.steps_at[size];
+      }
+      EXPECT_EQ(report.steps_at.size(), 9U);
+      EXPECT_EQ(report.steps_at[0], 0U);
+      EXPECT_EQ(steps, report.steps);
+      EXPECT_EQ(decoded, report.decoded);
+    }
+  }
+}
+
+TEST(Batching, WhatIsThrownPassesThroughAndNothingIsLostBefore) {
+  for (const Way& way : kWays) {
+    for (const std::size_t when : {0, 1, 13, 59}) {
+      for (int where = 0; where < 3; ++where) {
+        Sentences sentences(some_lengths(60));
+        (where == 0   ? sentences.throw_in_encode
+         : where == 1 ? sentences.throw_in_decode
+                      : sentences.throw_in_emit) = when + (where == 1 ? 1 : 0);
+        EXPECT_THROW(way.run(sentences), std::runtime_error) << way.name << when << where;
+      }
+    }
+  }
+}
+
+TEST(Batching, AStopLeavesWholeSentences) {
+  for (const Way& way : kWays) {
+    for (const std::size_t when : {1, 2, 30, 77}) {
+      Sentences sentences(some_lengths(100));
+      sentences.stop_at = when;
+      const BatchReport report = way.run(sentences);
+      EXPECT_TRUE(report.cancelled) << way.name;
+      EXPECT_EQ(report.steps, when);
+      EXPECT_EQ(report.emitted, sentences.emitted.size());
+    }
+    Sentences sentences(some_lengths(100));
+    sentences.stop.request_stop();
+    EXPECT_TRUE(way.run(sentences).cancelled);
+    EXPECT_TRUE(sentences.emitted.empty());
+  }
+}
+
+TEST(Batching, MiniBatchesRunDown) {
+  Sentences sentences({1, 2, 3, 4, 1});
+  const BatchReport report = mini_batching(5, sentences.work(), {.batch = 4});
+  EXPECT_EQ(report.steps_at, (std::vector<std::size_t>{0, 2, 1, 1, 1}));
+  EXPECT_DOUBLE_EQ(report.mean_batch(), 11.0 / 5.0);
+}
+
+TEST(Batching, MaxiBatchesAreOfLikeLengths) {
+  Sentences sentences({1, 9, 1, 9, 1, 9, 1, 9});
+  const BatchReport report = maxi_batching(sentences.lengths(), sentences.work(), {.batch = 4, .maxi = 8});
+  EXPECT_EQ(report.steps_at, (std::vector<std::size_t>{0, 0, 0, 0, 10}));
+}
+
+TEST(Batching, TopUpKeepsTheBatchFuller) {
+  // The queue holds everything before it is asked, so that the steps do not depend on the threads.
+  std::vector<std::size_t> lengths = some_lengths(200);
+  Sentences mini(lengths);
+  Sentences top_up(lengths);
+  const BatchReport run_down = mini_batching(200, mini.work(), {.batch = 16});
+  std::atomic<std::size_t> encoded = 0;
+  BatchWork work = top_up.work();
+  work.encode = [&encoded, inner = work.encode](std::span<const std::size_t> sentences) {
+    inner(sentences);
+    encoded = 200;
+  };
+  work.decode = [&encoded, inner = work.decode](std::span<const std::size_t> sentences,
+                                                std::span<bool> finished) {
+    while (encoded != 200) {
+    }
+    inner(sentences, finished);
+  };
+  const BatchReport refilled = top_up_batching(200, work, {.batch = 16, .encode = 200, .queue = 200});
+  EXPECT_LT(refilled.steps, run_down.steps);
+  EXPECT_GT(refilled.mean_batch(), run_down.mean_batch());
+}
+
+TEST(Batching, RefusesUnusableOptions) {
+  Sentences sentences({1});
+  const BatchWork work = sentences.work();
+  EXPECT_THROW(mini_batching(1, work, {.batch = 0}), std::invalid_argument);
+  EXPECT_THROW(maxi_batching(sentences.lengths(), work, {.batch = 0}), std::invalid_argument);
+  EXPECT_THROW(maxi_batching(sentences.lengths(), work, {.maxi = 0}), std::invalid_argument);
+  EXPECT_THROW(top_up_batching(1, work, {.batch = 0}), std::invalid_argument);
+  EXPECT_THROW(top_up_batching(1, work, {.encode = 0}), std::invalid_argument);
+  EXPECT_THROW(top_up_batching(1, work, {.queue = 0}), std::invalid_argument);
+  EXPECT_THROW(top_up_batching(1, work, {.refill_at = 1.0}), std::invalid_argument);
+  EXPECT_THROW(top_up_batching(1, work, {.refill_at = -0.1}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace topksoftmax

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/beam_search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/shortlist.hpp"
+#include "topksoftmax/screeners/wta_lsh.hpp"
+
+namespace topksoftmax {
+namespace {
+
+constexpr Eigen::Index kDim = 6;
+
+/// A model whose context is a mix of everything read: h = tanh(0.6·h + row of the token).
+class Model {
+ public:
+  Model(Eigen::Index vocab, unsigned seed)
+      : layer(testing::random_layer(vocab, kDim, seed)),
+        embedding_(testing::random_matrix(vocab, kDim, seed + 5)) {}
+
+  Eigen::VectorXf read(const Eigen::VectorXf& h, TokenId token) const {
+    return (0.6F * h + embedding_.row(token).transpose()).array().tanh();
+  }
+
+  /// Reads rows as beam search hands them out.
+  BeamStep step(std::size_t sentences) {
+    states_ = RowMajorMatrix::Zero(static_cast<Eigen::Index>(sentences), kDim);
+    return [this](std::span<const BeamRow> rows) {
+      RowMajorMatrix next(static_cast<Eigen::Index>(rows.size()), kDim);
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        next.row(static_cast<Eigen::Index>(i)) =
+            read(states_.row(static_cast<Eigen::Index>(rows[i].parent)), rows[i].token);
+      }
+      states_ = std::move(next);
+      return Contexts::of(states_);
+    };
+  }
+
+  SoftmaxLayer layer;
+
+ private:
+  RowMajorMatrix embedding_;
+  RowMajorMatrix states_;
+};
+
+struct Text {
+  std::vector<TokenId> tokens;
+  double log_prob;
+};
+
+/// Every text that ends by `end` or has max_length tokens, in double precision.
+void write_all(const Model& model, const Eigen::VectorXf& h, std::size_t max_length, TokenId end, Text text,
+               std::vector<Text>& all) {
+  const testing::Reference reference(model.layer, h);
+  for (std::size_t id = 0; id < reference.logits.size(); ++id) {
+    const auto token = static_cast<TokenId>(id);
+    Text longer = text;
+    longer.tokens.push_back(token);
+    longer.log_prob += reference.logits[id] - reference.log_z;
+    if (token == end || longer.tokens.size() == max_length) {
+      all.push_back(longer);
+    } else {
+      write_all(model, model.read(h, token), max_length, end, longer, all);
+    }
+  }
+}
+
+TEST(BeamSearch, AWideBeamIsAnExhaustiveSearch) {
+  for (const double alpha : {0.0, 0.6, 1.0}) {
+    for (unsigned seed = 1; seed <= 4; ++seed) {
+      Model model(5, seed);
+      const Eigen::VectorXf start = model.read(Eigen::VectorXf::Zero(kDim), 2);
+      std::vector<Text> all;
+      write_all(model, start, 4, 0, {{}, 0.0}, all);
+      const auto score = [alpha](const Text& text) {
+        return text.log_prob / std::pow(static_cast<double>(text.tokens.size()), alpha);
+      };
+      std::stable_sort(all.begin(), all.end(),
+                       [&](const Text& a, const Text& b) { return score(a) > score(b); });
+      const Exact exact(model.layer);
+      const TokenId starts[] = {2};
+      const auto found = beam_search(exact, starts, model.step(1),
+                                     {.beam = 700, .n_best = 5, .max_length = 4, .length_penalty = alpha});
+      ASSERT_EQ(found[0].size(), 5U);
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(found[0][i].tokens, all[i].tokens);
+        EXPECT_NEAR(found[0][i].log_prob, all[i].log_prob, 1e-4);
+        EXPECT_NEAR(found[0][i].score, score(all[i]), 1e-4);
+        EXPECT_EQ(found[0][i].ended, all[i].tokens.back() == 0);
+      }
+    }
+  }
+}
+
+TEST(BeamSearch, ABeamOfOneIsGreedy) {
+  Model model(40, 8);
+  const Exact exact(model.layer);
+  const TokenId starts[] = {1};
+  const auto found = beam_search(exact, starts, model.step(1), {.beam = 1, .max_length = 12, .end = 7});
+  std::vector<TokenId> greedy;
+  Eigen::VectorXf h = model.read(Eigen::VectorXf::Zero(kDim), 1);
+  while (greedy.size() < 12) {
+    greedy.push_back(exact.query(h).ids[0]);
+    if (greedy.back() == 7) break;
+    h = model.read(h, greedy.back());
+  }
+  EXPECT_EQ(found[0][0].tokens, greedy);
+  EXPECT_TRUE(std::isnan(found[0][0].log_prob));
+  const auto scored = beam_search(exact, starts, model.step(1),
+                                  {.beam = 1, .max_length = 12, .end = 7, .query = {.probabilities = true}});
+  EXPECT_EQ(scored[0][0].tokens, greedy);
+  EXPECT_LT(scored[0][0].log_prob, 0.0);
+}
+
+TEST(BeamSearch, SentencesOfABatchDoNotMix) {
+  Model model(60, 3);
+  const Exact exact(model.layer);
+  const TokenId starts[] = {1, 2, 3, 4, 5};
+  const BeamSearchOptions options = {.beam = 4, .n_best = 3, .max_length = 10, .length_penalty = 1.0};
+  const auto together = beam_search(exact, starts, model.step(5), options);
+  for (std::size_t s = 0; s < 5; ++s) {
+    const auto alone = beam_search(exact, std::span(starts).subspan(s, 1), model.step(1), options);
+    ASSERT_EQ(alone[0].size(), together[s].size());
+    for (std::size_t i = 0; i < alone[0].size(); ++i) {
+      EXPECT_EQ(alone[0][i].tokens, together[s][i].tokens);
+      EXPECT_EQ(alone[0][i].log_prob, together[s][i].log_prob);
+    }
+  }
+}
+
+TEST(BeamSearch, ACertifiedHeadFindsWhatTheExactOneDoes) {
+  Model model(500, 3);
+  const Exact exact(model.layer);
+  const auto certified = Certified::build(model.layer, testing::clustered_contexts(300, kDim, 5, 4), {});
+  const TokenId starts[] = {1, 2, 3};
+  const BeamSearchOptions options = {.beam = 4, .n_best = 3, .max_length = 8, .length_penalty = 0.5};
+  const auto expected = beam_search(exact, starts, model.step(3), options);
+  const auto found = beam_search(*certified, starts, model.step(3), options);
+  for (std::size_t s = 0; s < 3; ++s) {
+    ASSERT_EQ(found[s].size(), expected[s].size());
+    for (std::size_t i = 0; i < found[s].size(); ++i) EXPECT_EQ(found[s][i].tokens, expected[s][i].tokens);
+  }
+}
+
+TEST(BeamSearch, WordsOutsideTheCandidatesHaveNoProbability) {
+  Model model(60, 3);
+  const auto head = Shortlist::build(model.layer, {.top_frequent = 10});
+  const TokenId starts[] = {1};
+  const auto found = beam_search(*head, starts, model.step(1), {.beam = 3, .max_length = 1});
+  const TopK top = head->query(model.read(Eigen::VectorXf::Zero(kDim), 1), {.k = 3});
+  ASSERT_EQ(top.normalizer, Normalizer::candidates);
+  EXPECT_EQ(found[0][0].tokens[0], top.ids[0]);
+  EXPECT_DOUBLE_EQ(found[0][0].log_prob, top.log_prob(0));
+}
+
+TEST(BeamSearch, ABatchSharesItsCandidateList) {
+  Model model(200, 3);
+  const auto head =
+      WtaLsh::build(model.layer, {.hash = {.K = 4, .units_per_band = 2, .bands = 40}, .top_frequent = 5});
+  const TokenId starts[] = {1, 2};
+  const BeamSearchOptions options = {.beam = 4, .max_length = 6};
+  const auto once = beam_search(*head, starts, model.step(2), options);
+  const auto again = beam_search(*head, starts, model.step(2), options);
+  EXPECT_EQ(once[0][0].tokens, again[0][0].tokens);
+  EXPECT_EQ(once[1][0].tokens, again[1][0].tokens);
+}
+
+TEST(BeamSearch, WritesWhatTheMaskAllows) {
+  Model model(60, 3);
+  const Exact exact(model.layer);
+  TokenMask mask(60);
+  for (const TokenId id : {0, 4, 9, 11}) mask.allow(id);
+  const TokenId starts[] = {1, 2};
+  const auto found = beam_search(exact, starts, model.step(2),
+                                 {.beam = 3, .n_best = 3, .max_length = 6, .query = {.allowed = mask}});
+  for (const auto& sentence : found) {
+    ASSERT_FALSE(sentence.empty());
+    for (const Hypothesis& one : sentence) {
+      for (const TokenId token : one.tokens) EXPECT_TRUE(mask.allows(token));
+    }
+  }
+}
+
+TEST(BeamSearch, NoSentenceIsNothing) {
+  Model model(5, 1);
+  const Exact exact(model.layer);
+  EXPECT_TRUE(beam_search(exact, {}, model.step(0), {}).empty());
+}
+
+TEST(BeamSearch, RefusesUnusableOptionsAndSteps) {
+  Model model(5, 1);
+  const Exact exact(model.layer);
+  const TokenId starts[] = {1};
+  const auto search = [&](const BeamSearchOptions& options) {
+    beam_search(exact, starts, model.step(1), options);
+  };
+  EXPECT_THROW(search({.beam = 0}), std::invalid_argument);
+  EXPECT_THROW(search({.n_best = 0}), std::invalid_argument);
+  EXPECT_THROW(search({.max_length = 0}), std::invalid_argument);
+  EXPECT_THROW(search({.length_penalty = -1.0}), std::invalid_argument);
+  EXPECT_THROW(search({.end = 5}), std::invalid_argument);
+  EXPECT_THROW(search({.end = -1}), std::invalid_argument);
+  const RowMajorMatrix none(0, kDim);
+  EXPECT_THROW(beam_search(exact, starts, [&](std::span<const BeamRow>) { return Contexts::of(none); }, {}),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace topksoftmax

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/sampling.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "conformance/backends.hpp"
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "support/statistics.hpp"
+#include "topksoftmax/fused.hpp"
+#include "topksoftmax/screeners/certified.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::Reference;
+
+/// What should be drawn from, in plain loops: probabilities by token.
+std::vector<double> expected_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  std::vector<double> p(logits.size(), 0.0);
+  const auto normalise = [&p] {
+    double sum = 0.0;
+    for (const double x : p) sum += x;
+    for (double& x : p) x /= sum;
+  };
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    p[i] = std::exp((logits[i] - logits[order[0]]) / options.temperature);
+  }
+  normalise();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (options.top_k != 0 && i >= options.top_k) p[order[i]] = 0.0;
+  }
+  normalise();
+  double before = 0.0;
+  for (const std::size_t i : order) {
+    const double own = p[i];
+    if (before >= options.top_p) p[i] = 0.0;
+    before += own;
+  }
+  normalise();
+  const double best = p[order[0]];
+  for (double& x : p) {
+    if (x < options.min_p * best) x = 0.0;
+  }
+  normalise();
+  return p;
+}
+
+const SamplingOptions kOptions[] = {
+    {},
+    {.temperature = 0.7},
+    {.temperature = 1.5},
+    {.top_k = 10},
+    {.top_p = 0.5},
+    {.top_p = 0.9},
+    {.top_p = 0.99},
+    {.min_p = 0.05},
+    {.min_p = 0.001},
+    {.temperature = 0.8, .top_k = 40, .top_p = 0.9, .min_p = 0.02},
+    {.temperature = 1.3, .top_p = 0.8},
+    {.temperature = 0.5, .top_p = 0.95},
+};
+
+struct Drawn {
+  SoftmaxLayer layer = random_layer(300, 24, 3);
+  RowMajorMatrix contexts = 0.5F * clustered_contexts(300, 24, 6, 9);
+};
+
+TEST(Sampling, MatchesTheDistributionForEveryOption) {
+  const Drawn world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const Reference reference(world.layer, h);
+  const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
+  for (const SamplingOptions& options : kOptions) {
+    const std::vector<double> expected = expected_distribution(reference.logits, options);
+    Sampler sampler(options);
+    RandomStream random(11);
+    std::vector<std::size_t> counts(expected.size());
+    for (int i = 0; i < 10000; ++i) {
+      const SampledToken token = sampler.draw(*head, h, random);
+      const auto id = static_cast<std::size_t>(token.id);
+      ++counts[id];
+      ASSERT_GT(expected[id], 0.0);
+      ASSERT_NEAR(token.logit, reference.logits[id], 1e-4);
+      ASSERT_LE(token.log_prob_low - 1e-4, std::log(expected[id]));
+      ASSERT_GE(token.log_prob_high + 1e-4, std::log(expected[id]));
+    }
+    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0)
+        << options.temperature << " " << options.top_k << " " << options.top_p << " " << options.min_p;
+  }
+}
+
+TEST(Sampling, EveryBackendGivesTheSameToken) {
+  const Drawn world;
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(world.layer, world.contexts);
+    const Fused fused(world.layer);
+    for (const SamplingOptions& options : kOptions) {
+      Sampler ours(options);
+      Sampler theirs(options);
+      RandomStream random(5);
+      RandomStream same(5);
+      for (Eigen::Index q = 0; q < 30; ++q) {
+        const Eigen::VectorXf h = world.contexts.row(q);
+        ASSERT_EQ(ours.draw(*head, h, random).id, theirs.draw(fused, h, same).id) << backend.name;
+      }
+    }
+  }
+}
+
+TEST(Sampling, TopKAndMinPNeedNoFullScanOfAProvenHead) {
+  const Drawn world;
+  const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
+  for (const SamplingOptions& options :
+       {SamplingOptions{.top_k = 10}, SamplingOptions{.temperature = 0.7, .min_p = 0.2}}) {
+    Sampler sampler(options);
+    RandomStream random(5);
+    for (Eigen::Index q = 0; q < 100; ++q) sampler.draw(*head, world.contexts.row(q).transpose(), random);
+    EXPECT_EQ(sampler.full_scans(), 0U);
+  }
+}
+
+TEST(Sampling, GreedyTakesTheBest) {
+  const Drawn world;
+  const Fused fused(world.layer);
+  Sampler sampler({.temperature = 0.0});
+  RandomStream random(5);
+  for (Eigen::Index q = 0; q < 20; ++q) {
+    const Eigen::VectorXf h = world.contexts.row(q);
+    EXPECT_EQ(sampler.draw(fused, h, random).id, fused.query(h).ids[0]);
+  }
+}
+
+TEST(Sampling, MaskAndBiasActBeforeEverything) {
+  const Drawn world;
+  const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
+  const Eigen::VectorXf h = world.contexts.row(3);
+  TokenMask mask(world.layer.vocab());
+  for (const TokenId id : {5, 7, 100}) mask.allow(id);
+  const TokenBias bias[] = {{7, 2.0F}};
+  const QueryOptions query = {.allowed = mask, .logit_bias = bias};
+  Reference reference(world.layer, h);
+  for (std::size_t id = 0; id < reference.logits.size(); ++id) {
+    if (id != 5 && id != 7 && id != 100) reference.logits[id] = -HUGE_VAL;
+  }
+  reference.logits[7] += 2.0;
+  for (const SamplingOptions& options : {SamplingOptions{}, SamplingOptions{.top_p = 0.9}}) {
+    const std::vector<double> expected = expected_distribution(reference.logits, options);
+    Sampler sampler(options);
+    RandomStream random(1);
+    std::vector<std::size_t> counts(expected.size());
+    for (int i = 0; i < 20000; ++i) {
+      ++counts[static_cast<std::size_t>(sampler.draw(*head, h, random, query).id)];
+    }
+    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0);
+  }
+}
+
+TEST(Sampling, DistributionsAreThoseOfTheReference) {
+  const Drawn world;
+  const Fused fused(world.layer);
+  const Eigen::VectorXf h = world.contexts.row(1);
+  const Reference reference(world.layer, h);
+  Workspace workspace;
+  const std::span<const float> logits = fused.logits(h, {}, workspace);
+  for (const SamplingOptions& options : kOptions) {
+    const std::vector<double> expected = expected_distribution(reference.logits, options);
+    const Distribution dense = distribution_of(logits, options);
+    for (std::size_t id = 0; id < expected.size(); ++id) {
+      EXPECT_NEAR(dense[static_cast<TokenId>(id)], expected[id], 1e-5);
+    }
+  }
+}
+
+TEST(Sampling, DistributionOfAnAnswerIsOverItsTokens) {
+  TopK answer;
+  answer.ids = {9, 2, 4};
+  answer.logits = {std::log(4.0F), std::log(2.0F), std::log(2.0F)};
+  const Distribution plain = distribution_of(answer, {});
+  EXPECT_NEAR(plain[9], 0.5, 1e-6);
+  EXPECT_NEAR(plain[2], 0.25, 1e-6);
+  EXPECT_NEAR(plain[4], 0.25, 1e-6);
+  const Distribution nucleus = distribution_of(answer, {.top_p = 0.6});
+  EXPECT_NEAR(nucleus[9], 2.0 / 3.0, 1e-6);
+  EXPECT_EQ(nucleus[4], 0.0);
+  EXPECT_EQ(distribution_of(answer, {.temperature = 0.0})[9], 1.0);
+}
+
+TEST(Sampling, OneTokenVocabulary) {
+  const SoftmaxLayer layer = random_layer(1, 4, 1);
+  const auto head = Certified::build(layer, RowMajorMatrix(0, 4));
+  RandomStream random(1);
+  for (const SamplingOptions& options : kOptions) {
+    Sampler sampler(options);
+    const SampledToken token = sampler.draw(*head, testing::random_vector(4, 2), random);
+    EXPECT_EQ(token.id, 0);
+    EXPECT_NEAR(token.log_prob, 0.0, 1e-6);
+  }
+}
+
+TEST(Sampling, RefusesUnusableOptions) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(Sampler({.temperature = -1.0}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.temperature = nan}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.temperature = HUGE_VAL}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.top_p = 0.0}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.top_p = 1.1}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.min_p = -0.1}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.min_p = 1.1}), std::invalid_argument);
+  EXPECT_THROW(distribution_of(TopK(), {}), std::invalid_argument);
+  const Drawn world;
+  const TokenMask none(world.layer.vocab());
+  RandomStream random(1);
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(world.layer, world.contexts);
+    Sampler sampler;
+    const Eigen::VectorXf h = world.contexts.row(0);
+    EXPECT_THROW(sampler.draw(*head, h, random, {.allowed = none}), std::invalid_argument) << backend.name;
+    EXPECT_THROW(sampler.draw(*head, Eigen::VectorXf::Zero(3), random), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax
