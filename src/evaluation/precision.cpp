@@ -11,6 +11,7 @@
 #include <string>
 
 #include "topksoftmax/exact.hpp"
+#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -32,24 +33,19 @@ std::vector<double> reference_log_z(const SoftmaxLayer& layer, const ConstContex
   const Matrix W = layer.weights().cast<double>();
   const Eigen::VectorXd b = layer.biases().cast<double>();
   std::vector<double> log_z(references.size());
-  const auto blocks =
-      static_cast<std::ptrdiff_t>((references.size() + kReferenceBlock - 1) / kReferenceBlock);
-#pragma omp parallel for schedule(dynamic)
-  for (std::ptrdiff_t block = 0; block < blocks; ++block) {
-    const std::size_t first = static_cast<std::size_t>(block) * kReferenceBlock;
-    const std::size_t last = std::min(first + kReferenceBlock, references.size());
-    Eigen::MatrixXd H(W.cols(), static_cast<Eigen::Index>(last - first));
-    for (std::size_t i = first; i < last; ++i) {
-      H.col(static_cast<Eigen::Index>(i - first)) =
-          contexts.row(static_cast<Eigen::Index>(references[i])).cast<double>();
+  for_each_part(references.size(), kReferenceBlock, [&](std::size_t first, std::size_t count) {
+    Eigen::MatrixXd H(W.cols(), static_cast<Eigen::Index>(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      H.col(static_cast<Eigen::Index>(i)) =
+          contexts.row(static_cast<Eigen::Index>(references[first + i])).cast<double>();
     }
     const Eigen::MatrixXd logits = (W * H).colwise() + b;
-    for (std::size_t i = first; i < last; ++i) {
-      const auto column = logits.col(static_cast<Eigen::Index>(i - first)).array();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto column = logits.col(static_cast<Eigen::Index>(i)).array();
       const double max = column.maxCoeff();
-      log_z[i] = max + std::log((column - max).exp().sum());
+      log_z[first + i] = max + std::log((column - max).exp().sum());
     }
-  }
+  });
   return log_z;
 }
 

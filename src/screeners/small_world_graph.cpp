@@ -20,10 +20,13 @@
 
 // hnswlib is all templates and inline functions: under its own name, the linker would mix ours with those of
 // a program that uses another version of it, or other compiler flags. Without NO_MANUAL_VECTORIZATION it
-// would also define functions in the global namespace.
+// would also define functions in the global namespace. Its warnings, of options that we refuse before, would
+// be printed: they go to a stream that leads nowhere.
 #define hnswlib topksoftmax_hnswlib
 #define NO_MANUAL_VECTORIZATION
+#define cerr ostream(nullptr)
 #include <hnswlib/hnswlib.h>
+#undef cerr
 
 namespace topksoftmax {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <limits>
 
 #include "topksoftmax/kernels/implementation.hpp"
+#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -59,29 +59,21 @@ WtaIndex::WtaIndex(const SoftmaxLayer& layer, const WtaHashOptions& options)
 
   const kernels::WtaBands bands = hash_.kernel_bands();
   std::vector<std::vector<CuckooTable>> tables(bands.groups);
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t g = 0; g < bands.groups; ++g) {
-    try {
-      std::vector<std::uint32_t> codes(row_groups * kGroup * kGroup);  // [row group][band][row]
-      for (std::size_t r = 0; r < row_groups; ++r) {
-        kernels::active().wta_codes_batch(bands.part(g, 1), columns.data() + r * dim * kGroup,
-                                          codes.data() + r * kGroup * kGroup);
-      }
-      std::vector<std::uint64_t> keys(vocab_);
-      for (std::size_t w = g * kGroup; w < std::min(hash_.bands(), (g + 1) * kGroup); ++w) {
-        for (std::size_t token = 0; token < vocab_; ++token) {
-          const std::uint32_t code = codes[(token / kGroup * kGroup + w % kGroup) * kGroup + token % kGroup];
-          keys[token] = std::uint64_t{code} << 32 | token;
-        }
-        tables[g].push_back(make_band(keys, tokens_.data() + w * vocab_));
-      }
-    } catch (...) {
-#pragma omp critical(topksoftmax_wta_index)
-      failure = std::current_exception();
+  for_each_part(bands.groups, 1, [&](std::size_t g, std::size_t) {
+    std::vector<std::uint32_t> codes(row_groups * kGroup * kGroup);  // [row group][band][row]
+    for (std::size_t r = 0; r < row_groups; ++r) {
+      kernels::active().wta_codes_batch(bands.part(g, 1), columns.data() + r * dim * kGroup,
+                                        codes.data() + r * kGroup * kGroup);
     }
-  }
-  if (failure) std::rethrow_exception(failure);
+    std::vector<std::uint64_t> keys(vocab_);
+    for (std::size_t w = g * kGroup; w < std::min(hash_.bands(), (g + 1) * kGroup); ++w) {
+      for (std::size_t token = 0; token < vocab_; ++token) {
+        const std::uint32_t code = codes[(token / kGroup * kGroup + w % kGroup) * kGroup + token % kGroup];
+        keys[token] = std::uint64_t{code} << 32 | token;
+      }
+      tables[g].push_back(make_band(keys, tokens_.data() + w * vocab_));
+    }
+  });
   tables_.reserve(hash_.bands());
   for (auto& group : tables) std::move(group.begin(), group.end(), std::back_inserter(tables_));
 }
