@@ -36,7 +36,8 @@ struct Query {
 /// higher logit first, of equal logits the lower token id, the same answer for every batch size and thread
 /// count. A query throws std::invalid_argument for an h of the wrong length or with a value that is not
 /// finite, for k = 0 and for unusable options (the message says which); then, and when memory runs out
-/// (std::bad_alloc), its outputs are as they were.
+/// (std::bad_alloc), its outputs are as they were. Only a batch that memory runs out on leaves some of its
+/// answers whole and the others as they were. Its workspaces serve on.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:
   virtual ~TopKSoftmax();

@@ -8,6 +8,7 @@
 #include <new>
 #include <type_traits>
 
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
@@ -78,6 +79,7 @@ struct Workspace {
   ScratchBuffer heap;        ///< the k best so far
   TokenSet seen;             ///< tokens already among the candidates
   ScratchBuffer screen[6];   ///< for the screener alone
+  TopK proposed;             ///< what the backend answers that another one is made of
 };
 
 }  // namespace topksoftmax

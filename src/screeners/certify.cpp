@@ -44,9 +44,10 @@ void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) c
   if (!is_worth_bounding(query, *index_)) return answer_from_all(layer(), query, workspace, answer);
   Query proposal = query;
   proposal.probabilities = false;
-  ask(*backend_, proposal, workspace, answer);
-  const QueryWork work = answer.work;
-  float threshold = answer.logits.back();
+  TopK& proposed = workspace.proposed;  // not `answer`, which stays as it is where memory runs out below
+  ask(*backend_, proposal, workspace, proposed);
+  const QueryWork work = proposed.work;
+  float threshold = proposed.logits.back();
 
   const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
   Candidates candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
@@ -57,12 +58,10 @@ void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) c
     threshold = std::max(threshold, threshold_from_best(layer(), query, bounds, workspace, bytes_read));
     candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
   }
-  auto* const proposed = workspace.screen[4].get<TokenId>(query.k);
-  std::copy(answer.ids.begin(), answer.ids.end(), proposed);
   answer_from_candidates(layer(), query, candidates, workspace, answer);
   answer.work.bytes_read += bytes_read;
   answer.work.candidates += work.candidates;
-  answer.work.repaired = !std::equal(answer.ids.begin(), answer.ids.end(), proposed);
+  answer.work.repaired = answer.ids != proposed.ids;
 }
 
 }  // namespace topksoftmax

@@ -45,7 +45,8 @@ TEST_F(CertifyTest, AnswersExactlyWhateverIsWrapped) {
   small.budget = 8;
   small.rounds = 1;
   const std::vector<std::shared_ptr<const TopKSoftmax>> backends = {
-      L2S::train(layer_, H_, small), Shortlist::build(layer_, {.top_frequent = 6}), Exact::make(layer_)};
+      L2S::train(layer_, H_, small), Shortlist::build(layer_, {.top_frequent = 6}), Exact::make(layer_),
+      Certify::wrap(Shortlist::build(layer_, {.top_frequent = 60}), H_)};
   std::vector<TokenBias> bias;
   for (TokenId id = 0; id < kVocab; id += 50) bias.push_back({id, id % 100 == 0 ? 4.0F : -4.0F});
   TokenMask mask(layer_.vocab());

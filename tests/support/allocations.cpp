@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/allocations.hpp"
 
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TOPKSOFTMAX_TESTS_SANITIZED 1
 #elif defined(__has_feature)
@@ -10,62 +14,89 @@
 #endif
 
 #ifdef TOPKSOFTMAX_TESTS_SANITIZED
-
-// A sanitizer brings its own operator new, and cannot be without it; it can tell of each allocation instead.
 #include <sanitizer/allocator_interface.h>
+#endif
 
 namespace {
 
 thread_local std::size_t count = 0;
+std::atomic<std::ptrdiff_t> live{0};
+std::atomic<std::ptrdiff_t> calls_to_failure{0};  // 0 or less: none
 
+#ifdef TOPKSOFTMAX_TESTS_SANITIZED
+// A sanitizer can tell of each allocation, those by malloc too.
 [[maybe_unused]] const int installed = __sanitizer_install_malloc_and_free_hooks(
     [](const volatile void*, std::size_t) { ++count; }, [](const volatile void*) {});
-
-}  // namespace
-
+constexpr std::size_t kCountedHere = 0;
 #else
+constexpr std::size_t kCountedHere = 1;
+#endif
 
-#include <cstdlib>
-#include <new>
-
-namespace {
-
-thread_local std::size_t count = 0;
+void fail_if_asked() {
+  if (calls_to_failure.load(std::memory_order_relaxed) > 0 && calls_to_failure.fetch_sub(1) == 1) {
+    throw std::bad_alloc();
+  }
+}
 
 void* allocate(std::size_t size, std::size_t alignment) {
-  ++count;
+  count += kCountedHere;
   void* const p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (p == nullptr) throw std::bad_alloc();
+  live.fetch_add(1, std::memory_order_relaxed);
   return p;
+}
+
+void release(void* p) {
+  if (p != nullptr) live.fetch_sub(1, std::memory_order_relaxed);
+  std::free(p);
 }
 
 }  // namespace
 
 void* operator new(std::size_t size) {
+  fail_if_asked();
   return allocate(size, alignof(std::max_align_t));
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate(size, alignof(std::max_align_t));  // its callers go on without: nothing to throw
+}
 void* operator new(std::size_t size, std::align_val_t alignment) {
+  fail_if_asked();
   return allocate(size, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* p) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void* p, std::size_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void* p, std::align_val_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  std::free(p);
+  release(p);
 }
-
-#endif
 
 namespace topksoftmax::testing {
 
 std::size_t allocations() {
   return count;
+}
+
+std::ptrdiff_t live_allocations() {
+  return live;
+}
+
+FailingAllocation::FailingAllocation(std::size_t n) {
+  calls_to_failure = static_cast<std::ptrdiff_t>(n);
+}
+
+FailingAllocation::~FailingAllocation() {
+  calls_to_failure = 0;
+}
+
+bool FailingAllocation::has_failed() const {
+  return calls_to_failure <= 0;
 }
 
 }  // namespace topksoftmax::testing

@@ -9,4 +9,20 @@ namespace topksoftmax::testing {
 /// sanitizer, how often it has allocated at all.
 std::size_t allocations();
 
+/// Blocks of memory that operator new has given to any thread and operator delete has not got back.
+std::ptrdiff_t live_allocations();
+
+/// While it lives, one call of operator new fails: the n-th after its making, n ≥ 1, whichever thread makes
+/// it. One at a time.
+class FailingAllocation {
+ public:
+  explicit FailingAllocation(std::size_t n);
+  ~FailingAllocation();
+  FailingAllocation(const FailingAllocation&) = delete;
+  FailingAllocation& operator=(const FailingAllocation&) = delete;
+
+  /// Whether there have been so many calls.
+  bool has_failed() const;
+};
+
 }  // namespace topksoftmax::testing
