@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -321,21 +322,29 @@ TEST_P(Conformance, WorkspacesOfOtherBackendsAndLayersServe) {
   }
 }
 
-TEST_P(Conformance, ConcurrentQueriesGiveTheSerialAnswers) {
+TEST_P(Conformance, ManyThreadsGetTheSerialAnswersWhileOthersAreBuilt) {
   std::vector<TopK> serial;
   for (Eigen::Index i = 0; i < 20; ++i) serial.push_back(head().query(context(i), {.k = 5}));
-  std::vector<std::vector<TopK>> found(8);
+  std::vector<std::vector<TopK>> found(32, std::vector<TopK>(20));
+  std::atomic<std::size_t> asking = found.size();
   std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < found.size(); ++t) {
-    threads.emplace_back([&, t] {
+  for (auto& answers : found) {
+    threads.emplace_back([&] {
       Workspace workspace;
-      for (Eigen::Index i = 0; i < 20; ++i) {
-        TopK answer;
-        head().query(context(i), {.k = 5}, workspace, answer);
-        found[t].push_back(answer);
+      for (int round = 0; round < 10; ++round) {
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          head().query(context(static_cast<Eigen::Index>(i)), {.k = 5}, workspace, answers[i]);
+        }
       }
+      --asking;
     });
   }
+  const SoftmaxLayer layer = random_layer(90, kDim, 7);
+  const RowMajorMatrix contexts = clustered_contexts(50, kDim, 3, 5);
+  const TopK first = make(layer, contexts)->query(contexts.row(0), {.k = 5});
+  do {
+    expect_same(make(layer, contexts)->query(contexts.row(0), {.k = 5}), first);
+  } while (asking > 0);
   for (std::thread& thread : threads) thread.join();
   for (const auto& answers : found) {
     for (std::size_t i = 0; i < answers.size(); ++i) expect_same(answers[i], serial[i]);
