@@ -50,10 +50,13 @@ std::size_t count_allowed(const std::uint64_t* allowed, std::size_t vocab) {
 void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
   TokenId previous = -1;
   for (const TokenBias& bias : biases) {
-    if (bias.id <= previous || static_cast<std::size_t>(bias.id) >= vocab) {
+    if (bias.id < 0 || static_cast<std::size_t>(bias.id) >= vocab) {
+      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) +
+                                  "; ids must be at least 0 and below V = " + std::to_string(vocab));
+    }
+    if (bias.id <= previous) {
       throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) + " after " +
-                                  std::to_string(previous) +
-                                  "; ids must be strictly ascending and below V = " + std::to_string(vocab));
+                                  std::to_string(previous) + "; ids must be strictly ascending");
     }
     if (!std::isfinite(bias.bias)) {
       throw std::invalid_argument("query: the logit_bias of token " + std::to_string(bias.id) +

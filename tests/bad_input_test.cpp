@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What bad input gets. Every row is tried, and the rows are the table in the README.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "io/temporary_folder.hpp"
+#include "support/allocations.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/topksoftmax.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_layer;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::TemporaryFolder;
+
+constexpr Eigen::Index kVocab = 100;
+constexpr Eigen::Index kDim = 8;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct BadInput {
+  std::string input;           ///< as the README words it
+  std::string outcome;         ///< the exception's type, or what is answered
+  std::string message;         ///< of the exception
+  std::function<void()> give;  ///< does it, and checks the answer where there is one
+};
+
+/// A query of a small layer, with an answer that must not change when it is refused.
+void refused(const QueryOptions& options, const Eigen::VectorXf& h) {
+  const auto head = Fused::make(random_layer(kVocab, kDim, 1));
+  Workspace workspace;
+  TopK answer = head->query(random_vector(kDim, 3), {.k = 3});
+  const std::vector<TokenId> before = answer.ids;
+  try {
+    head->query(h, options, workspace, answer);
+  } catch (...) {
+    EXPECT_EQ(answer.ids, before);
+    throw;
+  }
+}
+
+void refused(const QueryOptions& options) {
+  refused(options, random_vector(kDim, 2));
+}
+
+Eigen::VectorXf context_with(float value) {
+  Eigen::VectorXf h = random_vector(kDim, 2);
+  h[5] = value;
+  return h;
+}
+
+void layer_with(float weight, float bias) {
+  RowMajorMatrix W = random_matrix(kVocab, kDim, 1);
+  Eigen::VectorXf b = random_vector(kVocab, 2);
+  W(4, 2) = weight;
+  b[7] = bias;
+  SoftmaxLayer::borrow(W, b);
+}
+
+/// Opens a safetensors file with this header and so many bytes of data, and says what `length` the header
+/// has.
+void open_file(const std::string& header, std::size_t data, std::uint64_t length) {
+  const TemporaryFolder folder;
+  std::string bytes(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> (8 * i));
+  const auto path = folder.write("head.safetensors", bytes + header + std::string(data, '\0'));
+  try {
+    HeadFile::open(path);
+  } catch (const Error& error) {  // wherever the folder may be
+    std::string message = error.what();
+    EXPECT_TRUE(message.starts_with(path.string()));
+    throw Error(message.substr(folder.path().string().size() + 1));
+  }
+}
+
+void open_file(const std::string& header, std::size_t data) {
+  open_file(header, data, header.size());
+}
+
+std::string weight_entry(const std::string& type, const std::string& shape, const std::string& offsets) {
+  return R"({"weight":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
+
+const std::vector<BadInput>& rows() {
+  static const RowMajorMatrix contexts = random_matrix(30, kDim, 5);
+  static const std::vector<std::uint64_t> short_mask(1);
+  static const std::vector<TokenBias> unordered = {{7, 1.0F}, {3, 1.0F}};
+  static const std::vector<TokenBias> outside = {{kVocab, 1.0F}};
+  static const std::vector<TokenBias> infinite = {{7, -kInfinity}};
+  static const std::string error = "Error";
+  static const std::string argument = "std::invalid_argument";
+  static const std::vector<BadInput> all = {
+      {"NaN in W", error, "softmax layer: W at row 4, column 2 is NaN; it must be finite",
+       [] { layer_with(kNan, 0.0F); }},
+      {"±∞ in b", error, "softmax layer: b[7] is infinite; it must be finite",
+       [] { layer_with(0.0F, kInfinity); }},
+      {"b of another length than W has rows", error,
+       "softmax layer: b has 99 values, W has 100 rows; they must agree (or b be empty)",
+       [] { SoftmaxLayer::own(random_matrix(kVocab, kDim, 1), random_vector(kVocab - 1, 2)); }},
+      {"W without rows", error, "softmax layer: W has 0 rows; the vocabulary needs at least 1 token",
+       [] { SoftmaxLayer::own(RowMajorMatrix(0, kDim), Eigen::VectorXf()); }},
+      {"NaN in a context to learn from", error, "certified: context 3 has a value that is not finite",
+       [] {
+         RowMajorMatrix bad = contexts;
+         bad(3, 1) = kNan;
+         Certified::build(random_layer(kVocab, kDim, 1), bad);
+       }},
+      {"contexts to learn from of another dimension", error,
+       "certified: contexts have 7 values, the layer's dimension is 8",
+       [] { Certified::build(random_layer(kVocab, kDim, 1), RowMajorMatrix(contexts.leftCols(7))); }},
+      {"no contexts where a backend must learn", error,
+       "l2s: there are no training contexts; at least 1 is needed",
+       [] { L2S::train(random_layer(kVocab, kDim, 1), RowMajorMatrix(0, kDim)); }},
+      {"an option out of range", error, "fgd: M is 1; it must be at least 2 and at most 1024",
+       [] { Fgd::build(random_layer(kVocab, kDim, 1), contexts, {.M = 1}); }},
+      {"NaN in h", argument, "query: h[5] is nan; every value must be finite",
+       [] { refused({}, context_with(kNan)); }},
+      {"±∞ in h", argument, "query: h[5] is -inf; every value must be finite",
+       [] { refused({}, context_with(-kInfinity)); }},
+      {"h of another length", argument, "query: h has 7 values; the layer's dimension is 8",
+       [] { refused({}, random_vector(kDim - 1, 2)); }},
+      {"k = 0", argument, "query: k is 0; at least 1 token must be asked for", [] { refused({.k = 0}); }},
+      {"k > V", "V tokens", "",
+       [] {
+         const TopK answer =
+             Fused::make(random_layer(kVocab, kDim, 1))->query(random_vector(kDim, 2), {.k = kVocab + 1});
+         EXPECT_EQ(answer.size(), std::size_t{kVocab});
+       }},
+      {"k above the number of allowed tokens", "the allowed tokens", "",
+       [] {
+         TokenMask mask(kVocab);
+         mask.allow(17);
+         mask.allow(42);
+         TopK answer = Fused::make(random_layer(kVocab, kDim, 1))
+                           ->query(random_vector(kDim, 2), {.k = 3, .allowed = mask});
+         std::sort(answer.ids.begin(), answer.ids.end());
+         EXPECT_EQ(answer.ids, (std::vector<TokenId>{17, 42}));
+       }},
+      {"a mask that is too short", argument, "query: the mask has 1 words; V = 100 tokens need 2",
+       [] { refused({.allowed = short_mask}); }},
+      {"biases out of order, or a token twice", argument,
+       "query: logit_bias names token 3 after 7; ids must be strictly ascending",
+       [] { refused({.logit_bias = unordered}); }},
+      {"a bias for a token that is not there", argument,
+       "query: logit_bias names token 100; ids must be at least 0 and below V = 100",
+       [] { refused({.logit_bias = outside}); }},
+      {"a bias of ±∞ or NaN", argument,
+       "query: the logit_bias of token 7 is not finite; forbid a token by the mask",
+       [] { refused({.logit_bias = infinite}); }},
+      {"another number of answers than contexts", argument,
+       "query_batch: there are 30 contexts and 29 answers; they must be as many",
+       [] {
+         std::vector<Workspace> workspaces(1);
+         std::vector<TopK> answers(29);
+         Fused::make(random_layer(kVocab, kDim, 1))->query_batch(contexts, {}, workspaces, answers);
+       }},
+      {"memory that runs out", "std::bad_alloc", "std::bad_alloc",
+       [] {
+         const auto head = Fused::make(random_layer(kVocab, kDim, 1));
+         const Eigen::VectorXf h = random_vector(kDim, 2);
+         const testing::FailingAllocation failing(1);
+         head->query(h);
+       }},
+      {"a file that is not there", error, "no.safetensors: cannot open: No such file or directory",
+       [] { HeadFile::open("no.safetensors"); }},
+      {"a file that ends too early", error,
+       "head.safetensors: the header's length is 30, but only 1 bytes follow", [] { open_file("{", 0, 30); }},
+      {"a file of another format", error,
+       "head.safetensors: the header's length is 2147483648, the limit 100000000; is this a safetensors "
+       "file?",
+       [] { open_file("{}", 0, std::uint64_t{1} << 31); }},
+      {"a tensor past the end of its file", error,
+       "head.safetensors: tensor \"weight\": data_offsets end at 80, past the end of the data, 40",
+       [] { open_file(weight_entry("F32", "[10,2]", "[0,80]"), 40); }},
+      {"a shape that does not match the bytes", error,
+       "head.safetensors: tensor \"weight\": shape [10, 3] of F32 takes 120 bytes, data_offsets span 80",
+       [] { open_file(weight_entry("F32", "[10,3]", "[0,80]"), 80); }},
+      {"a shape whose product overflows", error,
+       "head.safetensors: tensor \"weight\": shape [4294967296, 4294967296] has more values than this "
+       "machine can "
+       "address",
+       [] { open_file(weight_entry("F32", "[4294967296,4294967296]", "[0,80]"), 80); }},
+      {"a tensor of a type that is of no use", error,
+       "head.safetensors: tensor \"weight\": is stored as I32, expected F32, F16, BF16 or I8",
+       [] { open_file(weight_entry("I32", "[10,2]", "[0,80]"), 80); }},
+      {"a lexical table with a line of another form", error,
+       "lex.s2t, line 1: \"1.5\" is no probability; it must be a number from 0 to 1",
+       [] {
+         const std::vector<std::string> words = {"das", "the"};
+         std::istringstream table("the das 1.5\n");
+         AlignmentLists::read(table, "lex.s2t", words, words);
+       }},
+  };
+  return all;
+}
+
+TEST(BadInput, GetsWhatTheTableSays) {
+  for (const BadInput& row : rows()) {
+    SCOPED_TRACE(row.input);
+    const bool throws = !row.message.empty();
+    std::string type;
+    std::string message;
+    try {
+      row.give();
+    } catch (const Error& error) {
+      type = "Error";
+      message = error.what();
+    } catch (const std::invalid_argument& error) {
+      type = "std::invalid_argument";
+      message = error.what();
+    } catch (const std::bad_alloc& error) {
+      type = "std::bad_alloc";
+      message = error.what();
+    }
+    EXPECT_EQ(type, throws ? row.outcome : "");
+    EXPECT_EQ(message, row.message);
+  }
+}
+
+std::string as_table() {
+  std::string text = "| input | what happens |\n|---|---|\n";
+  for (const BadInput& row : rows()) {
+    text += "| " + row.input + " | ";
+    if (row.message.empty()) {
+      text += row.outcome;
+    } else {
+      text += "`" + row.outcome + "`";
+      if (row.message != row.outcome) text += ": " + row.message;
+    }
+    text += " |\n";
+  }
+  return text;
+}
+
+TEST(BadInput, IsTabulatedInTheReadme) {
+  const std::string begin = "<!-- bad input, as tests/bad_input_test.cpp has it -->\n";
+  const std::string end = "<!-- end of bad input -->\n";
+  const std::string readme = testing::read_bytes(TOPKSOFTMAX_README);
+  const std::size_t first = readme.find(begin);
+  const std::size_t last = readme.find(end);
+  ASSERT_TRUE(first != std::string::npos && last != std::string::npos) << "the README has lost its markers";
+  const std::string wanted = readme.substr(0, first + begin.size()) + as_table() + readme.substr(last);
+  const std::string written = ::testing::TempDir() + "README-with-bad-input.md";
+  if (readme != wanted) std::ofstream(written, std::ios::binary) << wanted;
+  EXPECT_TRUE(readme == wanted)
+      << "the README's table is not what bad_input_test.cpp does. Take it over:\n  cp " << written << " "
+      << TOPKSOFTMAX_README;
+}
+
+}  // namespace
+}  // namespace topksoftmax
