@@ -2,6 +2,9 @@
 #include "topksoftmax/io/head_file.hpp"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 namespace topksoftmax {
 namespace {
@@ -56,6 +59,7 @@ SoftmaxLayer HeadFile::stored_layer() const {
   // What lies in the file as it is used there, and what had to be converted, live together.
   struct Storage {
     std::shared_ptr<const void> file;
+    std::vector<std::byte> weight;
     Eigen::VectorXf bias;
     Eigen::VectorXf scales;
   };
@@ -63,6 +67,10 @@ SoftmaxLayer HeadFile::stored_layer() const {
   storage->file = file_.storage();
   kernels::Rows rows;
   rows.data = weight.bytes.data();
+  if (reinterpret_cast<std::uintptr_t>(rows.data) % data_type_size(weight.type) != 0) {
+    storage->weight.assign(weight.bytes.begin(), weight.bytes.end());
+    rows.data = storage->weight.data();
+  }
   rows.type = weight_type(file_, weight);
   rows.count = vocab_;
   rows.dim = rows.stride = dim_;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "io/temporary_folder.hpp"
@@ -77,6 +79,20 @@ TEST_F(HeadFileTest, StoredLayersAreUsedWhereTheyLie) {
   const Eigen::VectorXf h = random_vector(4, 9);
   EXPECT_EQ(Fused::make(bytes.stored_layer())->query(h, {.k = 6}).ids,
             Fused::make(bytes.layer())->query(h, {.k = 6}).ids);
+}
+
+TEST_F(HeadFileTest, StoredLayersMayBeginAtAnyByte) {
+  const float weights[] = {1.0F, -2.0F, 3.0F};
+  for (std::size_t blanks = 0; blanks < sizeof(float); ++blanks) {
+    const std::string header =
+        R"({"weight":{"dtype":"F32","shape":[3,1],"data_offsets":[0,12]}})" + std::string(blanks, ' ');
+    std::string bytes(sizeof(std::uint64_t), '\0');
+    bytes[0] = static_cast<char>(header.size());
+    bytes += header;
+    bytes.append(reinterpret_cast<const char*>(weights), sizeof(weights));
+    const HeadFile head = HeadFile::open(folder_.write("hand-made.safetensors", bytes));
+    EXPECT_EQ(head.stored_layer().weights(), RowMajorMatrix(Eigen::Vector3f(1.0F, -2.0F, 3.0F)));
+  }
 }
 
 TEST_F(HeadFileTest, RefusesWhatIsNoHead) {

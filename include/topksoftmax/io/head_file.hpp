@@ -44,7 +44,8 @@ class TOPKSOFTMAX_EXPORT HeadFile {
                              file_.contains("bias") ? file_.vector("bias") : Eigen::VectorXf());
   }
 
-  /// The layer in the type that it is stored in, used where it lies in the mapped file.
+  /// The layer in the type that it is stored in, used where it lies in the mapped file; a copy where it does
+  /// not lie at a multiple of its weights' size.
   SoftmaxLayer stored_layer() const;
 
   /// contexts.train [N×d], contexts.test [M×d] as float32; no rows where the file has none.
