@@ -174,6 +174,15 @@ TEST(Safetensors, RefusesABadHeaderLength) {
   EXPECT_EQ(refusal(length_prefix(2) + "{}"), "");
 }
 
+TEST(Safetensors, RefusesALongHeaderBeforeReadingIt) {
+  const TemporaryFolder folder;
+  constexpr std::uint64_t claimed = std::uint64_t{2} << 30;
+  const auto path = folder.write("large", length_prefix(claimed) + "{");
+  std::filesystem::resize_file(path, 8 + claimed);  // sparse: the bytes are there to be mapped, and all zero
+  EXPECT_THAT(error_of([&] { SafetensorsFile::open(path); }),
+              HasSubstr("length is 2147483648, the limit 100000000"));
+}
+
 TEST(Safetensors, RefusesABadHeader) {
   EXPECT_THAT(refusal(file_bytes("[]", 0)), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(refusal(file_bytes(" {}", 0)), HasSubstr("does not begin with '{'"));
@@ -220,6 +229,12 @@ TEST(Safetensors, RefusesABadTensorEntry) {
   EXPECT_THAT(tensor_refusal(R"("shape":[true])"), HasSubstr("shape holds true"));
   EXPECT_THAT(tensor_refusal(R"("shape":[18446744073709551616])"),
               HasSubstr("shape holds the number 18446744073709551616"));
+  EXPECT_THAT(tensor_refusal(R"("shape":[NaN])"), HasSubstr("not valid JSON at byte"));
+  EXPECT_THAT(tensor_refusal(R"("shape":["NaN"])"), HasSubstr(R"(shape holds the string "NaN")"));
+  EXPECT_THAT(tensor_refusal(R"("shape":[1e2])"), HasSubstr("shape holds the number 1e2"));
+  EXPECT_THAT(tensor_refusal(R"("shape":[1e999])"), HasSubstr("not valid JSON at byte"));
+  EXPECT_THAT(tensor_refusal(R"("data_offsets":[0,-9223372036854775809])"),
+              HasSubstr("data_offsets holds the number -9223372036854775809"));
   EXPECT_THAT(tensor_refusal(R"("data_offsets":[-8,8])"), HasSubstr("data_offsets holds the number -8"));
   EXPECT_THAT(tensor_refusal(R"("data_offsets":[0])"), HasSubstr("data_offsets holds 1 numbers, expected 2"));
   EXPECT_THAT(tensor_refusal(R"("data_offsets":[0,4,8])"), HasSubstr("data_offsets holds more than 2"));
@@ -239,6 +254,8 @@ TEST(Safetensors, RefusesBadSizesAndOffsets) {
   EXPECT_THAT(with("[3]", "[0,8]"), HasSubstr("shape [3] of F32 takes 12 bytes, data_offsets span 8"));
   EXPECT_THAT(with("[1]", "[0,8]"), HasSubstr("takes 4 bytes, data_offsets span 8"));
   EXPECT_THAT(with("[9223372036854775807,2]", "[0,8]"),
+              HasSubstr("more values than this machine can address"));
+  EXPECT_THAT(with("[65536,65536,65536,65536,2]", "[0,0]"),
               HasSubstr("more values than this machine can address"));
   EXPECT_THAT(with("[4611686018427387905,1]", "[0,4]"),
               HasSubstr("more values than this machine can address"));

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the fuzz targets begin with, and what they once failed on, is kept in corpus/ and runs with the tests.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "fuzz/targets.hpp"
+#include "io/temporary_folder.hpp"
+
+namespace topksoftmax::fuzz {
+namespace {
+
+struct Target {
+  std::string name;
+  std::function<void(Bytes)> run;
+
+  friend void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
+};
+
+class FuzzCorpus : public ::testing::TestWithParam<Target> {};
+
+TEST_P(FuzzCorpus, KeepsItsPromises) {
+  std::size_t inputs = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::string(TOPKSOFTMAX_FUZZ_CORPUS) + "/" + GetParam().name)) {
+    SCOPED_TRACE(file.path().filename());
+    const std::string bytes = testing::read_bytes(file.path());
+    EXPECT_NO_THROW(GetParam().run({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}));
+    ++inputs;
+  }
+  EXPECT_GT(inputs, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpus,
+                         ::testing::Values(Target{"safetensors", safetensors}, Target{"head_file", head_file},
+                                           Target{"alignment_lists", alignment_lists},
+                                           Target{"queries", queries}),
+                         [](const auto& target) { return target.param.name; });
+
+}  // namespace
+}  // namespace topksoftmax::fuzz

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/safetensors.hpp"
+
+#include <vector>
+
+#include "fuzz/memory_file.hpp"
+#include "fuzz/targets.hpp"
+
+namespace topksoftmax::fuzz {
+namespace {
+
+/// Errors are an answer too.
+template <class Action>
+void attempt(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    require(error.what()[0] != '\0', "an Error says what is wrong");
+  }
+}
+
+template <class T>
+void read_as(const SafetensorsFile& file, const TensorView& tensor) {
+  attempt([&] {
+    std::vector<T> values(tensor.size());
+    file.read(tensor.name, std::span<T>(values));
+  });
+  attempt([&] {
+    T sum{};
+    for (const T& value : file.values<T>(tensor.name)) sum = value;
+    static_cast<void>(sum);
+  });
+}
+
+}  // namespace
+
+void safetensors(Bytes input) {
+  const MemoryFile memory(safetensors_bytes(input));
+  attempt([&] {
+    const SafetensorsFile file = SafetensorsFile::open(memory.path());
+    std::size_t bytes = 0;
+    for (const TensorView& tensor : file.tensors()) {
+      std::size_t size = 1;
+      for (const std::size_t extent : tensor.shape) size *= extent;
+      require(size == tensor.size(), "a tensor has as many values as its shape says");
+      require(file.contains(tensor.name), "a tensor is found by its name");
+      bytes += tensor.bytes.size();
+      read_as<float>(file, tensor);
+      read_as<double>(file, tensor);
+      read_as<std::int32_t>(file, tensor);
+      read_as<std::int64_t>(file, tensor);
+      attempt([&] { file.matrix(tensor.name); });
+      attempt([&] { file.vector(tensor.name); });
+    }
+    require(bytes <= input.size(), "no byte belongs to two tensors");
+  });
+}
+
+}  // namespace topksoftmax::fuzz

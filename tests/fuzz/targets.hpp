@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+
+namespace topksoftmax::fuzz {
+
+using Bytes = std::span<const std::uint8_t>;
+
+/// Each takes any bytes whatever, and throws where the library does not do with them what it promises.
+
+/// A safetensors file: opened, and every tensor read as everything that it can be read as.
+void safetensors(Bytes input);
+
+/// A head file: opened, and its layers asked.
+void head_file(Bytes input);
+
+/// A lexical table over two small vocabularies.
+void alignment_lists(Bytes input);
+
+/// A layer, a backend over it, and queries, all chosen by the bytes; the answers are compared with Exact's.
+void queries(Bytes input);
+
+/// Throws std::logic_error where a promise is not kept.
+inline void require(bool kept, const char* promise) {
+  if (!kept) throw std::logic_error(promise);
+}
+
+}  // namespace topksoftmax::fuzz
