@@ -26,6 +26,8 @@ constexpr double kUnit = 0x1p-24;  // half the spacing of floats at 1
 /// Contexts outside these lengths are not bounded: their products could leave float's range.
 constexpr double kShortest = 1e-20;
 constexpr double kLongest = 1e20;
+/// Beyond this Σ|w_j·h_j| + |b|, the exact kernel's sums may leave float's range on the way to a logit in it.
+constexpr double kLargestSum = 1e38;
 /// What is taken for the prefix before, or without, choosing it.
 constexpr std::size_t kTypicalPrefix = 32;
 /// Doubles of the build are this good at the least, relative to what they measure.
@@ -245,7 +247,9 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     prefix_terms[v] = {row.tail(static_cast<Index>(rest)).norm(), outside, std::sqrt(rounded),
                        scale_of_errors};
     tail_terms[v] = {0.0, outside, std::sqrt(tail_rounded), scale_of_errors};
+    longest_row_ = std::max(longest_row_, rows.norms[static_cast<Index>(v)]);
   }
+  largest_bias_ = static_cast<double>(b.cwiseAbs().maxCoeff());
 
   // κ² of a term is best at the ratio of what rows and contexts typically have of it.
   const auto mean_of = [](const std::vector<Terms>& terms) {
@@ -380,7 +384,8 @@ kernels::PrefixContext PrefixIndex::prepare(const float* h, float* coordinates, 
   std::fill(transformed + width(), coordinates + coordinate_room(), 0.0F);
   bounds.tail = {transformed + prefix, 0.0F};
   const double length = norm(h, dim());
-  bounds.usable = length >= kShortest && length <= kLongest;
+  bounds.usable =
+      length >= kShortest && length <= kLongest && longest_row_ * length + largest_bias_ <= kLargestSum;
 
   const float quantum = round_to_shorts(transformed, prefix, n);
   // A prefix too short to be divided counts as zero, wrong by as much as its peak.

@@ -33,7 +33,7 @@ class PrefixIndex {
     float* estimates = nullptr;   ///< [V rounded up to 16]
     float* radii = nullptr;       ///< likewise
     kernels::TailContext tail{};  ///< to bound rows by all their coordinates
-    bool usable = false;          ///< false: h is too short or too long to be bounded
+    bool usable = false;          ///< false: h is too short or too long to be bounded, or logits may overflow
   };
 
   /// Contexts that bound_batch takes at the most.
@@ -112,6 +112,8 @@ class PrefixIndex {
   double transform_norm_ = 0.0;   ///< ‖R‖_F
   Terms prefix_weights_{};        ///< κ of the prefixes
   Terms tail_weights_{};          ///< κ of prefixes and tails
+  double longest_row_ = 0.0;      ///< max ‖w‖
+  double largest_bias_ = 0.0;     ///< max |b|
 
   PrefixStore prefixes_;
   AlignedStorage tail_storage_;

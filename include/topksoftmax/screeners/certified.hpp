@@ -40,7 +40,8 @@ class PrefixIndex;
 /// a bound E on the errors of c, h', ĥ₁ and of the exact kernel's own dot product (d+2 roundings of Σ|w_j
 /// h_j| ≤ ‖w‖‖h‖), so the bound covers the float32 logit that rescoring computes, not only the real one.
 /// Radii are rounded up. Hence logit ≤ estimate + radius, and a row below the k-th best logit of any k tokens
-/// is not among the k best. Whatever overflows or is no number is kept.
+/// is not among the k best. Whatever overflows or is no number is kept; contexts so long that the exact
+/// kernel itself might overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows.
 ///
 /// The coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so that
 /// within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
