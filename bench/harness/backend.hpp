@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <functional>
@@ -122,6 +123,30 @@ Field<Options> field(std::string name, Reach reach, std::string help) {
 template <class Options, class T>
 Field<Options> field(std::string name, T Options::*member, std::string help) {
   return field<Options, T Options::*>(std::move(name), member, std::move(help));
+}
+
+/// A field that takes one of a few values, each with a name.
+template <class Options, class Enum>
+Field<Options> choice_field(std::string name, Enum Options::*member,
+                            std::vector<std::pair<std::string, Enum>> choices, const std::string& help) {
+  std::string known;
+  for (const auto& choice : choices) known += (known.empty() ? "" : ", ") + choice.first;
+  return {.name = std::move(name),
+          .help = help + ": " + known,
+          .set =
+              [member, choices, known](Options& options, std::string_view text) {
+                const auto found = std::find_if(choices.begin(), choices.end(),
+                                                [text](const auto& choice) { return choice.first == text; });
+                if (found == choices.end()) throw UsageError("must be one of " + known);
+                options.*member = found->second;
+              },
+          .get =
+              [member, choices](const Options& options) {
+                return nlohmann::json(
+                    std::find_if(choices.begin(), choices.end(), [&options, member](const auto& choice) {
+                      return choice.second == options.*member;
+                    })->first);
+              }};
 }
 
 /// Options with the settings applied. Throws UsageError.

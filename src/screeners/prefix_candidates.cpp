@@ -65,6 +65,7 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
   for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
     const PrefixIndex::Survivors survivors = index.survivors(bounds, cut, query.probabilities, workspace);
     candidates.bytes_read += survivors.bytes_read;
+    candidates.screened += survivors.by_tails;
     if (survivors.ids.size() > index.rows() / kWorthwhileShare) break;
     candidates.ids = survivors.ids;
     if (!query.probabilities) return candidates;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "screeners/prefix_index.hpp"
 
-#include <Eigen/Eigenvalues>
+#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -53,23 +53,6 @@ double norm(const float* x, std::size_t count) {
   return std::sqrt(sums[0]);
 }
 
-/// Square root of a positive semidefinite matrix, or of its inverse; small eigenvalues are lifted so that it
-/// exists.
-MatrixXd power(const MatrixXd& S, double exponent) {
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(S);
-  const double lift = 1e-3 * eigen.eigenvalues().sum() / static_cast<double>(S.rows());
-  VectorXd values = eigen.eigenvalues().cwiseMax(0.0);
-  values.array() += std::max(lift, std::numeric_limits<double>::min());
-  return eigen.eigenvectors() * values.array().pow(exponent).matrix().asDiagonal() *
-         eigen.eigenvectors().transpose();
-}
-
-MatrixXd normalized(MatrixXd S) {
-  const double trace = S.trace();
-  if (trace > 0.0) S /= trace;
-  return S;
-}
-
 /// Evenly spaced rows of m, at most `count`.
 RowMajorMatrix sample(const RowMajorMatrix& m, std::size_t count) {
   const Index taken = std::min<Index>(m.rows(), static_cast<Index>(count));
@@ -94,47 +77,23 @@ PrefixIndex::PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contex
   }
   const MatrixXd W = layer.weights().cast<double>();
   const RowMajorMatrix sampled = sample(contexts, options.context_sample);
-  const Moments moments = find_moments(W, sampled);
+  const CoordinateChooser chooser(W, sampled, options.coordinates);
   const auto width_for = [&](std::size_t prefix) {
     const std::size_t wanted =
         options.width != 0 ? options.width : prefix + kernels::PrefixTails::kWidthOfLine;
     return std::min({wanted, layer.dim(), most});
   };
-  choose_coordinates(moments, width_for(kTypicalPrefix));
+  use(chooser.choose(width_for(kTypicalPrefix)));
   const std::size_t prefix = options.prefix != 0
                                  ? options.prefix
                                  : choose_prefix(layer, transform_rows(W), sampled, options.expected_k);
-  if (width() != width_for(prefix)) choose_coordinates(moments, width_for(prefix));
+  if (width() != width_for(prefix)) use(chooser.choose(width_for(prefix)));
   store(layer, transform_rows(W), sampled, prefix);
 }
 
-PrefixIndex::Moments PrefixIndex::find_moments(const MatrixXd& W, const RowMajorMatrix& contexts) {
-  Moments moments;
-  moments.contexts = MatrixXd::Identity(W.cols(), W.cols());
-  if (contexts.rows() > 0) {
-    const Eigen::MatrixXf moment = contexts.transpose() * contexts;
-    moments.contexts = moment.cast<double>();
-  }
-  moments.contexts = normalized(moments.contexts);
-  moments.rows = normalized(W.transpose() * W);
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> both(moments.contexts + moments.rows);
-  moments.directions = both.eigenvectors().rowwise().reverse();
-  return moments;
-}
-
-void PrefixIndex::choose_coordinates(const Moments& moments, std::size_t width) {
-  const MatrixXd Q = moments.directions.leftCols(static_cast<Index>(width));
-  const MatrixXd inner_moment = Q.transpose() * moments.contexts * Q;
-  const MatrixXd inner_gram = Q.transpose() * moments.rows * Q;
-  const MatrixXd root = power(inner_moment, 0.5);
-  const MatrixXd inverse_root = power(inner_moment, -0.5);
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> joint(root * inner_gram * root);
-  const MatrixXd U = joint.eigenvectors().rowwise().reverse();
-  const VectorXd lambda =
-      joint.eigenvalues().reverse().cwiseMax(1e-9 * std::max(joint.eigenvalues().maxCoeff(), 1e-30));
-  Q_ = Q.transpose().cast<float>();
-  R_ = (lambda.array().pow(0.25).matrix().asDiagonal() * U.transpose() * inverse_root).cast<float>();
-
+void PrefixIndex::use(const CoordinateBasis& basis) {
+  Q_ = basis.Q.cast<float>();
+  R_ = basis.R.cast<float>();
   const MatrixXd stored = Q_.cast<double>();
   unorthogonality_ =
       (stored * stored.transpose() - MatrixXd::Identity(stored.rows(), stored.rows())).norm() * kOutward;
@@ -426,6 +385,7 @@ PrefixIndex::Survivors PrefixIndex::survivors(const Bounds& bounds, float thresh
   auto* const estimates = workspace.screen[4].get<float>(2 * first);
   float* const radii = estimates + first;
   kernel.tail_bounds(tails_, bounds.tail, bounds.estimates, ids, first, estimates, radii);
+  result.by_tails = first;
   result.bytes_read = first * tails_.row_bytes();
   std::size_t kept = 0;
   std::size_t dropped = 0;  // moved to the front, to be summed

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "aligned_storage.hpp"
+#include "screeners/coordinate_chooser.hpp"
 #include "screeners/prefix_store.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
@@ -53,6 +54,7 @@ class PrefixIndex {
   struct Survivors {
     std::span<const TokenId> ids;
     kernels::SumBounds outside{0.0, 0.0};  ///< of Σ exp(logit − threshold) over all other rows, if asked for
+    std::size_t by_tails = 0;  ///< rows that their prefixes let pass, if there are tails to ask next
     std::size_t bytes_read = 0;
   };
   Survivors survivors(const Bounds& bounds, float threshold, bool sums, Workspace& workspace) const;
@@ -77,15 +79,7 @@ class PrefixIndex {
     Eigen::VectorXd norms;     ///< ‖w‖ [V]
   };
 
-  /// How contexts and rows are spread, both with a trace of 1.
-  struct Moments {
-    Eigen::MatrixXd contexts;    ///< E[hhᵀ] [d×d]
-    Eigen::MatrixXd rows;        ///< E[wwᵀ] [d×d]
-    Eigen::MatrixXd directions;  ///< eigenvectors of their sum, the leading ones first
-  };
-
-  static Moments find_moments(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts);
-  void choose_coordinates(const Moments& moments, std::size_t width);
+  void use(const CoordinateBasis& basis);
   Coordinates transform_rows(const Eigen::MatrixXd& W) const;
   std::size_t choose_prefix(const SoftmaxLayer& layer, const Coordinates& rows,
                             const RowMajorMatrix& contexts, std::size_t expected_k) const;

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -38,6 +40,9 @@ void expect_exact(const Certified& certified, const Exact& exact, const Eigen::V
   ASSERT_LE(answer.log_z_low, truth.log_z + 1e-5 * std::max(1.0, std::abs(truth.log_z))) << what;
   ASSERT_GE(answer.log_z_high, truth.log_z - 1e-5 * std::max(1.0, std::abs(truth.log_z))) << what;
 }
+
+constexpr std::array kCoordinates = {BoundCoordinates::balanced, BoundCoordinates::contexts,
+                                     BoundCoordinates::rows};
 
 struct Attack {
   std::string name;
@@ -86,11 +91,14 @@ const std::vector<Attack>& attacks() {
 TEST(Certified, IsNeverWrongUnderAttack) {
   Workspace workspace;
   for (const Attack& attack : attacks()) {
-    for (const bool biased : {false, true}) {
+    for (const auto& [coordinates, biased] :
+         {std::pair(BoundCoordinates::balanced, false), std::pair(BoundCoordinates::balanced, true),
+          std::pair(BoundCoordinates::contexts, true), std::pair(BoundCoordinates::rows, true)}) {
       const RowMajorMatrix W = attack.rows();
       const SoftmaxLayer layer = SoftmaxLayer::own(W, biased ? random_vector(900, 9) : Eigen::VectorXf());
       const RowMajorMatrix contexts = clustered_contexts(300, 20, 5, 10);
-      const auto certified = Certified::build(layer, contexts, {.prefix = 8, .width = 12});
+      const auto certified =
+          Certified::build(layer, contexts, {.prefix = 8, .width = 12, .coordinates = coordinates});
       const auto exact = Exact::make(layer);
       for (unsigned seed = 0; seed < 30; ++seed) {
         const Eigen::VectorXf seen = contexts.row(static_cast<Eigen::Index>(seed));
@@ -140,9 +148,12 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
     const std::size_t prefix = engine() % 2 == 0 ? 0 : 4 + engine() % (width - 3) / 4 * 4;
     const SoftmaxLayer layer = random_layer(vocab, dim, round);
     const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
-    const auto certified = engine() % 4 == 0
-                               ? Certified::build(layer, {.prefix = prefix, .width = width})
-                               : Certified::build(layer, contexts, {.prefix = prefix, .width = width});
+    const auto certified =
+        engine() % 4 == 0 ? Certified::build(layer, {.prefix = prefix, .width = width})
+                          : Certified::build(layer, contexts,
+                                             {.prefix = prefix,
+                                              .width = width,
+                                              .coordinates = kCoordinates[engine() % kCoordinates.size()]});
     const auto exact = Exact::make(layer);
     for (unsigned q = 0; q < 200; ++q) {
       const Eigen::VectorXf h =
@@ -163,6 +174,33 @@ TEST(Certified, ReadsFarLessThanTheLayerWhereContextsAreOfFewKinds) {
     EXPECT_LT(answer.work.candidates, 40U);
     EXPECT_LT(answer.work.bytes_read, layer.bytes() / 4);
   }
+}
+
+TEST(Certified, PrefixesLeaveFewestRowsInBalancedCoordinates) {
+  // Contexts with few large directions, rows with other ones.
+  const RowMajorMatrix mixing = random_matrix(40, 40, 1);
+  const RowMajorMatrix row_mixing = random_matrix(40, 40, 2);
+  RowMajorMatrix contexts = random_matrix(500, 40, 3);
+  RowMajorMatrix W = random_matrix(3000, 40, 4);
+  for (Eigen::Index j = 0; j < 40; ++j) {
+    contexts.col(j) *= std::pow(0.8F, static_cast<float>(j));
+    W.col(j) *= std::pow(0.9F, static_cast<float>(j));
+  }
+  contexts *= mixing;
+  W *= row_mixing * 0.1F;
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  std::vector<std::size_t> left;
+  for (const BoundCoordinates coordinates : kCoordinates) {
+    const auto certified = Certified::build(layer, contexts.topRows(400),
+                                            {.prefix = 16, .width = 40, .coordinates = coordinates});
+    std::size_t sum = 0;
+    for (Eigen::Index i = 400; i < 500; ++i) {
+      sum += certified->query(contexts.row(i), {.k = 5}).work.screened - layer.vocab();
+    }
+    left.push_back(sum);
+  }
+  EXPECT_LT(left[0], left[1]);
+  EXPECT_LT(left[0], left[2]);
 }
 
 TEST(Certified, MasksAndBiasesAreCertifiedToo) {
@@ -267,9 +305,11 @@ TEST(Certified, AMillionRandomCases) {
     RowMajorMatrix H =
         clustered_contexts(static_cast<Eigen::Index>(queries), dim, 5, static_cast<unsigned>(engine())) *
         spread;
-    const CertifiedOptions options{.prefix = 4 * pick(0, 2), .width = pick(8, 20), .context_sample = 200};
-    const auto certified = engine() % 4 == 0 ? Certified::build(layer, options)
-                                             : Certified::build(layer, H.topRows(300), options);
+    CertifiedOptions options{.prefix = 4 * pick(0, 2), .width = pick(8, 20), .context_sample = 200};
+    const bool learned = engine() % 4 != 0;
+    if (learned) options.coordinates = kCoordinates[pick(0, kCoordinates.size() - 1)];
+    const auto certified =
+        learned ? Certified::build(layer, H.topRows(300), options) : Certified::build(layer, options);
     const auto exact = Exact::make(layer);
     for (std::size_t i = 0; i < queries; ++i) {
       const std::size_t k = pick(1, 8);
@@ -307,6 +347,7 @@ TEST(Certified, RefusesWhatItCannotUse) {
   EXPECT_THROW(Certified::build(layer, contexts, {.width = 257}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 16, .width = 8}), Error);
+  EXPECT_THROW(Certified::build(layer, {.coordinates = BoundCoordinates::contexts}), Error);
   contexts(3, 3) = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(Certified::build(layer, contexts), Error);
 }

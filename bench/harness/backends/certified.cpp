@@ -12,7 +12,12 @@ Backend certified() {
       {field("prefix", &Options::prefix, "coordinates that the first scan reads; 0 chooses on the contexts"),
        field("width", &Options::width, "coordinates in all"),
        field("context_sample", &Options::context_sample, "contexts that the coordinates are learned from"),
-       field("expected_k", &Options::expected_k, "the k that the prefix is chosen for")},
+       field("expected_k", &Options::expected_k, "the k that the prefix is chosen for"),
+       choice_field("coordinates", &Options::coordinates,
+                    {{"balanced", BoundCoordinates::balanced},
+                     {"contexts", BoundCoordinates::contexts},
+                     {"rows", BoundCoordinates::rows}},
+                    "what bounds are made in")},
       [](const Head& head, const Options& options, const TrainingProgress&) {
         return Certified::build(head.layer, head.train, options);
       });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -11,6 +12,21 @@
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
+
+/// In which coordinates contexts and rows are bounded. Every choice is exact and reads as much for a prefix;
+/// they differ in how many rows a prefix leaves. Q and R are those of CertifiedScreener.
+enum class BoundCoordinates : std::uint8_t {
+  /// Those in which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: both tails are short. Cost to build: one
+  /// eigenvectors' problem in d dimensions, three in `width`.
+  balanced,
+  /// The leading eigenvectors of E[hhᵀ], unscaled (R = I): the context's tail is as short as it can be, the
+  /// rows' are not. One eigenvectors' problem in d dimensions. Needs contexts.
+  contexts,
+  /// W's singular vectors, its singular values on the context's side (R = Σ): FEXIPRO's transformation
+  /// (SIGMOD'17, §3). Knows nothing of the contexts. One eigenvectors' problem in d dimensions, one in
+  /// `width`.
+  rows,
+};
 
 struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
@@ -23,6 +39,8 @@ struct CertifiedOptions {
   std::size_t context_sample = 20000;
   /// The k that the prefix is chosen for.
   std::size_t expected_k = 5;
+  /// `rows` and `contexts` are there to be compared with.
+  BoundCoordinates coordinates = BoundCoordinates::balanced;
 };
 
 class PrefixIndex;
@@ -43,12 +61,12 @@ class PrefixIndex;
 /// is not among the k best. Whatever overflows or is no number is kept; contexts so long that the exact
 /// kernel itself might overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows.
 ///
-/// The coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so that
-/// within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
+/// The balanced coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so
+/// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes, a cache line or
-/// two for each of the rows left, then the weights of those left after that. log Z is an interval, from the
-/// same bounds.
+/// two for each of the rows left, then the weights of those left after that. QueryWork::screened counts the
+/// bounds: V, and one more for each row that its prefix left. log Z is an interval, from the same bounds.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const PrefixIndex> index)
