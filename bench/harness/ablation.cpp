@@ -21,6 +21,8 @@ std::span<const Ablation> ablations() {
        run_beam_ablation},
       {"top-frequent", "WTA-LSH's Figure 8: T, the most frequent tokens in every list, at batches of 12",
        run_top_frequent_ablation},
+      {"bounds", "Upper bounds that prove the top-k: rows rescored, bounds made and bytes read a query",
+       run_bounds_ablation},
   };
   return all;
 }

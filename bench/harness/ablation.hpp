@@ -25,7 +25,8 @@ struct AblationRequest {
   Choice choice(std::string_view backend, const Settings& varied) const;
 };
 
-/// An experiment of the papers, repeated on a head: a file in ablations/ each.
+/// An experiment of the papers, or one that shows what a choice of ours is worth, on a head: a file in
+/// ablations/ each.
 struct Ablation {
   std::string name;
   std::string summary;
@@ -43,5 +44,6 @@ void run_vocabulary_ablation(const AblationRequest& request, std::ostream& out);
 void run_k_ablation(const AblationRequest& request, std::ostream& out);
 void run_beam_ablation(const AblationRequest& request, std::ostream& out);
 void run_top_frequent_ablation(const AblationRequest& request, std::ostream& out);
+void run_bounds_ablation(const AblationRequest& request, std::ostream& out);
 
 }  // namespace topksoftmax::bench

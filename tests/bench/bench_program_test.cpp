@@ -214,7 +214,8 @@ TEST_F(BenchProgram, RepeatsThePapersExperiments) {
                                                       {"vocabulary", "full softmax"},
                                                       {"k", "dist_cnt"},
                                                       {"beam", "wta-lsh-each"},
-                                                      {"top-frequent", "T "}};
+                                                      {"top-frequent", "T "},
+                                                      {"bounds", "survivors"}};
   for (const auto& [name, column] : columns) {
     const ProgramRun run = measure("--ablation " + name + small);
     EXPECT_EQ(run.exit_code, 0) << name << ": " << run.err;

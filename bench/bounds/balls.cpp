@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bounds/balls.hpp"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/training/contexts.hpp"
+#include "topksoftmax/training/spherical_kmeans.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+/// Rows by cluster; clusters that have none are left out.
+RowGroups cluster(const RowMajorMatrix& W, std::size_t clusters) {
+  const Contexts rows = Contexts::of(W);
+  const std::vector<float> centers = spherical_kmeans(rows, {.clusters = clusters});
+  const std::vector<std::int32_t> cluster_of = assign_clusters(rows, centers, clusters);
+  std::vector<std::vector<TokenId>> members(clusters);
+  for (std::size_t v = 0; v < cluster_of.size(); ++v) {
+    members[static_cast<std::size_t>(cluster_of[v])].push_back(static_cast<TokenId>(v));
+  }
+  RowGroups groups;
+  groups.begin.push_back(0);
+  for (const std::vector<TokenId>& tokens : members) {
+    if (tokens.empty()) continue;
+    groups.tokens.insert(groups.tokens.end(), tokens.begin(), tokens.end());
+    groups.begin.push_back(groups.tokens.size());
+  }
+  return groups;
+}
+
+RowMajorMatrix gather(const RowMajorMatrix& W, std::span<const TokenId> tokens) {
+  RowMajorMatrix rows(static_cast<Index>(tokens.size()), W.cols());
+  for (std::size_t i = 0; i < tokens.size(); ++i) rows.row(static_cast<Index>(i)) = W.row(tokens[i]);
+  return rows;
+}
+
+}  // namespace
+
+BallScreener::BallScreener(const SoftmaxLayer& layer, const BallOptions& options)
+    : balls_(layer), ordered_(layer) {
+  const RowMajorMatrix W = layer.weights();
+  const Eigen::VectorXf b = layer.biases();
+  const std::size_t wanted = options.clusters != 0 ? options.clusters : layer.vocab() / 16;
+  groups_ = cluster(W, std::clamp<std::size_t>(wanted, 1, layer.vocab()));
+  const RowMajorMatrix rows = gather(W, groups_.tokens);
+  const Eigen::VectorXf biases = gather(b, groups_.tokens);
+
+  const Index dim = W.cols();
+  RowMajorMatrix balls(static_cast<Index>(groups_.count()), dim + 1);
+  Eigen::VectorXf tops(balls.rows());
+  for (Index g = 0; g < balls.rows(); ++g) {
+    const auto first = static_cast<Index>(groups_.begin[static_cast<std::size_t>(g)]);
+    const auto size = static_cast<Index>(groups_.size(static_cast<std::size_t>(g)));
+    const MatrixXd members = rows.middleRows(first, size).cast<double>();
+    balls.row(g).head(dim) = members.colwise().mean().cast<float>();
+    const MatrixXd apart = members.rowwise() - balls.row(g).head(dim).cast<double>();
+    balls(g, dim) = outwards(apart.rowwise().norm().maxCoeff());
+    tops[g] = biases.segment(first, size).maxCoeff();
+  }
+  const double row_norm = W.cast<double>().rowwise().norm().maxCoeff();
+  const double ball_norm = balls.cast<double>().rowwise().norm().maxCoeff();
+  largest_ = std::max(row_norm, ball_norm);
+  const auto width = static_cast<std::size_t>(dim + 1);
+  balls.col(dim).array() += outwards(rounding_slack(layer.dim(), width, ball_norm, row_norm));
+  tops.array() +=
+      outwards(rounding_slack(layer.dim(), width, 1.0, 1.0) * static_cast<double>(b.cwiseAbs().maxCoeff()));
+  balls_ = SoftmaxLayer::own(std::move(balls), std::move(tops));
+  ordered_ = SoftmaxLayer::own(rows, biases);
+}
+
+Candidates BallScreener::screen(const Query& query, Workspace& workspace) const {
+  const kernels::Implementation& kernel = kernels::active();
+  const std::size_t dim = ordered_.dim();
+  auto* const x = workspace.screen[0].get<float>(dim + 1);
+  std::copy_n(query.h, dim, x);
+  const double length = norm_of(query.h, dim);
+  x[dim] = outwards(length);
+  Candidates candidates;
+  if (!query.edits.empty() || !(length * largest_ < kLargestLogit)) {
+    candidates.everything = true;
+    return candidates;
+  }
+  candidates.screened = groups_.count();
+  candidates.bytes_read = balls_.bytes();
+  const std::span<GroupBound> bounds = bound_groups(balls_, x, workspace);
+
+  auto* const ids = workspace.candidates.get<TokenId>(ordered_.vocab());
+  auto* const logits = workspace.logits.get<float>(ordered_.vocab());
+  kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
+  std::size_t scored = 0;
+  visit_best_first(bounds, [&](std::size_t group) {
+    const std::span<const TokenId> tokens = groups_.of(group);
+    kernel.scan(ordered_.rows(), groups_.begin[group], tokens.size(), query.h, logits + scored);
+    kernel.select(logits + scored, tokens.data(), tokens.size(), heap);
+    std::copy(tokens.begin(), tokens.end(), ids + scored);
+    scored += tokens.size();
+    return heap.threshold();
+  });
+  candidates.ids = {ids, scored};
+  candidates.logits = logits;
+  candidates.certified = true;
+  return candidates;
+}
+
+Backend ball_bounds() {
+  return make_backend<BallOptions>(
+      "balls", "Clusters of rows in balls, the highest bound first, after CSV-Decode",
+      {field("clusters", &BallOptions::clusters, "balls; 0: one for every 16 rows")},
+      [](const Head& head, const BallOptions& options, const TrainingProgress&) {
+        return std::make_unique<ScreenedSoftmax<BallScreener>>(head.layer, BallScreener(head.layer, options));
+      });
+}
+
+}  // namespace topksoftmax::bench

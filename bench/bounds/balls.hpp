@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "bounds/row_groups.hpp"
+#include "harness/backend.hpp"
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace topksoftmax::bench {
+
+struct BallOptions {
+  std::size_t clusters = 0;  ///< 0: one for every 16 rows
+};
+
+/// Rows in clusters, each in a ball: w·h + b ≤ c·h + radius·‖h‖ + the cluster's largest b. After CSV-Decode
+/// (arXiv 2511.21702). Clusters are scored whole, the highest bound first, until the next bound is below the
+/// k-th best logit so far. Exact; log Z is over what was scored. Masks and biases: every token is scored.
+///
+/// Clusters: spherical k-means. Cost of a query: clusters·d weights, then those of the clusters left, which
+/// lie in one piece.
+class BallScreener {
+ public:
+  BallScreener(const SoftmaxLayer& layer, const BallOptions& options);
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "balls"; }
+  std::size_t index_bytes() const { return balls_.bytes() + ordered_.bytes(); }
+
+ private:
+  RowGroups groups_;
+  SoftmaxLayer balls_;    ///< [clusters × (d + 1)]: center and radius, for a context and its length
+  SoftmaxLayer ordered_;  ///< the layer's rows in the order of the groups
+  double largest_ = 0.0;  ///< norm of a row or ball
+};
+
+/// The balls as the harness builds them.
+Backend ball_bounds();
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+#include "bounds/balls.hpp"
+#include "bounds/boxes.hpp"
+#include "harness/ablation.hpp"
+#include "harness/table.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+/// Prefixes that every bound by prefixes is measured at.
+constexpr std::array<const char*, 3> kPrefixes = {"16", "32", "64"};
+
+/// Rows of a ball in the mean.
+constexpr std::array<std::size_t, 2> kBallRows = {16, 100};
+
+/// Certified's coordinates, as its parameter and the table name them.
+constexpr std::array<std::array<const char*, 2>, 3> kCoordinates = {
+    {{"rows", "W's own SVD"}, {"contexts", "contexts' eigenvectors"}, {"balanced", "balanced"}}};
+
+/// Throws Error unless the answers are those of the fused softmax, bit for bit.
+void check_answers(const Contestant& contestant, const std::string& label, const RowMajorMatrix& contexts,
+                   const std::vector<TopK>& expected, std::size_t k) {
+  const std::vector<TopK> answers = answer_contexts(*contestant.system, contexts, {.k = k});
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].ids == expected[i].ids && answers[i].logits == expected[i].logits) continue;
+    throw Error("bounds: for test context " + std::to_string(i) + ", " + label +
+                " gives another answer than the fused softmax");
+  }
+}
+
+}  // namespace
+
+void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
+  const Measurer measurer(request.head, request.measure, request.progress);
+  const Backend balls = ball_bounds();
+  const Backend boxes = box_bounds();
+  std::vector<std::string> labels;
+  std::vector<Contestant> contestants;
+  const auto enter = [&](std::string label, const Choice& choice) {
+    labels.push_back(std::move(label));
+    contestants.push_back(measurer.build(choice));
+  };
+  for (const std::size_t rows : kBallRows) {
+    const std::size_t clusters = std::max<std::size_t>(request.head.layer.vocab() / rows, 1);
+    enter("balls, " + std::to_string(clusters), {&balls, {{"clusters", std::to_string(clusters)}}});
+  }
+  for (const char* prefix : kPrefixes) {
+    for (const auto& [coordinates, name] : kCoordinates) {
+      enter(std::string(name) + ", prefix " + prefix,
+            request.choice("certified", {{"coordinates", coordinates}, {"prefix", prefix}}));
+    }
+    enter(std::string("boxes, prefix ") + prefix, {&boxes, {{"prefix", prefix}}});
+  }
+  enter("certified, its own threshold", request.choice("certified", {}));
+  enter("certified, L2S's threshold", request.choice("certify:l2s", {}));
+
+  request.progress.show("checking the answers");
+  const std::size_t k = *std::max_element(request.measure.ks.begin(), request.measure.ks.end());
+  const RowMajorMatrix contexts = request.head.test.topRows(static_cast<Eigen::Index>(measurer.queries()));
+  const std::vector<TopK> expected = answer_contexts(*measurer.build(request.choice("fused", {})).system,
+                                                     contexts, {.k = k}, measurer.options().batch);
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    check_answers(contestants[i], labels[i], contexts, expected, k);
+  }
+
+  const Measurement measurement = measurer.measure(contestants);
+  Table table({"k = " + std::to_string(k), "survivors", "rows bounded", "KB/query", "µs/query", "speedup",
+               "fell back %", "build s"});
+  for (std::size_t i = 0; i < measurement.rows.size(); ++i) {
+    const Row& row = measurement.rows[i];
+    table.add({labels[i], three_digits(row.precision.candidates_mean),
+               three_digits(row.precision.screened_mean),
+               three_digits(row.precision.bytes_read_mean / 1000.0),
+               three_digits(row.timing.seconds_per_item * 1e6), three_digits(row.speedup),
+               fixed(100.0 * row.precision.fell_back_rate, 1), fixed(row.build_seconds, 1)});
+  }
+  table.print(out);
+}
+
+}  // namespace topksoftmax::bench
