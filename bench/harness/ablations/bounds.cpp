@@ -18,9 +18,18 @@ constexpr std::array<const char*, 3> kPrefixes = {"16", "32", "64"};
 /// Rows of a ball in the mean.
 constexpr std::array<std::size_t, 2> kBallRows = {16, 100};
 
-/// Certified's coordinates, as its parameter and the table name them.
-constexpr std::array<std::array<const char*, 2>, 3> kCoordinates = {
-    {{"rows", "W's own SVD"}, {"contexts", "contexts' eigenvectors"}, {"balanced", "balanced"}}};
+/// Certified in other coordinates than its own, and in these.
+struct Variant {
+  const char* label;
+  const char* coordinates;
+  const char* width;
+};
+constexpr std::array<Variant, 4> kVariants = {{
+    {"W's own SVD", "rows", "0"},
+    {"W's own SVD, all coordinates", "rows", "256"},  // behind the prefix, as FEXIPRO has them
+    {"contexts' eigenvectors", "contexts", "0"},
+    {"balanced", "balanced", "0"},
+}};
 
 /// Throws Error unless the answers are those of the fused softmax, bit for bit.
 void check_answers(const Contestant& contestant, const std::string& label, const RowMajorMatrix& contexts,
@@ -50,9 +59,11 @@ void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
     enter("balls, " + std::to_string(clusters), {&balls, {{"clusters", std::to_string(clusters)}}});
   }
   for (const char* prefix : kPrefixes) {
-    for (const auto& [coordinates, name] : kCoordinates) {
-      enter(std::string(name) + ", prefix " + prefix,
-            request.choice("certified", {{"coordinates", coordinates}, {"prefix", prefix}}));
+    for (const Variant& variant : kVariants) {
+      enter(std::string(variant.label) + ", prefix " + prefix,
+            request.choice(
+                "certified",
+                {{"coordinates", variant.coordinates}, {"prefix", prefix}, {"width", variant.width}}));
     }
     enter(std::string("boxes, prefix ") + prefix, {&boxes, {{"prefix", prefix}}});
   }
