@@ -7,7 +7,7 @@ namespace topksoftmax::bench {
 namespace {
 
 /// Eigen's matrix–vector product, and its matrix product for batches.
-class EigenProduct {
+class EigenProduct : public Float32Product {
  public:
   static constexpr std::string_view name = "peer:eigen";
 

@@ -37,19 +37,33 @@ struct TokenIterator {
   bool operator==(const TokenIterator&) const = default;
 };
 
+/// What products of the layer's own rows have in common.
+struct Float32Product {
+  static constexpr bool is_exact_fp32 = true;
+};
+
 /// The full softmax as an engine does it around some library's matrix product: all logits, their log-sum-exp
 /// (Eigen's vectorised exponentials), a partial sort. Product is a class with
 ///   static constexpr std::string_view name;
+///   static constexpr bool is_exact_fp32;
 ///   explicit Product(const SoftmaxLayer&);
 ///   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const;
-/// which writes logits [batch×V] with their biases.
+/// which writes logits [batch×V] with their biases; where these are approximate,
+///   std::size_t bytes() const;
+/// says what it reads, and log Z counts as one of approximate logits.
 template <class Product>
 class FullSoftmax final : public TopKSoftmax {
  public:
   explicit FullSoftmax(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)), product_(this->layer()) {}
 
   std::string_view name() const override { return Product::name; }
-  std::size_t index_bytes() const override { return 0; }
+  std::size_t index_bytes() const override {
+    if constexpr (Product::is_exact_fp32) {
+      return 0;
+    } else {
+      return product_.bytes();
+    }
+  }
 
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
@@ -78,12 +92,17 @@ class FullSoftmax final : public TopKSoftmax {
     answer.logits.resize(query.k);
     for (std::size_t i = 0; i < query.k; ++i) answer.logits[i] = logits[best[i]];
     if (query.probabilities) {
-      store_log_z(Normalizer::exact, eigen_log_sum_exp(logits, vocab), answer);
+      store_log_z(Product::is_exact_fp32 ? Normalizer::exact : Normalizer::low_rank,
+                  eigen_log_sum_exp(logits, vocab), answer);
     } else {
       store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
     }
     answer.certified = false;
-    answer.work = full_scan_work(layer());
+    if constexpr (Product::is_exact_fp32) {
+      answer.work = full_scan_work(layer());
+    } else {
+      answer.work = {.bytes_read = product_.bytes(), .screened = vocab};
+    }
   }
 
   Product product_;
@@ -96,7 +115,7 @@ Backend full_softmax_peer(std::string summary) {
                                             [](const Head& head, NoOptions, const TrainingProgress&) {
                                               return std::make_unique<FullSoftmax<Product>>(head.layer);
                                             });
-  backend.is_exact_fp32 = true;
+  backend.is_exact_fp32 = Product::is_exact_fp32;
   return backend;
 }
 

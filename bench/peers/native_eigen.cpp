@@ -32,6 +32,11 @@ void eigen_product(const float* W, std::size_t vocab, std::size_t dim, std::size
   if (b != nullptr) out.rowwise() += Vector(b, index(vocab)).transpose();
 }
 
+void eigen_scale_and_add(float scale, const float* b, std::size_t count, float* logits) {
+  Eigen::Map<Eigen::VectorXf> x(logits, index(count));
+  x = scale * x + Vector(b, index(count));
+}
+
 double eigen_log_sum_exp(const float* logits, std::size_t count) {
   const Vector x(logits, index(count));
   const float max = x.maxCoeff();

@@ -15,6 +15,10 @@ namespace topksoftmax::bench {
                                                   std::size_t batch, std::size_t context_stride,
                                                   float* logits);
 
+/// logits[i] = scale·logits[i] + b[i] for `count` of them.
+[[gnu::visibility("default")]] void eigen_scale_and_add(float scale, const float* b, std::size_t count,
+                                                        float* logits);
+
 /// log Σ exp(logits[i]) over `count` ≥ 1 logits, of which one is finite.
 [[gnu::visibility("default")]] double eigen_log_sum_exp(const float* logits, std::size_t count);
 

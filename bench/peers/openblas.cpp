@@ -14,7 +14,7 @@ blasint size(std::size_t n) {
 }
 
 /// OpenBLAS's sgemv on the rows as they lie, and its sgemm for batches, each on the calling thread alone.
-class OpenBlasProduct {
+class OpenBlasProduct : public Float32Product {
  public:
   static constexpr std::string_view name = "peer:openblas";
 

@@ -14,6 +14,7 @@ void add_peers(std::vector<Backend>& all) {
 #endif
 #ifdef TOPKSOFTMAX_BENCH_ONEDNN
   all.push_back(onednn_peer());
+  all.push_back(onednn_int8_peer());
 #endif
 #ifdef TOPKSOFTMAX_BENCH_FAISS
   all.push_back(faiss_flat_peer());

@@ -23,6 +23,7 @@ Backend openblas_peer();
 #endif
 #ifdef TOPKSOFTMAX_BENCH_ONEDNN
 Backend onednn_peer();
+Backend onednn_int8_peer();
 #endif
 #ifdef TOPKSOFTMAX_BENCH_FAISS
 Backend faiss_flat_peer();

@@ -32,6 +32,10 @@ std::vector<const bench::Backend*> full_softmax_peers() {
   return peers;
 }
 
+double layer_logit(const SoftmaxLayer& layer, TokenId token, const Eigen::VectorXf& h) {
+  return static_cast<double>(layer.weights().row(token).dot(h) + layer.biases()[token]);
+}
+
 void expect_exact(const SoftmaxLayer& layer, const QueryOptions& options) {
   const bench::Head head = make_head(layer);
   const std::vector<TopK> wanted = Exact::make(layer)->query_batch(head.test, options);
@@ -68,6 +72,57 @@ TEST(Peers, TakeMasksAndBiases) {
   for (TokenId id = 0; id < 1000; id += 2) mask.allow(id);
   const std::vector<TokenBias> biases = {{4, 3.0F}, {5, 9.0F}, {600, -1.0F}};
   expect_exact(random_layer(1000, 24, 1), {.k = 10, .allowed = mask, .logit_bias = biases});
+}
+
+/// oneDNN's int8 product, where the harness was built with it.
+const bench::Backend* int8_peer() {
+  for (const bench::Backend& backend : bench::backends()) {
+    if (backend.name == "peer:onednn-int8") return &backend;
+  }
+  return nullptr;
+}
+
+TEST(Peers, Int8ComesCloseToTheExactLogits) {
+  if (int8_peer() == nullptr) GTEST_SKIP() << "built without oneDNN";
+  for (const Eigen::Index vocab : {1, 7, 1000}) {
+    const SoftmaxLayer layer = random_layer(vocab, 24, 1);
+    const bench::Head head = make_head(layer);
+    const auto peer = int8_peer()->build(head, {}, {});
+    EXPECT_EQ(peer->name(), int8_peer()->name);
+    const QueryOptions options = {.k = 5};
+    const auto exact = Exact::make(layer);
+    const std::vector<TopK> batched = peer->query_batch(head.test, options);
+    for (std::size_t i = 0; i < batched.size(); ++i) {
+      const auto h = head.test.row(static_cast<Eigen::Index>(i));
+      const TopK wanted = exact->query(h, options);
+      for (const TopK& answer : {peer->query(h, options), batched[i]}) {
+        ASSERT_EQ(answer.size(), wanted.size());
+        EXPECT_FALSE(answer.certified);
+        EXPECT_NEAR(answer.log_z, wanted.log_z, 0.05);
+        for (std::size_t j = 0; j < answer.size(); ++j) {
+          EXPECT_NEAR(answer.logits[j], wanted.logits[j], 0.1F);
+          EXPECT_NEAR(answer.logits[j], layer_logit(layer, answer.ids[j], h), 0.1F);
+        }
+      }
+    }
+  }
+}
+
+TEST(Peers, Int8TakesMasksBiasesAndUnusualContexts) {
+  if (int8_peer() == nullptr) GTEST_SKIP() << "built without oneDNN";
+  const SoftmaxLayer layer = random_layer(1000, 24, 1);
+  const auto peer = int8_peer()->build(make_head(layer), {}, {});
+  TokenMask mask(1000);
+  for (TokenId id = 0; id < 1000; id += 2) mask.allow(id);
+  const std::vector<TokenBias> biases = {{4, 300.0F}, {5, 900.0F}};
+  for (const float scale : {0.0F, 1e-40F, 1.0F, 1e30F}) {
+    const Eigen::VectorXf h = random_matrix(24, 1, 3, scale);
+    const TopK answer = peer->query(h, {.k = 10, .allowed = mask, .logit_bias = biases});
+    if (scale < 2.0F) {
+      EXPECT_EQ(answer.ids[0], 4);
+    }
+    for (const TokenId id : answer.ids) EXPECT_EQ(id % 2, 0);
+  }
 }
 
 }  // namespace
