@@ -56,14 +56,14 @@ QueryWork work_of(const SoftmaxLayer& layer, const Candidates& candidates, std::
 }
 
 /// select → normalise. The logits are edited in place. False, and the answer untouched, if fewer than query.k
-/// tokens are left.
+/// tokens are left and the query wants to fall back.
 bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
                         const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
   const kernels::Implementation& kernel = kernels::active();
   if (!query.edits.empty()) edit(query.edits, ids, logits);
   kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
   kernel.select(logits, ids.data(), ids.size(), heap);
-  if (heap.size() < query.k) return false;
+  if (query.fall_back && heap.size() < query.k) return false;
 
   double inside = 0.0;
   if (query.probabilities) {
@@ -91,9 +91,10 @@ bool answer_from_logits(const Query& query, const Candidates& candidates, std::s
 void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const Candidates& candidates,
                             Workspace& workspace, TopK& answer) {
   std::span<const TokenId> ids = candidates.ids;
-  if (candidates.everything || ids.size() < query.k) {
+  if (query.fall_back && (candidates.everything || ids.size() < query.k)) {
     return answer_from_all_after(layer, query, work_of(layer, candidates, 0), workspace, answer);
   }
+  if (candidates.everything) ids = {};
   const bool biased = query.edits.bias_count != 0;
   if (biased) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
 

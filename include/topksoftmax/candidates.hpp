@@ -48,7 +48,7 @@ struct Candidates {
 
 /// rescore → select → normalise: exact logits of the candidates (and of the tokens that the query biases),
 /// the k best of them, log Z. Where fewer than query.k of them are allowed, it answers from the whole
-/// vocabulary instead. Reads candidates·d weights.
+/// vocabulary instead, unless Query::fall_back is false. Reads candidates·d weights.
 TOPKSOFTMAX_EXPORT void answer_from_candidates(const SoftmaxLayer& layer, const Query& query,
                                                const Candidates& candidates, Workspace& workspace,
                                                TopK& answer);

@@ -28,7 +28,7 @@ struct QueryWork {
   std::size_t screened = 0;    ///< rows, clusters or nodes that the screener scored or bounded
   std::size_t candidates = 0;  ///< tokens whose exact logit was computed
   bool fell_back = false;      ///< the candidates did not suffice and the whole vocabulary was scanned
-  bool repaired = false;       ///< the backend that Certify wraps had answered with other tokens
+  bool repaired = false;       ///< the backend that Certify wraps had other tokens to offer, or too few
 };
 
 /// The answer to a query: min(k, tokens allowed) tokens, by falling logit, ties to the lower token id.

@@ -28,6 +28,9 @@ struct Query {
   std::size_t effort = 0;     ///< QueryOptions::effort
   bool probabilities = true;  ///< whether log_z is wanted
   double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
+  /// Whether too few candidates mean that every token is scored. False: whoever asks is content with the
+  /// fewer than k tokens, perhaps none, that there are then.
+  bool fall_back = true;
 };
 
 /// Finds the k most probable tokens of a softmax layer for context vectors h, with their log-probabilities.

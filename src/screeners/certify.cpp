@@ -2,6 +2,7 @@
 #include "topksoftmax/screeners/certify.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "screeners/prefix_candidates.hpp"
@@ -44,17 +45,19 @@ void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) c
   if (!is_worth_bounding(query, *index_)) return answer_from_all(layer(), query, workspace, answer);
   Query proposal = query;
   proposal.probabilities = false;
+  proposal.fall_back = false;           // bounds find k tokens with far less work than a scan
   TopK& proposed = workspace.proposed;  // not `answer`, which stays as it is where memory runs out below
   ask(*backend_, proposal, workspace, proposed);
   const QueryWork work = proposed.work;
-  float threshold = proposed.logits.back();
+  float threshold =
+      proposed.size() == query.k ? proposed.logits.back() : -std::numeric_limits<float>::infinity();
 
   const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
   Candidates candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
   std::size_t bytes_read = work.bytes_read;
   if (bounds.usable && (candidates.everything || candidates.ids.size() > tolerable(query.k))) {
     // The backend found no good tokens; the estimates know better ones.
-    bytes_read += candidates.bytes_read;
+    bytes_read += candidates.bytes_read - index_->bytes_scanned();
     threshold = std::max(threshold, threshold_from_best(layer(), query, bounds, workspace, bytes_read));
     candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
   }

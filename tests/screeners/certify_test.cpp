@@ -77,6 +77,21 @@ TEST_F(CertifyTest, SaysWhatItHadToRepair) {
   EXPECT_FALSE(right->query(H_.row(0), {.k = 3}).work.repaired);
 }
 
+TEST_F(CertifyTest, FindsWhatTheBackendIsTooShortOf) {
+  const std::shared_ptr<const TopKSoftmax> list = Shortlist::build(layer_, {.top_frequent = 2});
+  const auto head = Certify::wrap(list, H_, {.width = kDim});
+  EXPECT_TRUE(list->query(H_.row(0), {.k = 5}).work.fell_back);
+  for (const bool probabilities : {false, true}) {
+    expect_exact(*head, {.k = 5, .probabilities = probabilities});
+  }
+  for (Eigen::Index i = 0; i < H_.rows(); ++i) {
+    const QueryWork work = head->query(H_.row(i), {.k = 5}).work;
+    EXPECT_FALSE(work.fell_back);
+    EXPECT_TRUE(work.repaired);
+    EXPECT_LT(work.candidates, kVocab / 4U);
+  }
+}
+
 TEST_F(CertifyTest, ManySurvivorsDoNotShakeIt) {
   // The best threshold there is, and bounds too weak to make much of it.
   const auto head = Certify::wrap(Exact::make(layer_), H_, {.prefix = 4, .width = 8});

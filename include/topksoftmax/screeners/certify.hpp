@@ -17,9 +17,10 @@ namespace topksoftmax {
 ///
 /// The wrapped backend answers first. Its k-th logit is one that k tokens reach, so every token of the exact
 /// top-k does; the bounds of Certified find all that may, and these are scored. If the backend was right,
-/// that is a check; if not (QueryWork::repaired), a repair. Answers are those of Certified, bit for bit but
-/// for the interval of log Z, and the wrapped backend saves it the search for a threshold: one that finds a
-/// few good tokens fast is worth more here than one with long lists.
+/// that is a check; if not (QueryWork::repaired), a repair. Where it finds fewer than k tokens it is not made
+/// to scan the vocabulary: the estimates of Certified find others. Answers are those of Certified, bit for
+/// bit but for the interval of log Z, and the wrapped backend saves it the search for a threshold: one that
+/// finds a few good tokens fast is worth more here than one with long lists.
 ///
 /// Effort: the wrapped backend's. Cost: its query, V·(prefix + 8) bytes of prefixes, and what survives them.
 class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
