@@ -29,8 +29,26 @@ std::string ablation_names() {
   return names;
 }
 
+/// The backends that an experiment is made with where none are named.
+std::string default_backends(LanguageModelExperiment experiment) {
+  switch (experiment) {
+    case LanguageModelExperiment::perplexity:
+      return "svd,adaptive,fgd,l2s";
+    case LanguageModelExperiment::batching:
+      return "fused,l2s";
+    default:
+      return "exact,fused,l2s,certified";
+  }
+}
+
 void check(CommandLine& line) {
   if (line.list) return;
+  if (!line.text.empty() && line.experiment != LanguageModelExperiment::perplexity) {
+    throw UsageError("--text goes with --perplexity");
+  }
+  if (line.experiment != LanguageModelExperiment::none && (line.sweep || !line.ablation.empty())) {
+    throw UsageError("--decode, --perplexity and --batching go without --sweep and --ablation");
+  }
   if (!line.ablation.empty()) find_ablation(line.ablation);
   if (line.head.empty()) throw UsageError("--head FILE is needed");
   if (line.measure.threads > line.measure.batch) {
@@ -96,6 +114,20 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--ablation", line.ablation,
                  "Repeat an experiment of the papers instead: " + ablation_names())
       ->type_name("NAME");
+  bool decode = false;
+  bool perplexity = false;
+  bool batching = false;
+  auto* const with_model =
+      app.add_option_group("", "On a language model file whole instead (lstm.*, vocab.utf8):");
+  with_model->add_flag("--decode", decode,
+                       "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
+  with_model->add_flag("--perplexity", perplexity,
+                       "Perplexity with low-rank logits outside of each backend's candidates");
+  with_model->add_flag("--batching", batching, "Mini-, maxi- and top-up batching of sentences");
+  with_model->require_option(0, 1);
+  app.add_option("--text", line.text,
+                 "File whose test.tokens --perplexity scores; without it, text that the model writes")
+      ->type_name("FILE");
   app.add_flag("--list", line.list, "Show the backends and their parameters");
   try {
     app.parse(argc, argv);
@@ -104,6 +136,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     return line;
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
+  }
+  line.experiment = decode       ? LanguageModelExperiment::decode
+                    : perplexity ? LanguageModelExperiment::perplexity
+                    : batching   ? LanguageModelExperiment::batching
+                                 : LanguageModelExperiment::none;
+  if (line.experiment != LanguageModelExperiment::none && app.count("--backends") == 0) {
+    line.backends = default_backends(line.experiment);
   }
   if (line.sweep && app.count("--timed") == 0) measure.timed = kSweepTimed;
   if (line.sweep && app.count("--rounds") == 0) measure.rounds = kSweepRounds;

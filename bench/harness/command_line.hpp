@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,14 +10,19 @@
 
 namespace topksoftmax::bench {
 
+/// What is measured on a language model instead of its softmax layer alone.
+enum class LanguageModelExperiment : std::uint8_t { none, decode, perplexity, batching };
+
 /// What topksoftmax-bench was asked for.
 struct CommandLine {
   std::filesystem::path head;
   std::string backends = "all";
   std::vector<std::string> settings;  ///< of --set
   MeasureOptions measure;
-  bool sweep = false;          ///< each backend at every value of its own trade-off
-  std::string ablation;        ///< its name; empty: none
+  bool sweep = false;    ///< each backend at every value of its own trade-off
+  std::string ablation;  ///< its name; empty: none
+  LanguageModelExperiment experiment = LanguageModelExperiment::none;
+  std::filesystem::path text;  ///< of --text, for the perplexity; empty: the model writes one
   std::filesystem::path json;  ///< empty: none is written
   std::filesystem::path html;  ///< likewise
   bool list = false;

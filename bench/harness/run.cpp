@@ -10,6 +10,7 @@
 #include "harness/ablation.hpp"
 #include "harness/head.hpp"
 #include "harness/html.hpp"
+#include "harness/language_model/request.hpp"
 #include "harness/machine.hpp"
 #include "harness/measurer.hpp"
 #include "harness/registry.hpp"
@@ -60,6 +61,27 @@ void print(const Machine& machine, const Measurer& measurer, const Measurement& 
   print_rows(measurer, measurement, out);
 }
 
+void run_experiment(const CommandLine& line, std::span<const Choice> choices, const Head& head,
+                    std::ostream& out, Progress& progress) {
+  const examples::LstmModel model(line.head);
+  const Head learning = language_model_head(model, head, progress);
+  const LanguageModelRequest request = {
+      .model = model, .head = learning, .choices = choices, .text = line.text, .progress = progress};
+  std::ostringstream table;
+  switch (line.experiment) {
+    case LanguageModelExperiment::decode:
+      run_decode(request, table);
+      break;
+    case LanguageModelExperiment::perplexity:
+      run_perplexity(request, table);
+      break;
+    default:
+      run_batching(request, table);
+  }
+  progress.clear();
+  out << head.name << ": " << table.str();
+}
+
 }  // namespace
 
 void run(const CommandLine& line, std::ostream& out, Progress& progress) {
@@ -70,6 +92,8 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
   const std::vector<Choice> choices = choose_backends(line.backends, line.settings);
   progress.show("reading " + line.head.string());
   const Head head = load_head(line.head);
+  if (line.experiment != LanguageModelExperiment::none)
+    return run_experiment(line, choices, head, out, progress);
   if (!line.ablation.empty()) {
     const Ablation& ablation = find_ablation(line.ablation);
     std::ostringstream table;

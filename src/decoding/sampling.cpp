@@ -81,7 +81,8 @@ SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t 
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
   asked.probabilities = !greedy && options_.top_k == 0 && (options_.top_p < 1.0 || options_.min_p == 0.0);
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : kFirstTokens;
-  const std::size_t most = std::max(asked.k, cuts(options_) ? kMostTokens : kFirstTokens);
+  // More tokens help where a cut needs no log Z; where it does, the interval's width decides, not their number.
+  const std::size_t most = std::max(asked.k, asked.probabilities ? kFirstTokens : kMostTokens);
   const std::size_t total = greedy ? 0 : count_allowed(query, head.layer().vocab());
   for (; asked.k <= most; asked.k *= kTokensGrowth) {
     head.query(h, dim, asked, workspace_, answer_);

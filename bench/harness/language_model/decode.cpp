@@ -113,10 +113,17 @@ Decoded speculate(const LstmModel& model, const TopKSoftmax& head, const Samplin
   return decoded;
 }
 
+/// A head, as the table names it.
+struct NamedHead {
+  std::string name;
+  std::shared_ptr<const TopKSoftmax> head;
+};
+
 struct Decoder {
   std::string name;
   std::function<Decoded(const LstmModel&, const TopKSoftmax&)> run;
   std::string baseline;  ///< the decoder, with an exact head, that it is compared with
+  bool drafts = false;   ///< the head drafts
 };
 
 std::vector<Decoder> decoders() {
@@ -139,20 +146,20 @@ std::vector<Decoder> decoders() {
                    [sampling](const LstmModel& model, const TopKSoftmax& head) {
                      return speculate(model, head, sampling);
                    },
-                   "sampling" + what});
+                   "sampling" + what, true});
   }
   return all;
 }
 
 /// The run of median speed, heads in turn.
 std::vector<Decoded> measure(const LanguageModelRequest& request, const Decoder& decoder,
-                             std::span<const std::shared_ptr<const TopKSoftmax>> heads) {
+                             std::span<const NamedHead> heads) {
   const PinnedThread pinned;
   std::vector<std::vector<Decoded>> runs(heads.size());
   for (std::size_t round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < heads.size(); ++i) {
-      request.progress.show(decoder.name + ", " + std::string(heads[i]->name()));
-      runs[i].push_back(decoder.run(request.model, *heads[i]));
+      request.progress.show(decoder.name + ", " + heads[i].name);
+      runs[i].push_back(decoder.run(request.model, *heads[i].head));
     }
   }
   std::vector<Decoded> medians;
@@ -164,27 +171,45 @@ std::vector<Decoded> measure(const LanguageModelRequest& request, const Decoder&
   return medians;
 }
 
+/// The heads, and L2S once more if it is one of them: drafts are drawn, so lists that hold most of the
+/// probability are worth more than the shortest that hold the five best tokens.
+std::vector<NamedHead> with_long_lists(const LanguageModelRequest& request, std::vector<NamedHead> heads) {
+  for (const Choice& choice : request.choices) {
+    if (choice.backend->name != "l2s") continue;
+    Choice longer = choice;
+    for (const auto& [name, value] :
+         {std::pair("clusters", "50"), std::pair("budget", "600"), std::pair("label_count", "64"),
+          std::pair("label_depth", "256"), std::pair("rounds", "1")}) {
+      longer.settings[name] = value;
+    }
+    heads.push_back({"l2s, long lists", request.build(longer)});
+  }
+  return heads;
+}
+
 }  // namespace
 
 void run_decode(const LanguageModelRequest& request, std::ostream& out) {
-  std::vector<std::shared_ptr<const TopKSoftmax>> heads;
-  for (const Choice& choice : request.choices) heads.push_back(request.build(choice));
+  std::vector<NamedHead> heads;
+  for (const Choice& choice : request.choices) heads.push_back({choice.backend->name, request.build(choice)});
+  const std::vector<NamedHead> drafting = with_long_lists(request, heads);
   std::map<std::string, double> baselines;
   Table table({"decoder", "head", "tokens/s", "speedup", "in the model", "r", "predicted"});
   for (const Decoder& decoder : decoders()) {
-    const std::vector<Decoded> measured = measure(request, decoder, heads);
+    const std::vector<NamedHead>& asked = decoder.drafts ? drafting : heads;
+    const std::vector<Decoded> measured = measure(request, decoder, asked);
     if (decoder.name == decoder.baseline) {
       double fastest = std::numeric_limits<double>::infinity();
       for (std::size_t i = 0; i < heads.size(); ++i) {
-        if (heads[i]->exhaustive()) fastest = std::min(fastest, measured[i].per_token());
+        if (heads[i].head->exhaustive()) fastest = std::min(fastest, measured[i].per_token());
       }
       baselines[decoder.name] = fastest;
     }
     const double baseline = baselines[decoder.baseline];
-    for (std::size_t i = 0; i < heads.size(); ++i) {
+    for (std::size_t i = 0; i < asked.size(); ++i) {
       const Decoded& one = measured[i];
       const bool drafted = one.acceptance > 0.0;
-      table.add({decoder.name, std::string(heads[i]->name()), three_digits(1.0 / one.per_token()),
+      table.add({decoder.name, asked[i].name, three_digits(1.0 / one.per_token()),
                  three_digits(baseline / one.per_token()),
                  three_digits(100.0 * one.model_seconds / one.seconds) + " %",
                  drafted ? fixed(one.acceptance, 2) : "",

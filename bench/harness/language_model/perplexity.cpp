@@ -10,6 +10,7 @@
 #include "harness/language_model/request.hpp"
 #include "harness/table.hpp"
 #include "language_model_steps.hpp"
+#include "topksoftmax/candidates.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fused.hpp"
@@ -81,8 +82,8 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
   std::string left_out;
   for (const Choice& choice : request.choices) {
     const std::shared_ptr<const TopKSoftmax> head = request.build(choice);
-    Workspace workspace;
-    if (!head->candidates(contexts.data(), dim, {}, workspace)) {
+    Workspace probing;
+    if (!head->candidates(contexts.data(), dim, {}, probing)) {
       left_out += (left_out.empty() ? "" : ", ") + choice.backend->name;
       continue;
     }
