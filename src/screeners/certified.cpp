@@ -19,7 +19,8 @@ Candidates screen_bounded(const SoftmaxLayer& layer, const PrefixIndex& index, c
   std::size_t bytes_read = 0;
   const float threshold = bounds.usable ? threshold_from_best(layer, query, bounds, workspace, bytes_read)
                                         : -std::numeric_limits<float>::infinity();
-  Candidates candidates = candidates_reaching(threshold, layer, index, query, bounds, workspace);
+  Candidates candidates =
+      candidates_reaching(threshold, layer, index, query, bounds, index.rows(), workspace);
   candidates.bytes_read += bytes_read;
   return candidates;
 }

@@ -20,6 +20,9 @@ std::size_t tolerable(std::size_t k) {
   return 4 * k + 32;
 }
 
+/// To read the tails of a larger share of the rows costs more than to seek a better threshold.
+constexpr std::size_t kTailShare = 32;
+
 }  // namespace
 
 Certify::Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const PrefixIndex> index)
@@ -53,13 +56,14 @@ void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) c
       proposed.size() == query.k ? proposed.logits.back() : -std::numeric_limits<float>::infinity();
 
   const PrefixIndex::Bounds bounds = index_->bound(query, workspace);
-  Candidates candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
+  Candidates candidates =
+      candidates_reaching(threshold, layer(), *index_, query, bounds, index_->rows() / kTailShare, workspace);
   std::size_t bytes_read = work.bytes_read;
   if (bounds.usable && (candidates.everything || candidates.ids.size() > tolerable(query.k))) {
     // The backend found no good tokens; the estimates know better ones.
     bytes_read += candidates.bytes_read - index_->bytes_scanned();
     threshold = std::max(threshold, threshold_from_best(layer(), query, bounds, workspace, bytes_read));
-    candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, workspace);
+    candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, index_->rows(), workspace);
   }
   answer_from_candidates(layer(), query, candidates, workspace, answer);
   answer.work.bytes_read += bytes_read;

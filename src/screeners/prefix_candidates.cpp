@@ -54,7 +54,8 @@ float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const P
 }
 
 Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,
-                               const Query& query, const PrefixIndex::Bounds& bounds, Workspace& workspace) {
+                               const Query& query, const PrefixIndex::Bounds& bounds, std::size_t most,
+                               Workspace& workspace) {
   Candidates candidates;
   candidates.certified = true;
   candidates.screened = index.rows();
@@ -63,10 +64,12 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
   const bool hopeless = !bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
   float step = kFirstStep;
   for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
-    const PrefixIndex::Survivors survivors = index.survivors(bounds, cut, query.probabilities, workspace);
+    const PrefixIndex::Survivors survivors =
+        index.survivors(bounds, cut, query.probabilities, most, workspace);
     candidates.bytes_read += survivors.bytes_read;
     candidates.screened += survivors.by_tails;
-    if (survivors.ids.size() > index.rows() / kWorthwhileShare) break;
+    if (survivors.ids.size() > std::min(most, index.rows() / kWorthwhileShare)) break;
+    most = index.rows();  // a lower cut lets more pass, and says nothing of the threshold
     candidates.ids = survivors.ids;
     if (!query.probabilities) return candidates;
     candidates.normalizer = Normalizer::interval;

@@ -20,8 +20,10 @@ float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const P
                           Workspace& workspace, std::size_t& bytes_read);
 
 /// The tokens that may be among the k best when k tokens are known to reach `threshold`, certified, with log
-/// Z as an interval no wider than the query tolerates. Every token where these are too many.
+/// Z as an interval no wider than the query tolerates. Every token where these are too many, or where their
+/// prefixes let more than `most` reach the threshold, which then costs no more than finding that out.
 Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,
-                               const Query& query, const PrefixIndex::Bounds& bounds, Workspace& workspace);
+                               const Query& query, const PrefixIndex::Bounds& bounds, std::size_t most,
+                               Workspace& workspace);
 
 }  // namespace topksoftmax

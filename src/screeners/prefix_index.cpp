@@ -366,7 +366,7 @@ kernels::PrefixContext PrefixIndex::prepare(const float* h, float* coordinates, 
 }
 
 PrefixIndex::Survivors PrefixIndex::survivors(const Bounds& bounds, float threshold, bool sums,
-                                              Workspace& workspace) const {
+                                              std::size_t most, Workspace& workspace) const {
   const kernels::Implementation& kernel = kernels::active();
   auto* const ids = workspace.candidates.get<TokenId>(rows() + kernels::kSlack);
   Survivors result;
@@ -380,7 +380,7 @@ PrefixIndex::Survivors PrefixIndex::survivors(const Bounds& bounds, float thresh
     first = kernel.reaching(bounds.estimates, bounds.radii, rows(), threshold, ids);
   }
   result.ids = {ids, first};
-  if (tails_.width == 0) return result;
+  if (tails_.width == 0 || first > most) return result;
 
   auto* const estimates = workspace.screen[4].get<float>(2 * first);
   float* const radii = estimates + first;

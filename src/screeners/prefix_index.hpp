@@ -57,7 +57,9 @@ class PrefixIndex {
     std::size_t by_tails = 0;  ///< rows that their prefixes let pass, if there are tails to ask next
     std::size_t bytes_read = 0;
   };
-  Survivors survivors(const Bounds& bounds, float threshold, bool sums, Workspace& workspace) const;
+  /// Where their prefixes let more than `most` pass, all these, unasked by their tails.
+  Survivors survivors(const Bounds& bounds, float threshold, bool sums, std::size_t most,
+                      Workspace& workspace) const;
 
   /// Whether the prefixes are more than the second cache holds for the next context anyway.
   bool gains_from_batches() const { return prefixes_.blocks().bytes() > kPartBytes; }
