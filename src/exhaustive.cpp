@@ -10,6 +10,18 @@
 #include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {
+namespace {
+
+/// Where no larger share of the tokens is allowed, their rows are gathered, whatever the batch: a batch that
+/// reads all rows once gains no more.
+constexpr std::size_t kGatheredShare = 8;
+
+bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
+  return query.edits.allowed != nullptr &&
+         query.edits.count_allowed(layer.vocab()) <= layer.vocab() / kGatheredShare;
+}
+
+}  // namespace
 
 void store_tokens(kernels::TopKHeap& heap, TopK& answer) {
   const std::span<const ScoredToken> tokens = heap.sort();
@@ -36,6 +48,9 @@ void store_exact(kernels::TopKHeap& heap, const Query& query, const kernels::Log
 }
 
 void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace, TopK& answer) {
+  if (is_gathered(layer, query)) {
+    return answer_from_allowed(layer, query, query.edits.count_allowed(layer.vocab()), workspace, answer);
+  }
   kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
   kernels::LogSumExp sum;
   kernels::active().fused_scan(layer.rows(), query.h, query.edits, heap,
@@ -45,6 +60,13 @@ void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& w
 
 void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
                            std::size_t batch, Workspace& workspace, TopK* answers) {
+  if (is_gathered(layer, query)) {
+    Query one = query;
+    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+      answer_from_all(layer, one, workspace, answers[q]);
+    }
+    return;
+  }
   auto* const tokens = workspace.heap.get<ScoredToken>(batch * query.k);
   auto* const heaps = workspace.screen[0].get<kernels::TopKHeap>(batch);
   auto* const sums = workspace.screen[1].get<kernels::LogSumExp>(batch);

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <exception>
 #include <stdexcept>
@@ -34,17 +33,6 @@ void check_context(const float* h, std::size_t dim) {
                                   "; every value must be finite");
     }
   }
-}
-
-std::size_t count_allowed(const std::uint64_t* allowed, std::size_t vocab) {
-  std::size_t count = 0;
-  for (std::size_t word = 0; word < vocab / 64; ++word)
-    count += static_cast<std::size_t>(std::popcount(allowed[word]));
-  if (vocab % 64 != 0) {
-    const std::uint64_t last = allowed[vocab / 64] & ((std::uint64_t{1} << (vocab % 64)) - 1);
-    count += static_cast<std::size_t>(std::popcount(last));
-  }
-  return count;
 }
 
 void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
@@ -101,7 +89,7 @@ Query TopKSoftmax::check(const float* h, std::size_t dim, const QueryOptions& op
 void TopKSoftmax::answer_chunk(const Query& query, std::size_t stride, std::size_t batch,
                                Workspace& workspace, TopK* answers) const {
   if (query.edits.allowed != nullptr) {
-    const std::size_t allowed = count_allowed(query.edits.allowed, layer_.vocab());
+    const std::size_t allowed = query.edits.count_allowed(layer_.vocab());
     Query limited = query;
     limited.k = std::min(query.k, allowed);
     if (allowed <= few(layer_.vocab()) || allowed <= query.k) {

@@ -86,5 +86,23 @@ TEST(Fused, TiesGoToTheLowerId) {
   EXPECT_EQ(answer.ids, (std::vector<TokenId>{0, 1, 2, 3}));
 }
 
+TEST(Fused, ScoresNoMoreThanTheAllowedTokens) {
+  const SoftmaxLayer layer = testing::random_layer(1000, 16, 3);
+  const Fused fused(layer);
+  const Exact exact(layer);
+  const Eigen::VectorXf h = testing::random_vector(16, 4);
+  for (const std::size_t allowed : {1U, 10U, 120U}) {
+    TokenMask mask(1000);
+    for (std::size_t n = 0; n < allowed; ++n) mask.allow(static_cast<TokenId>(n * 7 % 1000));
+    const QueryOptions options = {.k = 8, .allowed = mask};
+    const TopK answer = fused.query(h, options);
+    const TopK truth = exact.query(h, options);
+    EXPECT_EQ(answer.work.candidates, allowed);
+    EXPECT_EQ(answer.ids, truth.ids);
+    EXPECT_EQ(answer.logits, truth.logits);
+    EXPECT_NEAR(answer.log_z, truth.log_z, 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace topksoftmax

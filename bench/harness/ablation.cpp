@@ -23,6 +23,8 @@ std::span<const Ablation> ablations() {
        run_top_frequent_ablation},
       {"bounds", "Upper bounds that prove the top-k: rows rescored, bounds made and bytes read a query",
        run_bounds_ablation},
+      {"fusion", "Fused softmax's Table 2: bias, softmax and n-best search of products W·h",
+       run_fusion_ablation},
   };
   return all;
 }

@@ -41,6 +41,7 @@ const Ablation& find_ablation(std::string_view name);
 
 void run_clusters_ablation(const AblationRequest& request, std::ostream& out);
 void run_vocabulary_ablation(const AblationRequest& request, std::ostream& out);
+void run_fusion_ablation(const AblationRequest& request, std::ostream& out);
 void run_k_ablation(const AblationRequest& request, std::ostream& out);
 void run_beam_ablation(const AblationRequest& request, std::ostream& out);
 void run_top_frequent_ablation(const AblationRequest& request, std::ostream& out);

@@ -37,6 +37,10 @@ void eigen_scale_and_add(float scale, const float* b, std::size_t count, float* 
   x = scale * x + Vector(b, index(count));
 }
 
+void eigen_add(const float* a, const float* b, std::size_t count, float* sums) {
+  Eigen::Map<Eigen::VectorXf>(sums, index(count)) = Vector(a, index(count)) + Vector(b, index(count));
+}
+
 double eigen_log_sum_exp(const float* logits, std::size_t count) {
   const Vector x(logits, index(count));
   const float max = x.maxCoeff();

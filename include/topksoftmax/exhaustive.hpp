@@ -15,7 +15,8 @@
 namespace topksoftmax {
 
 /// Answers from the logits of every token that may be returned, in one fused pass: what any backend falls
-/// back to. Exact, certified, normalised over all tokens. Reads V·d weights.
+/// back to. Exact, certified, normalised over all tokens. Reads V·d weights, or where an eighth of the tokens
+/// or fewer are allowed, those of these.
 TOPKSOFTMAX_EXPORT void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                         TopK& answer);
 

@@ -35,14 +35,6 @@ SampledToken sampled(TokenId id, float logit, double weight, const Kept& kept) {
   return token;
 }
 
-std::size_t count_allowed(const QueryOptions& query, std::size_t vocab) {
-  if (query.allowed.empty()) return vocab;
-  const kernels::LogitEdits edits = {.allowed = query.allowed.data()};
-  std::size_t count = 0;
-  for (std::size_t id = 0; id < vocab; ++id) count += edits.allows(static_cast<TokenId>(id)) ? 1 : 0;
-  return count;
-}
-
 /// The leading ranked tokens and their weights, ordered by id.
 Distribution by_id(std::span<const TokenId> ids, std::span<const double> weights) {
   std::vector<std::size_t> order(weights.size());
@@ -81,9 +73,11 @@ SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t 
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
   asked.probabilities = !greedy && options_.top_k == 0 && (options_.top_p < 1.0 || options_.min_p == 0.0);
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : kFirstTokens;
-  // More tokens help where a cut needs no log Z; where it does, the interval's width decides, not their number.
+  // More tokens help where a cut needs no log Z; where it does, the interval's width decides, not their
+  // number.
   const std::size_t most = std::max(asked.k, asked.probabilities ? kFirstTokens : kMostTokens);
-  const std::size_t total = greedy ? 0 : count_allowed(query, head.layer().vocab());
+  const kernels::LogitEdits edits = {.allowed = query.allowed.empty() ? nullptr : query.allowed.data()};
+  const std::size_t total = greedy ? 0 : edits.count_allowed(head.layer().vocab());
   for (; asked.k <= most; asked.k *= kTokensGrowth) {
     head.query(h, dim, asked, workspace_, answer_);
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");

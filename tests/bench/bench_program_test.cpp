@@ -215,7 +215,8 @@ TEST_F(BenchProgram, RepeatsThePapersExperiments) {
                                                       {"k", "dist_cnt"},
                                                       {"beam", "wta-lsh-each"},
                                                       {"top-frequent", "T "},
-                                                      {"bounds", "survivors"}};
+                                                      {"bounds", "survivors"},
+                                                      {"fusion", "one pass"}};
   for (const auto& [name, column] : columns) {
     const ProgramRun run = measure("--ablation " + name + small);
     EXPECT_EQ(run.exit_code, 0) << name << ": " << run.err;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -20,6 +21,19 @@ struct LogitEdits {
   bool allows(TokenId id) const {
     const auto t = static_cast<std::size_t>(id);
     return allowed == nullptr || (allowed[t / 64] >> (t % 64) & 1) != 0;
+  }
+
+  /// How many of `vocab` tokens the mask allows.
+  std::size_t count_allowed(std::size_t vocab) const {
+    if (allowed == nullptr) return vocab;
+    std::size_t count = 0;
+    for (std::size_t word = 0; word < vocab / 64; ++word)
+      count += static_cast<std::size_t>(std::popcount(allowed[word]));
+    if (vocab % 64 != 0) {
+      const std::uint64_t last = allowed[vocab / 64] & ((std::uint64_t{1} << (vocab % 64)) - 1);
+      count += static_cast<std::size_t>(std::popcount(last));
+    }
+    return count;
   }
 };
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What topksoftmax-bench measures on a language model whole: the program itself is run, on a tiny model.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/program.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::ProgramRun;
+using testing::random_matrix;
+using testing::run_bench;
+
+constexpr std::size_t kVocab = 260;
+constexpr std::size_t kDim = 8;
+
+std::span<const float> values(const RowMajorMatrix& matrix) {
+  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
+}
+
+class BenchLanguageModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<RowMajorMatrix> matrices;
+    std::vector<TensorView> tensors;
+    const auto add = [&](const std::string& name, std::vector<std::size_t> shape) {
+      const std::size_t cols = shape.size() > 1 ? shape[1] : 1;
+      matrices.push_back(random_matrix(static_cast<Eigen::Index>(shape[0]), static_cast<Eigen::Index>(cols),
+                                       static_cast<unsigned>(matrices.size() + 1), 0.4F));
+      tensors.push_back(tensor_view(name, std::move(shape), values(matrices.back())));
+    };
+    matrices.reserve(20);
+    add("weight", {kVocab, kDim});
+    add("bias", {kVocab});
+    add("contexts.train", {500, kDim});
+    add("contexts.test", {60, kDim});
+    for (const std::string layer : {"l0", "l1"}) {
+      add("lstm.weight_ih_" + layer, {4 * kDim, kDim});
+      add("lstm.weight_hh_" + layer, {4 * kDim, kDim});
+      add("lstm.bias_ih_" + layer, {4 * kDim});
+      add("lstm.bias_hh_" + layer, {4 * kDim});
+    }
+    std::string words = "<unk>\n<eos>\nthe\nhe\nit";
+    for (std::size_t id = 5; id < kVocab; ++id) words += "\nw" + std::to_string(id);
+    const std::vector<std::uint8_t> bytes(words.begin(), words.end());
+    tensors.push_back(tensor_view("vocab.utf8", {bytes.size()}, bytes));
+    model_ = folder_.path() / "lm.safetensors";
+    write_safetensors(model_, tensors);
+    const std::vector<std::int32_t> text = {1, 2, 3, 4, 5, 6, 7, 200, 100, 50, 2, 3};
+    text_ = folder_.path() / "text.safetensors";
+    const std::vector<TensorView> text_tensors = {tensor_view("test.tokens", {text.size()}, text)};
+    write_safetensors(text_, text_tensors);
+  }
+
+  ProgramRun run(const std::string& arguments) const {
+    return run_bench("--head " + model_.string() + " --set l2s.clusters=4 --set l2s.budget=100 " + arguments);
+  }
+
+  testing::TemporaryFolder folder_;
+  std::filesystem::path model_;
+  std::filesystem::path text_;
+};
+
+TEST_F(BenchLanguageModel, PerplexityHasARowForEachHead) {
+  const ProgramRun run = this->run("--perplexity --text " + text_.string() + " --set fgd.ef_search=200");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("11 tokens of"), std::string::npos) << run.out;
+  for (const char* const head : {"exact", "svd", "adaptive", "fgd", "l2s"}) {
+    EXPECT_NE(run.out.find(std::string("\n") + head), std::string::npos) << head;
+  }
+}
+
+TEST_F(BenchLanguageModel, DecodesWithEveryHead) {
+  const ProgramRun run = this->run("--decode --backends fused,certified");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* const decoder : {"greedy", "beam 5", "beam 12", "speculative K=4", "top-p 0.9"}) {
+    EXPECT_NE(run.out.find(decoder), std::string::npos) << decoder;
+  }
+}
+
+TEST_F(BenchLanguageModel, BatchingShowsEachWay) {
+  const ProgramRun run = this->run("--batching --backends fused");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* const way : {"mini", "maxi", "top-up", "OpenSubtitles"}) {
+    EXPECT_NE(run.out.find(way), std::string::npos) << way;
+  }
+}
+
+TEST_F(BenchLanguageModel, RefusesWhatDoesNotGoTogether) {
+  EXPECT_EQ(run("--decode --sweep").exit_code, 2);
+  EXPECT_EQ(run("--decode --perplexity").exit_code, 2);
+  EXPECT_EQ(run("--text x").exit_code, 2);
+  EXPECT_EQ(run("--perplexity --text " + model_.string()).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace topksoftmax
