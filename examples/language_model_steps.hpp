@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -10,25 +9,11 @@
 #include "lstm_model.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"
+#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/training/contexts.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::examples {
-
-/// Adds the time that it lives to a counter of seconds.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 /// The rows of a state that rows of beam search go on from.
 inline LstmState select(const LstmState& state, std::span<const BeamRow> rows) {

@@ -2,30 +2,15 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
 #include "topksoftmax/decoding/speculative.hpp"
+#include "topksoftmax/evaluation/stopwatch.hpp"
 
 namespace topksoftmax {
-
-/// Adds the time that it lives to a counter.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 /// Throws std::invalid_argument where a draft has no probability.
 void check_draft(TokenId drafted, double p);

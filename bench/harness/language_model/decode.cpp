@@ -18,7 +18,6 @@ namespace {
 
 using examples::BeamReader;
 using examples::LstmModel;
-using examples::Stopwatch;
 using examples::TextReader;
 
 constexpr std::size_t kTokens = 200;
