@@ -10,7 +10,9 @@
 #include <string>
 
 #include "finite.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
@@ -185,6 +187,16 @@ std::vector<TopK> TopKSoftmax::query_batch(const ConstRows& H, const QueryOption
   std::vector<Workspace> workspaces(static_cast<std::size_t>(omp_get_max_threads()));
   query_batch(H, options, workspaces, answers);
   return answers;
+}
+
+void TopKSoftmax::save(const std::filesystem::path& path) const {
+  IndexWriter out;
+  do_save(out);
+  out.write(path, layer_);
+}
+
+void TopKSoftmax::do_save(IndexWriter&) const {
+  throw Error(std::string(name()) + ": this backend has no index that can be saved");
 }
 
 void TopKSoftmax::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,

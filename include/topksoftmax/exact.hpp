@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "topksoftmax/export.hpp"
@@ -23,8 +24,16 @@ class TOPKSOFTMAX_EXPORT Exact final : public TopKSoftmax {
   std::size_t index_bytes() const override { return 0; }
   bool exhaustive() const override { return true; }
 
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<Exact> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<Exact> load(const IndexReader& in);
+
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  void do_save(IndexWriter& out) const override;
 };
 
 }  // namespace topksoftmax

@@ -14,7 +14,8 @@
 namespace topksoftmax {
 
 /// The only thing in which the systems differ: a context in, a set of candidate tokens out. Screening is
-/// const, thread-safe, deterministic, and works in the workspace that it is lent.
+/// const, thread-safe, deterministic, and works in the workspace that it is lent. A screener with a member
+/// `save(IndexWriter&) const` can be saved.
 template <class S>
 concept Screener = requires(const S& screener, const Query& query, Workspace& workspace) {
   { screener.screen(query, workspace) } -> std::same_as<Candidates>;
@@ -40,6 +41,14 @@ class ScreenedSoftmax : public TopKSoftmax {
 
   std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
     return screener_.screen(query, workspace);
+  }
+
+  void do_save(IndexWriter& out) const override {
+    if constexpr (requires { screener_.save(out); }) {
+      screener_.save(out);
+    } else {
+      TopKSoftmax::do_save(out);
+    }
   }
 
   S screener_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <span>
@@ -18,6 +19,8 @@
 
 namespace topksoftmax {
 
+class IndexReader;
+class IndexWriter;
 struct Candidates;
 
 /// A checked query, as backends are handed it.
@@ -115,6 +118,12 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether every query computes all logits: then who needs them all asks for `logits` at once.
   virtual bool exhaustive() const { return false; }
 
+  /// Writes the index, without the layer, to a file that load_index() and this class's load() read: see
+  /// topksoftmax/io/index_file.hpp. The file is written beside `path`, synced, and renamed: on any failure
+  /// the old one stays whole. Cost: reads the layer once, to hash it. Throws Error where the file cannot be
+  /// written, and for backends that have no index to save.
+  void save(const std::filesystem::path& path) const;
+
  protected:
   explicit TopKSoftmax(SoftmaxLayer layer) : layer_(std::move(layer)) {}
   TopKSoftmax(const TopKSoftmax&) = default;
@@ -124,6 +133,12 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   static void ask(const TopKSoftmax& backend, const Query& query, Workspace& workspace, TopK& answer) {
     backend.do_query(query, workspace, answer);
   }
+
+  /// Puts another backend's index into `out`, for those that are made of one.
+  static void save_part(const TopKSoftmax& backend, IndexWriter& out) { backend.do_save(out); }
+
+  /// Puts all that load_index() needs beside the layer into `out`. The default throws Error.
+  virtual void do_save(IndexWriter& out) const;
 
  private:
   virtual void do_query(const Query& query, Workspace& workspace, TopK& answer) const = 0;

@@ -12,6 +12,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/adaptive_softmax.hpp"

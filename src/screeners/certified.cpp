@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
 #include "screeners/prefix_index.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -11,8 +13,9 @@
 #include "training/chunks.hpp"
 
 namespace topksoftmax {
-
 namespace {
+
+constexpr std::string_view kName = "certified";
 
 Candidates screen_bounded(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
                           const PrefixIndex::Bounds& bounds, Workspace& workspace) {
@@ -57,6 +60,19 @@ void Certified::do_query_batch(const Query& query, std::size_t stride, std::size
 
 std::size_t CertifiedScreener::index_bytes() const {
   return index_->bytes();
+}
+
+void CertifiedScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  index_->save(out);
+}
+
+std::unique_ptr<Certified> Certified::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<Certified> Certified::load(const IndexReader& in) {
+  return std::unique_ptr<Certified>(new Certified(in.layer(), std::make_shared<const PrefixIndex>(in)));
 }
 
 std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer, const float* contexts, std::size_t count,

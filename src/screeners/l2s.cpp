@@ -2,17 +2,55 @@
 #include "topksoftmax/screeners/l2s.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/check_contexts.hpp"
 #include "training/exact_labels.hpp"
 
 namespace topksoftmax {
+namespace {
 
-L2SScreener::L2SScreener(L2SModel model, std::size_t vocab, std::size_t dim, std::string_view name)
-    : model_(std::move(model)), vocab_(vocab), dim_(dim), name_(name) {}
+constexpr std::string_view kKind = "l2s";
+
+/// The options that an index file records.
+template <class Options, class Visit>
+void visit_options(Options& options, const Visit& visit) {
+  visit("clusters", options.clusters);
+  visit("budget", options.budget);
+  visit("lambda", options.lambda);
+  visit("gamma", options.gamma);
+  visit("temperature", options.temperature);
+  visit("rounds", options.rounds);
+  visit("epochs", options.epochs);
+  visit("kmeans_iterations", options.kmeans_iterations);
+  visit("batch_size", options.batch_size);
+  visit("learning_rate", options.learning_rate);
+  visit("sharpness", options.sharpness);
+  visit("label_count", options.label_count);
+  visit("label_depth", options.label_depth);
+  visit("near_miss_value", options.near_miss_value);
+  visit("near_miss_temperature", options.near_miss_temperature);
+  visit("seed", options.seed);
+}
+
+}  // namespace
+
+L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim,
+                         std::string name)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      vocab_(vocab),
+      dim_(dim),
+      name_(std::move(name)) {
+  options_.progress = {};  // whom it tells may not live as long
+}
 
 kernels::Rows L2SScreener::clusters() const {
   kernels::Rows rows;
@@ -62,6 +100,53 @@ std::size_t L2SScreener::index_bytes() const {
          model_.sets.offsets.size() * sizeof(std::size_t);
 }
 
+void L2SScreener::save(IndexWriter& out) const {
+  out.kind(kKind);
+  out.option("name", name_);
+  visit_options(options_, out.options());
+  out.array("clusters", {model_.clusters, dim_}, StoredArray<float>::borrow(model_.v));
+  std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
+  out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));
+  out.array("ids", {model_.sets.ids.size()}, StoredArray<TokenId>::borrow(model_.sets.ids));
+  std::vector<double> history;
+  for (const ScreeningLoss& loss : model_.history) {
+    history.insert(history.end(), {loss.objective, loss.missed, loss.set_size});
+  }
+  out.array("history", {model_.history.size(), 3}, StoredArray<double>::own(history));
+}
+
+std::unique_ptr<L2S> L2S::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kKind));
+}
+
+std::unique_ptr<L2S> L2S::load(const IndexReader& in) {
+  std::string name;
+  in.option("name", name);
+  L2SOptions options;
+  visit_options(options, in.options());
+  L2SModel model;
+  const StoredArray<float> v = in.floats("clusters", {IndexReader::any, in.dim()});
+  if (v.size() == 0) throw in.damaged("clusters", "has no cluster");
+  model.v.assign(v.begin(), v.end());
+  model.clusters = v.size() / in.dim();
+  const StoredArray<TokenId> ids = in.tokens("ids", {IndexReader::any});
+  model.sets.ids.assign(ids.begin(), ids.end());
+  const StoredArray<std::uint64_t> offsets = in.offsets("offsets", {model.clusters + 1}, ids.size());
+  model.sets.offsets.assign(offsets.begin(), offsets.end());
+  for (std::size_t t = 0; t < model.clusters; ++t) {
+    const std::span<const TokenId> set = model.sets.of(t);
+    if (std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) != set.end()) {
+      throw in.damaged("ids", "are not ascending in the set of cluster " + std::to_string(t));
+    }
+  }
+  const StoredArray<double> history = in.doubles("history", {IndexReader::any, 3});
+  for (std::size_t i = 0; i < history.size(); i += 3) {
+    model.history.push_back({history[i], history[i + 1], history[i + 2]});
+  }
+  L2SScreener screener(std::move(model), std::move(options), in.vocab(), in.dim(), std::move(name));
+  return std::unique_ptr<L2S>(new L2S(in.layer(), std::move(screener)));
+}
+
 std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const Contexts& contexts, const L2SOptions& options,
                                 std::string_view name) {
   check_contexts(layer, contexts, "l2s");
@@ -73,7 +158,8 @@ std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const Contexts& contexts, co
   if (options.progress) options.progress("labelling the contexts", 0.0);
   const Labels labels = exact_labels(layer, contexts, options.label_count, options.label_depth,
                                      options.near_miss_value, options.near_miss_temperature);
-  L2SScreener screener(train_l2s(contexts, labels, options), layer.vocab(), layer.dim(), name);
+  L2SScreener screener(train_l2s(contexts, labels, options), options, layer.vocab(), layer.dim(),
+                       std::string(name));
   return std::unique_ptr<L2S>(new L2S(std::move(layer), std::move(screener)));
 }
 

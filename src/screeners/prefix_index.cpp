@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "aligned_storage.hpp"
+#include "finite.hpp"
 #include "round_outwards.hpp"
 #include "rows_of.hpp"
 #include "topksoftmax/error.hpp"
@@ -32,6 +34,39 @@ constexpr double kLargestSum = 1e38;
 constexpr std::size_t kTypicalPrefix = 32;
 /// Doubles of the build are this good at the least, relative to what they measure.
 constexpr double kOutward = 1.0 + 1e-9;
+
+constexpr std::size_t kMostWidth = 256;
+
+/// The options that an index file records.
+template <class Options, class Visit>
+void visit_options(Options& options, const Visit& visit) {
+  visit("prefix", options.prefix);
+  visit("width", options.width);
+  visit("context_sample", options.context_sample);
+  visit("expected_k", options.expected_k);
+}
+
+void check(const CertifiedOptions& options) {
+  if (options.width != 0 && (options.width < 4 || options.width > kMostWidth)) {
+    throw Error("certified: width is " + std::to_string(options.width) + "; it must be 0 or from 4 to " +
+                std::to_string(kMostWidth));
+  }
+  const std::size_t longest = options.width == 0 ? kMostWidth : options.width;
+  if (options.prefix % 4 != 0 || options.prefix > longest) {
+    throw Error("certified: prefix is " + std::to_string(options.prefix) +
+                "; it must be a multiple of 4 and at most " + std::to_string(longest));
+  }
+}
+
+/// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
+void check_chosen(const CertifiedOptions& options) {
+  if (options.width >= 1 && options.width <= kMostWidth && options.prefix % 4 == 0 &&
+      options.prefix <= options.width) {
+    return;
+  }
+  throw Error("certified: prefix is " + std::to_string(options.prefix) + " and width " +
+              std::to_string(options.width));
+}
 
 /// A bound on the relative error of n float roundings.
 double roundings(std::size_t n) {
@@ -64,24 +99,16 @@ RowMajorMatrix sample(const RowMajorMatrix& m, std::size_t count) {
 }  // namespace
 
 PrefixIndex::PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
-                         const CertifiedOptions& options) {
-  constexpr std::size_t most = 256;
-  if (options.width != 0 && (options.width < 4 || options.width > most)) {
-    throw Error("certified: width is " + std::to_string(options.width) + "; it must be 0 or from 4 to " +
-                std::to_string(most));
-  }
-  const std::size_t longest = options.width == 0 ? most : options.width;
-  if (options.prefix % 4 != 0 || options.prefix > longest) {
-    throw Error("certified: prefix is " + std::to_string(options.prefix) +
-                "; it must be a multiple of 4 and at most " + std::to_string(longest));
-  }
+                         const CertifiedOptions& options)
+    : options_(options) {
+  check(options);
   const MatrixXd W = layer.weights().cast<double>();
   const RowMajorMatrix sampled = sample(contexts, options.context_sample);
   const CoordinateChooser chooser(W, sampled, options.coordinates);
   const auto width_for = [&](std::size_t prefix) {
     const std::size_t wanted =
         options.width != 0 ? options.width : prefix + kernels::PrefixTails::kWidthOfLine;
-    return std::min({wanted, layer.dim(), most});
+    return std::min({wanted, layer.dim(), kMostWidth});
   };
   use(chooser.choose(width_for(kTypicalPrefix)));
   const std::size_t prefix = options.prefix != 0
@@ -89,6 +116,64 @@ PrefixIndex::PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contex
                                  : choose_prefix(layer, transform_rows(W), sampled, options.expected_k);
   if (width() != width_for(prefix)) use(chooser.choose(width_for(prefix)));
   store(layer, transform_rows(W), sampled, prefix);
+  options_.prefix = prefix;
+  options_.width = std::max(width(), prefix);
+}
+
+PrefixIndex::PrefixIndex(const IndexReader& in) {
+  visit_options(options_, in.options());
+  in.check([&] { check_chosen(options_); });
+  const std::size_t width = std::min(options_.width, in.dim());
+  const StoredArray<float> Q = in.floats("Q", {width, in.dim()});
+  const StoredArray<float> R = in.floats("R", {width, width});
+  Q_ = Eigen::Map<const RowMajorMatrix>(Q.data(), static_cast<Index>(width), static_cast<Index>(in.dim()));
+  R_ = Eigen::Map<const RowMajorMatrix>(R.data(), static_cast<Index>(width), static_cast<Index>(width));
+  const StoredArray<double> norms = in.doubles("norms", {4});
+  unorthogonality_ = norms[0];
+  transform_norm_ = norms[1];
+  longest_row_ = norms[2];
+  largest_bias_ = norms[3];
+  const StoredArray<double> weights = in.doubles("weights", {2, kTerms});
+  std::copy_n(weights.data(), kTerms, prefix_weights_.begin());
+  std::copy_n(weights.data() + kTerms, kTerms, tail_weights_.begin());
+  prefixes_ = PrefixStore(in, options_.prefix);
+  tails_.rows = in.vocab();
+  tails_.width = options_.width - options_.prefix;
+  if (tails_.width > 0) load_tails(in);
+}
+
+void PrefixIndex::load_tails(const IndexReader& in) {
+  constexpr const char* name = "tails";
+  tail_bytes_ = in.array<std::byte>(name, {tails_.rows, tails_.row_bytes()}, DataType::uint8);
+  tails_.data = tail_bytes_.data();
+  for (std::size_t row = 0; row < tails_.rows; ++row) {
+    std::array<float, 2> scale_and_radius{};
+    static_assert(sizeof(scale_and_radius) == kernels::PrefixTails::kFooter);
+    std::memcpy(scale_and_radius.data(),
+                tails_.data + (row + 1) * tails_.row_bytes() - sizeof(scale_and_radius),
+                sizeof(scale_and_radius));
+    if (all_finite(scale_and_radius.data(), scale_and_radius.size()) && scale_and_radius[0] >= 0.0F &&
+        scale_and_radius[1] >= 0.0F) {
+      continue;
+    }
+    throw in.damaged(name, "has a scale or radius that cannot be in row " + std::to_string(row));
+  }
+}
+
+void PrefixIndex::save(IndexWriter& out) const {
+  visit_options(options_, out.options());
+  out.array("Q", {width(), dim()}, StoredArray<float>::borrow(Q_));
+  out.array("R", {width(), width()}, StoredArray<float>::borrow(R_));
+  out.array(
+      "norms", {4},
+      StoredArray<double>::own(std::vector{unorthogonality_, transform_norm_, longest_row_, largest_bias_}));
+  std::vector<double> weights(prefix_weights_.begin(), prefix_weights_.end());
+  weights.insert(weights.end(), tail_weights_.begin(), tail_weights_.end());
+  out.array("weights", {2, kTerms}, StoredArray<double>::own(std::move(weights)));
+  prefixes_.save(out);
+  if (tails_.width > 0) {
+    out.array("tails", {tails_.rows, tails_.row_bytes()}, tail_bytes_, DataType::uint8);
+  }
 }
 
 void PrefixIndex::use(const CoordinateBasis& basis) {
@@ -162,11 +247,10 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
   w.leftCols(rows.prefixes.cols()) = rows.prefixes;
   const std::size_t rest = static_cast<std::size_t>(w.cols()) - prefix;
 
-  prefixes_ = PrefixStore(vocab, prefix);
+  PrefixWriter prefixes(vocab, prefix);
   tails_.rows = vocab;
   tails_.width = rest;
-  tail_storage_ = aligned_zeros(rest == 0 ? 0 : tails_.bytes());
-  tails_.data = tail_storage_.get();
+  const std::shared_ptr<std::byte> tails = aligned_zeros(rest == 0 ? 0 : tails_.bytes());
 
   std::vector<Terms> prefix_terms(vocab);
   std::vector<Terms> tail_terms(vocab);
@@ -177,7 +261,7 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     const auto row = w.row(static_cast<Index>(v));
     std::copy(row.begin(), row.end(), row_values.begin());
     const std::span<const double> values(row_values);
-    const double scale = prefixes_.put(v, b[static_cast<Index>(v)], values.first(prefix), q.data());
+    const double scale = prefixes.put(v, b[static_cast<Index>(v)], values.first(prefix), q.data());
     double rounded = 0.0;
     double stored = 0.0;
     for (std::size_t j = 0; j < prefix; ++j) {
@@ -189,7 +273,7 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     if (rest > 0) {
       const std::span<const double> tail = values.subspan(prefix);
       const float tail_scale = up(largest_magnitude(tail) / 127.0);
-      std::byte* const stored_tail = tail_storage_.get() + v * tails_.row_bytes();
+      std::byte* const stored_tail = tails.get() + v * tails_.row_bytes();
       auto* const out = reinterpret_cast<std::int8_t*>(stored_tail);
       round_to_bytes(tail, static_cast<double>(tail_scale), out);
       std::memcpy(stored_tail + tails_.row_bytes() - kernels::PrefixTails::kFooter, &tail_scale,
@@ -264,13 +348,16 @@ void PrefixIndex::store(const SoftmaxLayer& layer, const Coordinates& rows, cons
     return std::sqrt(sum) * kOutward;
   };
   for (std::size_t v = 0; v < vocab; ++v) {
-    prefixes_.put_radius(v, radius(prefix_terms[v], prefix_weights_));
+    prefixes.put_radius(v, radius(prefix_terms[v], prefix_weights_));
     if (rest > 0) {
       const float tail_radius = up(radius(tail_terms[v], tail_weights_));
-      std::memcpy(tail_storage_.get() + (v + 1) * tails_.row_bytes() - sizeof(tail_radius), &tail_radius,
+      std::memcpy(tails.get() + (v + 1) * tails_.row_bytes() - sizeof(tail_radius), &tail_radius,
                   sizeof(tail_radius));
     }
   }
+  prefixes_ = std::move(prefixes).finish();
+  tail_bytes_ = {{tails.get(), rest == 0 ? 0 : tails_.bytes()}, tails};
+  tails_.data = tail_bytes_.data();
 }
 
 PrefixIndex::Terms PrefixIndex::context_terms(const float* h, const float* projected,

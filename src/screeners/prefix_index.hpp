@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "aligned_storage.hpp"
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/coordinate_chooser.hpp"
 #include "screeners/prefix_store.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -17,6 +19,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/screeners/certified.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stored_array.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -28,6 +31,10 @@ class PrefixIndex {
  public:
   /// `contexts` [N×d] may be empty.
   PrefixIndex(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, const CertifiedOptions& options);
+
+  /// Reads what save() has written.
+  explicit PrefixIndex(const IndexReader& in);
+  void save(IndexWriter& out) const;
 
   /// A query's bounds, in the workspace that they were made in.
   struct Bounds {
@@ -88,6 +95,8 @@ class PrefixIndex {
   void store(const SoftmaxLayer& layer, const Coordinates& rows, const RowMajorMatrix& contexts,
              std::size_t prefix);
 
+  void load_tails(const IndexReader& in);
+
   /// Transforms a context: coordinates [coordinate_room()], n [prefix], and what is of the context alone in
   /// its bounds.
   kernels::PrefixContext prepare(const float* h, float* coordinates, std::int16_t* n, Bounds& bounds) const;
@@ -102,6 +111,7 @@ class PrefixIndex {
     return static_cast<std::size_t>(Q_.size() + R_.size()) * sizeof(float);
   }
 
+  CertifiedOptions options_;      ///< with the prefix and the width that were chosen
   RowMajorMatrix Q_;              ///< [width×d]
   RowMajorMatrix R_;              ///< [width×width]
   double unorthogonality_ = 0.0;  ///< η ≥ ‖QQᵀ − I‖
@@ -112,7 +122,7 @@ class PrefixIndex {
   double largest_bias_ = 0.0;     ///< max |b|
 
   PrefixStore prefixes_;
-  AlignedStorage tail_storage_;
+  StoredArray<std::byte> tail_bytes_;
   kernels::PrefixTails tails_;
 };
 

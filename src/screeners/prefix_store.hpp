@@ -5,10 +5,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "aligned_storage.hpp"
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 
@@ -43,14 +48,32 @@ inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n)
   return scale;
 }
 
-/// Memory of PrefixBlocks, and how rows are written into it.
+/// Memory of PrefixBlocks.
 class PrefixStore {
  public:
   PrefixStore() = default;
-  /// `width` is a multiple of 4. Rows that fill up the last block are finished.
-  PrefixStore(std::size_t rows, std::size_t width);
+  /// `bytes` [blocks × block_bytes] begin on a cache line.
+  PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width)
+      : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width} {}
+
+  /// Reads what save() has written, of rows [V] of this width, a multiple of 4. Throws Error for a bias that
+  /// is not the layer's, and for scales and radii that are not finite or below 0.
+  PrefixStore(const IndexReader& in, std::size_t width);
+  /// The tensor "prefixes" U8 [blocks, block_bytes].
+  void save(IndexWriter& out) const;
 
   const kernels::PrefixBlocks& blocks() const { return blocks_; }
+
+ private:
+  StoredArray<std::byte> bytes_;
+  kernels::PrefixBlocks blocks_;
+};
+
+/// Writes rows into memory of PrefixBlocks.
+class PrefixWriter {
+ public:
+  /// `width` is a multiple of 4. Rows that fill up the last block are finished.
+  PrefixWriter(std::size_t rows, std::size_t width);
 
   /// Writes a row's bias and its coordinates x [width] as bytes, which it also gives as q [width]; returns
   /// their scale.
@@ -58,6 +81,9 @@ class PrefixStore {
 
   /// Writes a row's radius, rounded up.
   void put_radius(std::size_t row, double radius);
+
+  /// Hands over what was written; nothing more can be.
+  PrefixStore finish() &&;
 
  private:
   std::byte* block_of(std::size_t row) {

@@ -3,8 +3,8 @@
 
 #include <Eigen/Eigenvalues>
 
-#include "rows_of.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 
@@ -15,25 +15,24 @@ SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width) {
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(wide.transpose() * wide);
   const Eigen::MatrixXd V =
       eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
-  directions_ = V.transpose().cast<float>();
-  tokens_ = (wide * V).cast<float>();
-  biases_ = layer.biases();
+  directions_ = StoredRows(V.transpose().cast<float>());
+  tokens_ = StoredRows((wide * V).cast<float>(), layer.biases());
 }
 
-kernels::Rows SvdPreview::directions() const {
-  return rows_of(directions_);
+SvdPreview::SvdPreview(const IndexReader& in, std::size_t width)
+    : directions_(in.floats("directions", {width, in.dim()}), in.dim()),
+      tokens_(in.floats("tokens", {in.vocab(), width}), width, StoredArray<float>::own(in.layer().biases())) {
 }
 
-kernels::Rows SvdPreview::tokens() const {
-  kernels::Rows rows = rows_of(tokens_);
-  rows.bias = biases_.data();
-  return rows;
+void SvdPreview::save(IndexWriter& out) const {
+  out.array("directions", {directions_.count(), directions_.dim()}, directions_.weights());
+  out.array("tokens", {tokens_.count(), tokens_.dim()}, tokens_.weights());
 }
 
 void SvdPreview::logits(const float* h, float* turned, float* logits) const {
   const kernels::Implementation& kernel = kernels::active();
-  kernel.scan(directions(), 0, width(), h, turned);
-  kernel.scan(tokens(), 0, vocab(), turned, logits);
+  kernel.scan(directions_.rows(), 0, width(), h, turned);
+  kernel.scan(tokens_.rows(), 0, vocab(), turned, logits);
 }
 
 }  // namespace topksoftmax

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <Eigen/Core>
 #include <cstddef>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
+#include "stored_rows.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 
@@ -16,22 +17,21 @@ class SvdPreview {
   /// Cost: V·d² + d³.
   SvdPreview(const SoftmaxLayer& layer, std::size_t width);
 
+  /// What save() has written.
+  SvdPreview(const IndexReader& in, std::size_t width);
+  void save(IndexWriter& out) const;
+
   /// The low-rank logits of all tokens: logits [V] = UΣ(Vᵀh) + b. turned [width] is scratch. Reads bytes().
   void logits(const float* h, float* turned, float* logits) const;
 
-  std::size_t width() const { return static_cast<std::size_t>(directions_.rows()); }
-  std::size_t vocab() const { return static_cast<std::size_t>(tokens_.rows()); }
-  std::size_t bytes() const {
-    return directions().bytes(directions().count) + tokens().bytes(tokens().count);
-  }
+  std::size_t width() const { return directions_.count(); }
+
+  std::size_t vocab() const { return tokens_.count(); }
+  std::size_t bytes() const { return directions_.rows().bytes(width()) + tokens_.rows().bytes(vocab()); }
 
  private:
-  kernels::Rows directions() const;
-  kernels::Rows tokens() const;
-
-  RowMajorMatrix directions_;  ///< Vᵀ [width×d]
-  RowMajorMatrix tokens_;      ///< UΣ [V×width]
-  Eigen::VectorXf biases_;
+  StoredRows directions_;  ///< Vᵀ [width×d]
+  StoredRows tokens_;      ///< UΣ [V×width] and b
 };
 
 }  // namespace topksoftmax

@@ -18,8 +18,8 @@ namespace topksoftmax::testing {
 /// A folder of its own for a test, removed with everything in it at the end.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = ::testing::TempDir() + "/topksoftmax-XXXXXX";
+  explicit TemporaryFolder(const std::string& parent = ::testing::TempDir()) {
+    std::string pattern = parent + "/topksoftmax-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
     path_ = pattern;
   }
@@ -51,6 +51,13 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+/// Where folders lie in memory, if there is such a place: for tests that write many files, and do not mind
+/// whether they reach the disk.
+inline std::string memory_folder() {
+  const std::string memory = "/dev/shm";
+  return access(memory.c_str(), W_OK) == 0 ? memory : ::testing::TempDir();
+}
 
 /// All bytes of a file.
 inline std::string read_bytes(const std::filesystem::path& path) {

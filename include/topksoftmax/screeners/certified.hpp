@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -75,6 +76,7 @@ class TOPKSOFTMAX_EXPORT CertifiedScreener {
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "certified"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
   const PrefixIndex& index() const { return *index_; }
 
@@ -110,6 +112,13 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   static std::unique_ptr<Certified> build(SoftmaxLayer layer, const float* contexts, std::size_t count,
                                           std::size_t dim, std::size_t stride,
                                           const CertifiedOptions& options);
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<Certified> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<Certified> load(const IndexReader& in);
 
  private:
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const PrefixIndex> index)

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,11 +25,13 @@ namespace topksoftmax {
 /// vocabulary.
 class TOPKSOFTMAX_EXPORT L2SScreener {
  public:
-  L2SScreener(L2SModel model, std::size_t vocab, std::size_t dim, std::string_view name);
+  /// `options` are those that the model was learned with.
+  L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim, std::string name);
 
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return name_; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
   const L2SModel& model() const { return model_; }
 
@@ -35,9 +39,10 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   kernels::Rows clusters() const;
 
   L2SModel model_;
+  L2SOptions options_;
   std::size_t vocab_;
   std::size_t dim_;
-  std::string_view name_;
+  std::string name_;
 };
 
 /// L2S, "Learning to Screen for Fast Softmax Inference on Large Vocabulary Neural Networks" (Chen et al.,
@@ -60,9 +65,16 @@ class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
     return train(std::move(layer), Contexts::of(contexts), options, "l2s-kmeans");
   }
 
-  /// The same for contexts in plain memory; `name` is a literal that the backend goes by.
+  /// The same for contexts in plain memory; `name` is what the backend goes by.
   static std::unique_ptr<L2S> train(SoftmaxLayer layer, const Contexts& contexts, const L2SOptions& options,
                                     std::string_view name);
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<L2S> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open. The model is copied: it is small.
+  static std::unique_ptr<L2S> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -22,16 +23,17 @@ class QuantizedRows;
 /// Screens by logits from 8-bit rows: candidates are the tokens with the largest ones.
 class TOPKSOFTMAX_EXPORT QuantizedScreener {
  public:
-  QuantizedScreener(std::shared_ptr<const QuantizedRows> rows, std::size_t refine_width)
-      : rows_(std::move(rows)), refine_width_(refine_width) {}
+  QuantizedScreener(std::shared_ptr<const QuantizedRows> rows, const QuantizedOptions& options)
+      : rows_(std::move(rows)), options_(options) {}
 
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "quantized"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const QuantizedRows> rows_;
-  std::size_t refine_width_;
+  QuantizedOptions options_;
 };
 
 /// The scan of an 8-bit copy of the layer, and the best of it in full precision: what an engine does without
@@ -47,6 +49,13 @@ class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScree
  public:
   /// Cost: V·d. Throws Error for unusable options and for d > 4096.
   static std::unique_ptr<Quantized> build(SoftmaxLayer layer, const QuantizedOptions& options = {});
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<Quantized> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<Quantized> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

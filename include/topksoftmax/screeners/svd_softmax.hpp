@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -31,6 +32,7 @@ class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "svd"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const SvdPreview> preview_;
@@ -51,6 +53,13 @@ class TOPKSOFTMAX_EXPORT SvdSoftmax final : public ScreenedSoftmax<SvdSoftmaxScr
  public:
   /// Cost: V·d² + d³. Throws Error for unusable options.
   static std::unique_ptr<SvdSoftmax> build(SoftmaxLayer layer, const SvdSoftmaxOptions& options = {});
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<SvdSoftmax> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<SvdSoftmax> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

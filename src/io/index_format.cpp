@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/index_format.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <vector>
+
+#include "io/byte_hash.hpp"
+#include "io/file_mapping.hpp"
+#include "io/safetensors_header.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "index files hold values as this machine does");
+
+std::string hexadecimal(std::uint64_t number) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = text.size(); i-- > 0; number >>= 4) text[i] = digits[number & 15];
+  return text;
+}
+
+void check_version(const std::filesystem::path& path, std::string_view text) {
+  std::uint64_t version = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (error != std::errc() || end != text.data() + text.size() || version == 0) {
+    throw Error(path.string() + ": is no index file: its format_version is " + in_quotes(text));
+  }
+  if (version > kIndexVersion) {
+    throw Error(path.string() + ": is of format version " + std::to_string(version) +
+                ", newer than this library's " + std::to_string(kIndexVersion) +
+                "; load it with the library that wrote it, or build the index again with this one");
+  }
+}
+
+}  // namespace
+
+std::string layer_dtype(const SoftmaxLayer& layer) {
+  switch (layer.weight_type()) {
+    case WeightType::float16:
+      return std::string(data_type_name(DataType::float16));
+    case WeightType::bfloat16:
+      return std::string(data_type_name(DataType::bfloat16));
+    case WeightType::int8:
+      return std::string(data_type_name(DataType::int8));
+    case WeightType::float32:
+      break;
+  }
+  return std::string(data_type_name(DataType::float32));
+}
+
+std::string layer_hash(const SoftmaxLayer& layer) {
+  const kernels::Rows& rows = layer.rows();
+  const std::size_t weight = weight_bytes(rows.type);
+  ByteHash hash;
+  hash.add(layer_dtype(layer));
+  for (std::size_t token = 0; token < rows.count; ++token) {
+    const auto* const row = static_cast<const std::byte*>(rows.data) + token * rows.stride * weight;
+    hash.add(std::span(row, rows.dim * weight));
+  }
+  for (const float* const vector : {rows.scales, rows.bias}) {
+    hash.add(std::as_bytes(std::span(vector, vector == nullptr ? 0 : rows.count)));
+  }
+  return hexadecimal(hash.value());
+}
+
+std::string index_checksum(const SafetensorsMetadata& metadata, std::span<const TensorView> tensors) {
+  ByteHash hash;
+  for (const auto& [key, value] : metadata) {
+    if (key == index_key::checksum) continue;
+    hash.add(key);
+    hash.add(value);
+  }
+  std::vector<const TensorView*> by_name;
+  for (const TensorView& tensor : tensors) by_name.push_back(&tensor);
+  std::sort(by_name.begin(), by_name.end(),
+            [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
+  for (const TensorView* const tensor : by_name) {
+    hash.add(tensor->name);
+    hash.add(data_type_name(tensor->type));
+    for (const std::size_t size : tensor->shape) hash.add(size);
+    hash.add(tensor->bytes);
+  }
+  return hexadecimal(hash.value());
+}
+
+SafetensorsFile open_index_file(const std::filesystem::path& path) {
+  const FileMapping readable(path);  // what the system refuses is no damage
+  const SafetensorsFile file = [&path] {
+    try {
+      return SafetensorsFile::open(path);
+    } catch (const Error& error) {
+      throw Error(std::string(error.what()) +
+                  "; it is damaged or no index file: build the index again and save it");
+    }
+  }();
+  const auto kind = file.metadata().find(index_key::kind);
+  const auto version = file.metadata().find(index_key::version);
+  if (kind == file.metadata().end() || version == file.metadata().end()) {
+    throw Error(path.string() + ": is a safetensors file but no index file: its metadata has no " +
+                (kind == file.metadata().end() ? index_key::kind : index_key::version) +
+                "; indexes are what TopKSoftmax::save() writes");
+  }
+  check_version(path, version->second);
+  return file;
+}
+
+std::string build_it_again(std::string_view kind) {
+  return "; build the index again (" + std::string(kind) + ") and save it";
+}
+
+}  // namespace topksoftmax

@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/index_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <span>
+#include <thread>
+
+#include "conformance/backends.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/topksoftmax.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::all_backends;
+using ::testing::AllOf;
+using testing::Backend;
+using testing::clustered_contexts;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::memory_folder;
+using testing::random_layer;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::read_bytes;
+using testing::TemporaryFolder;
+
+constexpr Eigen::Index kVocab = 700;
+constexpr Eigen::Index kDim = 24;
+
+/// A layer and contexts, the same for all tests.
+struct World {
+  SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  RowMajorMatrix train = clustered_contexts(600, kDim, 12, 2);
+  RowMajorMatrix test = random_matrix(20, kDim, 5);
+};
+
+const World& world() {
+  static const World made;
+  return made;
+}
+
+void expect_same(const TopK& a, const TopK& b) {
+  const auto equal = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.logits, b.logits);
+  EXPECT_EQ(a.normalizer, b.normalizer);
+  EXPECT_EQ(a.certified, b.certified);
+  EXPECT_TRUE(equal(a.log_z, b.log_z)) << a.log_z << " " << b.log_z;
+  EXPECT_TRUE(equal(a.log_z_low, b.log_z_low) && equal(a.log_z_high, b.log_z_high));
+  EXPECT_EQ(a.work.candidates, b.work.candidates);
+  EXPECT_EQ(a.work.bytes_read, b.work.bytes_read);
+}
+
+/// Both answer contexts of all kinds alike, bit for bit.
+void expect_same_answers(const TopKSoftmax& a, const TopKSoftmax& b, const RowMajorMatrix& contexts) {
+  TokenMask mask(a.layer().vocab());
+  for (std::size_t id = 0; id < a.layer().vocab(); id += 3) mask.allow(static_cast<TokenId>(id));
+  const std::array biases = {TokenBias{1, 2.0F}, TokenBias{6, -1.0F}};
+  const std::span bias = std::span(biases).first(a.layer().vocab() > 6 ? 2 : 0);
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    const Eigen::VectorXf h = contexts.row(i);
+    for (const std::size_t k : {1U, 5U, 50U}) {
+      expect_same(a.query(h, {.k = k}), b.query(h, {.k = k}));
+      expect_same(a.query(h, {.k = k, .allowed = mask, .logit_bias = bias}),
+                  b.query(h, {.k = k, .allowed = mask, .logit_bias = bias}));
+    }
+    expect_same(a.query(h, {.k = 5, .effort = 3}), b.query(h, {.k = 5, .effort = 3}));
+  }
+  const std::vector<TopK> of_a = a.query_batch(contexts, {.k = 5});
+  const std::vector<TopK> of_b = b.query_batch(contexts, {.k = 5});
+  for (std::size_t i = 0; i < of_a.size(); ++i) expect_same(of_a[i], of_b[i]);
+}
+
+template <class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The message with which a file of these bytes is refused, or "".
+std::string refusal(const std::string& bytes, const SoftmaxLayer& layer = world().layer) {
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.write("some.index", bytes);
+  const std::string message = error_of([&] { load_index(path, layer); });
+  if (!message.empty()) {
+    EXPECT_THAT(message, HasSubstr("some.index: "));
+  }
+  return message;
+}
+
+/// The file that `backend` saves.
+std::string saved(const TopKSoftmax& backend) {
+  const TemporaryFolder folder(memory_folder());
+  backend.save(folder.path() / "f");
+  return read_bytes(folder.path() / "f");
+}
+
+/// A safetensors file taken apart, to be written with changes.
+struct Parts {
+  SafetensorsMetadata metadata;
+  std::map<std::string, TensorView> tensors;
+  std::map<std::string, std::string> bytes;
+
+  explicit Parts(const std::string& file) {
+    const TemporaryFolder folder(memory_folder());
+    const SafetensorsFile open = SafetensorsFile::open(folder.write("f", file));
+    metadata = open.metadata();
+    for (const TensorView& tensor : open.tensors()) {
+      tensors[tensor.name] = tensor;
+      bytes[tensor.name].assign(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+    }
+  }
+
+  template <class T>
+  void set(const std::string& tensor, std::size_t at, T value) {
+    std::memcpy(bytes.at(tensor).data() + at * sizeof(T), &value, sizeof(T));
+  }
+
+  /// Cuts the last dimension's, or the only, size down by one row.
+  void shorten(const std::string& tensor) {
+    TensorView& view = tensors.at(tensor);
+    std::string& of = bytes.at(tensor);
+    of.resize(of.size() - of.size() / view.shape[0]);
+    --view.shape[0];
+  }
+
+  /// Puts it together again, every tensor at a multiple of `alignment` bytes. (The library's own writer would
+  /// wait for the disk.)
+  std::string file(std::size_t alignment = 64) const {
+    std::string header = R"({"__metadata__":{)";
+    for (const auto& [key, value] : metadata) {
+      header += (header.back() == '{' ? "\"" : ",\"") + key + "\":\"" + value + "\"";
+    }
+    header += "}";
+    std::string data;
+    const auto add = [&](const std::string& name, DataType type, const std::vector<std::size_t>& shape,
+                         const std::string& values) {
+      std::string sizes;
+      for (const std::size_t size : shape) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
+      header += ",\"" + name + R"(":{"dtype":")" + std::string(data_type_name(type)) + R"(","shape":[)" +
+                sizes + R"(],"data_offsets":[)" + std::to_string(data.size()) + "," +
+                std::to_string(data.size() + values.size()) + "]}";
+      data += values;
+    };
+    for (const auto& [name, view] : tensors) {
+      add(name, view.type, view.shape, bytes.at(name));
+      const std::size_t gap = (alignment - data.size() % alignment) % alignment;
+      if (gap > 0) add("__padding__." + name, DataType::uint8, {gap}, std::string(gap, '\0'));
+    }
+    header += "}";
+    header.resize((header.size() + 8 + alignment - 1) / alignment * alignment - 8, ' ');
+    const std::uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data;
+  }
+};
+
+class IndexFile : public ::testing::TestWithParam<Backend> {
+ protected:
+  /// The backend over world(), built once for the suite.
+  const TopKSoftmax& head() const {
+    static std::map<std::string, std::unique_ptr<TopKSoftmax>> built;
+    auto& backend = built[GetParam().name];
+    if (!backend) backend = GetParam().make(world().layer, world().train);
+    return *backend;
+  }
+};
+
+TEST_P(IndexFile, AnswersAsBeforeBitForBit) {
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.path() / "f";
+  head().save(path);
+  verify_index(path);
+  const auto loaded = load_index(path, world().layer);
+  EXPECT_EQ(loaded->name(), head().name());
+  EXPECT_EQ(loaded->index_bytes(), head().index_bytes());
+  EXPECT_EQ(loaded->layer().rows().data, world().layer.rows().data);
+  expect_same_answers(head(), *loaded, world().test);
+
+  // Also when the file is gone, and what was loaded can be saved again.
+  std::filesystem::remove(path);
+  expect_same_answers(head(), *loaded, world().test.topRows(2));
+  EXPECT_EQ(saved(*loaded), saved(head()));
+}
+
+TEST_P(IndexFile, LayersOfAllShapesAndTypes) {
+  for (const auto& [vocab, dim] : {std::pair<Eigen::Index, Eigen::Index>{1, 1}, {3, 2}, {17, 5}, {200, 65}}) {
+    const RowMajorMatrix W = random_matrix(vocab, dim, 3);
+    const SoftmaxLayer layer = SoftmaxLayer::own(W, Eigen::VectorXf());
+    const auto head = GetParam().make(layer, clustered_contexts(50, dim, 3, 2));
+    const TemporaryFolder folder(memory_folder());
+    head->save(folder.path() / "f");
+    // A copy of the layer with other distances between its rows is the same layer.
+    RowMajorMatrix wide = RowMajorMatrix::Constant(vocab, dim + 3, 7.0F);
+    wide.leftCols(dim) = W;
+    const SoftmaxLayer strided = SoftmaxLayer::borrow(wide.leftCols(dim), Eigen::VectorXf());
+    expect_same_answers(*head, *load_index(folder.path() / "f", strided), random_matrix(5, dim, 4));
+  }
+  Eigen::Matrix<Eigen::half, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> half =
+      random_matrix(100, 20, 3).cast<Eigen::half>();
+  kernels::Rows rows;
+  rows.data = half.data();
+  rows.count = 100;
+  rows.dim = rows.stride = 20;
+  rows.type = WeightType::float16;
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(rows, 0);
+  const auto head = GetParam().make(layer, clustered_contexts(50, 20, 3, 2));
+  const TemporaryFolder folder(memory_folder());
+  head->save(folder.path() / "f");
+  expect_same_answers(*head, *load_index(folder.path() / "f", layer), random_matrix(5, 20, 4));
+}
+
+TEST_P(IndexFile, IsRefusedForAnotherLayer) {
+  const std::string file = saved(head());
+  RowMajorMatrix W = world().layer.weights();
+  const Eigen::VectorXf b = world().layer.biases();
+  EXPECT_EQ(refusal(file, SoftmaxLayer::own(W, b)), "");
+  const auto stale =
+      AllOf(HasSubstr("was built for another layer: its layer_hash is"), HasSubstr("build the index again"));
+  // Signs of weights far apart, values swapped, one bit of a bias.
+  RowMajorMatrix other = W;
+  other(0, 0) = -other(0, 0);
+  other(400, 8) = -other(400, 8);
+  EXPECT_THAT(refusal(file, SoftmaxLayer::own(other, b)), stale);
+  other = W;
+  std::swap(other(3, 1), other(3, 17));
+  EXPECT_THAT(refusal(file, SoftmaxLayer::own(other, b)), stale);
+  Eigen::VectorXf biases = b;
+  biases[699] = std::nextafter(biases[699], 10.0F);
+  EXPECT_THAT(refusal(file, SoftmaxLayer::own(W, biases)), stale);
+  EXPECT_THAT(refusal(file, SoftmaxLayer::own(W, Eigen::VectorXf())), stale);
+  EXPECT_THAT(refusal(file, random_layer(kVocab + 1, kDim, 1)),
+              HasSubstr(R"(its vocab is "700", that of this layer "701")"));
+  EXPECT_THAT(refusal(file, random_layer(kVocab, kDim + 1, 1)), HasSubstr("its dim is"));
+}
+
+TEST_P(IndexFile, IsRefusedWhenNewerOrOfAnotherKind) {
+  Parts parts(saved(head()));
+  const std::string kind = parts.metadata.at("kind");
+  parts.metadata["format_version"] = "2";
+  EXPECT_THAT(refusal(parts.file()), AllOf(HasSubstr("is of format version 2, newer than this library's 1"),
+                                           HasSubstr("build the index again")));
+  parts.metadata["format_version"] = "one";
+  EXPECT_THAT(refusal(parts.file()), HasSubstr("is no index file"));
+  parts.metadata["format_version"] = "1";
+  parts.metadata["kind"] = "faiss";
+  EXPECT_THAT(
+      refusal(parts.file()),
+      HasSubstr(R"(holds an index of kind "faiss", which this library does not know; it knows exact)"));
+  parts.metadata.erase("kind");
+  EXPECT_THAT(refusal(parts.file()), HasSubstr("its metadata has no kind; indexes are what"));
+}
+
+TEST_P(IndexFile, IsRefusedWithoutSomeTensorOrOption) {
+  const std::string whole = saved(head());
+  for (const auto& [name, view] : Parts(whole).tensors) {
+    Parts parts(whole);
+    parts.tensors.erase(name);
+    EXPECT_THAT(refusal(parts.file()),
+                AllOf(HasSubstr(name), HasSubstr("is damaged; build the index again")));
+    parts = Parts(whole);
+    parts.tensors.at(name).shape.push_back(1);
+    EXPECT_THAT(refusal(parts.file()), AllOf(HasSubstr(name), HasSubstr("expected")));
+    if (view.shape[0] == 0) continue;
+    parts = Parts(whole);
+    parts.shorten(name);
+    if (name != "history") {
+      EXPECT_THAT(refusal(parts.file()), HasSubstr("is damaged; build the index again")) << name;
+    }
+  }
+  for (const auto& [key, value] : Parts(whole).metadata) {
+    if (key.find("options.") == std::string::npos) continue;
+    Parts parts(whole);
+    parts.metadata.erase(key);
+    EXPECT_THAT(refusal(parts.file()), HasSubstr("its metadata has no " + key)) << key;
+    if (value == head().name()) continue;
+    parts.metadata[key] = "many";
+    EXPECT_THAT(refusal(parts.file()), HasSubstr("expected a number"));
+    parts.metadata[key] = "-1";
+    if (value.find('.') == std::string::npos) {
+      const std::string message = refusal(parts.file());
+      EXPECT_TRUE(message.empty() || message.find("damaged") != std::string::npos) << message;
+    }
+  }
+}
+
+TEST_P(IndexFile, IsRefusedWhenTruncated) {
+  const std::string whole = saved(head());
+  std::mt19937 random(1);
+  for (std::size_t i = 0; i < 60; ++i) {
+    const std::size_t length = i < 10 ? i : i < 20 ? whole.size() - 1 - (i - 10) : random() % whole.size();
+    EXPECT_THAT(refusal(whole.substr(0, length)), HasSubstr("build the index again")) << length;
+  }
+}
+
+TEST_P(IndexFile, DamageIsRefusedOrDoesNoHarm) {
+  const std::string whole = saved(head());
+  const TemporaryFolder folder(memory_folder());
+  std::mt19937 random(7);
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), sizeof(length));
+  for (int round = 0; round < 400; ++round) {
+    std::string damaged = whole;
+    // Half of it in the header, which is a small part of the file.
+    const std::size_t within = round % 2 == 0 ? length + 8 : whole.size();
+    for (std::uint32_t i = 0; i <= random() % 3; ++i) {
+      damaged[random() % within] = static_cast<char>(random() % 256);
+    }
+    const auto path = folder.write("damaged", damaged);
+    try {
+      const auto loaded = load_index(path, world().layer);
+      const Eigen::VectorXf h = world().test.row(round % world().test.rows());
+      const TopK answer = loaded->query(h, {.k = 5});
+      EXPECT_EQ(answer.size(), 5U);
+      loaded->query(h, {.k = 50, .effort = 10});
+      loaded->query_batch(world().test.topRows(5), {.k = 2});
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("damaged"));
+    }
+  }
+}
+
+TEST_P(IndexFile, VerifyingFindsEveryChange) {
+  const std::string whole = saved(head());
+  const TemporaryFolder folder(memory_folder());
+  const auto verified = [&](const std::string& bytes) {
+    return error_of([&] { verify_index(folder.write("f", bytes)); });
+  };
+  EXPECT_EQ(verified(whole), "");
+  EXPECT_EQ(verified(Parts(whole).file()), "") << "the order of the tensors means nothing";
+  std::mt19937 random(3);
+  for (const auto& [name, view] : Parts(whole).tensors) {
+    Parts parts(whole);
+    std::string& bytes = parts.bytes.at(name);
+    if (bytes.empty()) continue;
+    bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);
+    EXPECT_THAT(verified(parts.file()), AllOf(HasSubstr("its checksum is"), HasSubstr("damaged")));
+  }
+  for (const auto& [key, value] : Parts(whole).metadata) {
+    if (key == "kind" || key == "format_version") continue;
+    Parts parts(whole);
+    parts.metadata[key] += "0";
+    EXPECT_THAT(verified(parts.file()), HasSubstr("its checksum is"));
+  }
+}
+
+std::vector<Backend> saveable() {
+  std::vector<Backend> chosen;
+  for (const Backend& backend : all_backends()) {
+    for (const char* name : {"exact", "fused", "l2s", "l2s-kmeans", "svd", "quantized", "certified"}) {
+      if (backend.name == name) chosen.push_back(backend);
+    }
+  }
+  return chosen;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, IndexFile, ::testing::ValuesIn(saveable()),
+                         [](const ::testing::TestParamInfo<Backend>& instance) {
+                           std::string name = instance.param.name;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '-' || c == ':'; }, '_');
+                           return name;
+                         });
+
+TEST(IndexFiles, EveryClassLoadsItsKindAndRefusesOthers) {
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.path() / "f";
+  Quantized::build(world().layer, {.refine_width = 20})->save(path);
+  expect_same_answers(*Quantized::build(world().layer, {.refine_width = 20}),
+                      *Quantized::load(path, world().layer), world().test);
+  EXPECT_THAT(
+      error_of([&] { SvdSoftmax::load(path, world().layer); }),
+      HasSubstr(R"(holds an index of kind "quantized", expected "svd"; load_index() loads any kind)"));
+  Exact::make(world().layer)->save(path);
+  EXPECT_EQ(Exact::load(path, world().layer)->name(), "exact");
+  EXPECT_THAT(error_of([&] { Fused::load(path, world().layer); }), HasSubstr(R"(expected "fused")"));
+}
+
+TEST(IndexFiles, FilesThatAreNoIndexSaySo) {
+  const TemporaryFolder folder(memory_folder());
+  EXPECT_THAT(error_of([&] { load_index(folder.path() / "absent", world().layer); }),
+              AllOf(HasSubstr("cannot open"), ::testing::Not(HasSubstr("damaged"))));
+  EXPECT_THAT(error_of([&] { load_index(folder.path(), world().layer); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(""), HasSubstr("damaged or no index file"));
+  EXPECT_THAT(refusal("hello, world"), HasSubstr("damaged or no index file"));
+  const std::vector<float> values(6);
+  write_safetensors(folder.path() / "head", std::array{tensor_view("weight", {2, 3}, values)});
+  EXPECT_THAT(error_of([&] { load_index(folder.path() / "head", world().layer); }),
+              HasSubstr("is a safetensors file but no index file"));
+  EXPECT_THAT(error_of([&] { verify_index(folder.path() / "head"); }), HasSubstr("no index file"));
+}
+
+/// A backend of a user's own.
+class Constant final : public TopKSoftmax {
+ public:
+  using TopKSoftmax::TopKSoftmax;
+  explicit Constant(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)) {}
+  std::string_view name() const override { return "constant"; }
+  std::size_t index_bytes() const override { return 0; }
+
+ private:
+  void do_query(const Query&, Workspace&, TopK&) const override {}
+};
+
+TEST(IndexFiles, BackendsWithoutOneSaySo) {
+  const TemporaryFolder folder(memory_folder());
+  EXPECT_THAT(error_of([&] { Constant(world().layer).save(folder.path() / "f"); }),
+              HasSubstr("constant: this backend has no index that can be saved"));
+  EXPECT_TRUE(folder.list().empty());
+}
+
+TEST(IndexFiles, TensorsOffCacheLinesAreCopied) {
+  // As other programs write them.
+  const Parts parts(saved(*Certified::build(world().layer, world().train, {.width = 16})));
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.write("f", parts.file(8));
+  verify_index(path);
+  expect_same_answers(*Certified::build(world().layer, world().train, {.width = 16}),
+                      *load_index(path, world().layer), world().test);
+}
+
+TEST(IndexFiles, ChecksWhatMemorySafetyNeeds) {
+  const auto expect_refused = [](const TopKSoftmax& backend, const std::function<void(Parts&)>& damage,
+                                 const char* why) {
+    Parts parts(saved(backend));
+    damage(parts);
+    EXPECT_THAT(refusal(parts.file()), AllOf(HasSubstr(why), HasSubstr("is damaged; build the index again")));
+  };
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto l2s = L2S::train_kmeans(world().layer, world().train, {.clusters = 4, .budget = 30});
+  expect_refused(
+      *l2s, [](Parts& p) { p.set("ids", 2, TokenId{700}); }, "has the token 700");
+  expect_refused(
+      *l2s, [](Parts& p) { p.set("ids", 2, TokenId{-5}); }, "has the token -5");
+  expect_refused(
+      *l2s, [](Parts& p) { p.set("ids", 1, TokenId{0}); }, "not ascending");
+  expect_refused(
+      *l2s, [](Parts& p) { p.set("offsets", 1, ~std::uint64_t{0}); }, "does not rise from 0 to");
+  expect_refused(
+      *l2s, [](Parts& p) { p.set("offsets", 0, std::uint64_t{1}); }, "does not rise");
+  expect_refused(
+      *l2s, [](Parts& p) { p.set("offsets", 4, std::uint64_t{1}); }, "does not rise");
+  expect_refused(
+      *l2s, [&](Parts& p) { p.set("clusters", 7, nan); }, "not finite");
+  const auto svd = SvdSoftmax::build(world().layer);
+  expect_refused(
+      *svd, [&](Parts& p) { p.set("tokens", 7, nan); }, "not finite");
+  expect_refused(
+      *svd, [](Parts& p) { p.metadata["options.preview_width"] = "25"; }, "preview_width is 25");
+  expect_refused(
+      *svd, [](Parts& p) { p.metadata["options.refine_width"] = "0"; }, "refine_width is 0");
+  const auto quantized = Quantized::build(world().layer);
+  expect_refused(
+      *quantized, [](Parts& p) { p.set("prefixes", 0, 0.5F); }, "another bias than the layer in row 0");
+  expect_refused(
+      *quantized, [&](Parts& p) { p.set("prefixes", 16, nan); }, "in row 1");
+  const auto certified = Certified::build(world().layer, world().train, {.prefix = 8, .width = 16});
+  expect_refused(
+      *certified, [&](Parts& p) { p.set("tails", 14, nan); }, "in row 0");
+  expect_refused(
+      *certified, [](Parts& p) { p.metadata["options.prefix"] = "16"; }, "prefixes");
+  expect_refused(
+      *certified, [](Parts& p) { p.metadata["options.prefix"] = "9"; }, "prefix is 9");
+  expect_refused(
+      *certified, [](Parts& p) { p.metadata["options.width"] = "100000000"; }, "width 100000000");
+}
+
+/// Runs `child` in a process of its own and returns its id.
+template <class Child>
+pid_t in_child(const Child& child) {
+  const pid_t id = fork();
+  if (id == 0) {
+    int status = 1;
+    try {
+      status = child();
+    } catch (...) {
+      status = 2;
+    }
+    _exit(status);
+  }
+  return id;
+}
+
+TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "f";
+  const auto one = Quantized::build(world().layer, {.refine_width = 20});
+  const auto two = Quantized::build(world().layer, {.refine_width = 30});
+  const std::string bytes[] = {saved(*one), saved(*two)};
+  std::mt19937 random(5);
+  const auto begin = std::chrono::steady_clock::now();
+  two->save(path);
+  const auto takes =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+  std::size_t met[2] = {};
+  for (std::size_t round = 0; round < 200; ++round) {
+    const TopKSoftmax* const heads[] = {one.get(), two.get()};
+    const pid_t child = in_child([&] {
+      for (std::size_t i = round;; ++i) heads[i % 2]->save(path);
+      return 0;
+    });
+    ASSERT_GT(child, 0);
+    const auto longest = static_cast<std::uint32_t>(std::min<std::int64_t>(1000 + 2 * takes.count(), 20'000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % longest));
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "saving failed in round " << round;
+    const std::string found = read_bytes(path);
+    ASSERT_TRUE(found == bytes[0] || found == bytes[1]) << round;
+    ++met[found == bytes[0] ? 0 : 1];
+  }
+  EXPECT_GT(met[0], 0U);
+  EXPECT_GT(met[1], 0U);
+  verify_index(path);
+  load_index(path, world().layer);
+}
+
+TEST(IndexFiles, AFullDiskLeavesTheOldFileWhole) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "f";
+  const auto head = Quantized::build(world().layer);
+  head->save(path);
+  const std::string before = read_bytes(path);
+  for (const rlim_t limit : {rlim_t{0}, rlim_t{100}, rlim_t{4096}, static_cast<rlim_t>(before.size() - 1)}) {
+    // A limit on the size of files stands for a full disk.
+    const pid_t child = in_child([&] {
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit small = {limit, limit};
+      if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 3;
+      const std::string message =
+          error_of([&] { Quantized::build(world().layer, {.refine_width = 9})->save(path); });
+      return message.find("cannot write") != std::string::npos ? 0 : 4;
+    });
+    ASSERT_GT(child, 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(read_bytes(path), before);
+    EXPECT_THAT(folder.list(), ElementsAre("f"));
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax
