@@ -11,10 +11,19 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/screeners/adaptive_softmax.hpp"
 #include "topksoftmax/screeners/certified.hpp"
+#include "topksoftmax/screeners/certify.hpp"
+#include "topksoftmax/screeners/fgd.hpp"
+#include "topksoftmax/screeners/greedy_mips.hpp"
 #include "topksoftmax/screeners/l2s.hpp"
+#include "topksoftmax/screeners/lsh_mips.hpp"
+#include "topksoftmax/screeners/pca_mips.hpp"
 #include "topksoftmax/screeners/quantized.hpp"
+#include "topksoftmax/screeners/shortlist.hpp"
 #include "topksoftmax/screeners/svd_softmax.hpp"
+#include "topksoftmax/screeners/wta_lsh.hpp"
+#include "topksoftmax/screeners/wta_lsh_each.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -30,8 +39,21 @@ std::unique_ptr<TopKSoftmax> load_as(const IndexReader& in) {
 }
 
 constexpr Kind kKinds[] = {
-    {"exact", &load_as<Exact>},    {"fused", &load_as<Fused>},         {"l2s", &load_as<L2S>},
-    {"svd", &load_as<SvdSoftmax>}, {"quantized", &load_as<Quantized>}, {"certified", &load_as<Certified>},
+    {"exact", &load_as<Exact>},
+    {"fused", &load_as<Fused>},
+    {"l2s", &load_as<L2S>},
+    {"fgd", &load_as<Fgd>},
+    {"svd", &load_as<SvdSoftmax>},
+    {"adaptive", &load_as<AdaptiveSoftmax>},
+    {"greedy-mips", &load_as<GreedyMips>},
+    {"pca-mips", &load_as<PcaMips>},
+    {"lsh-mips", &load_as<LshMips>},
+    {"wta-lsh", &load_as<WtaLsh>},
+    {"wta-lsh-each", &load_as<WtaLshEach>},
+    {"shortlist", &load_as<Shortlist>},
+    {"quantized", &load_as<Quantized>},
+    {"certified", &load_as<Certified>},
+    {"certify", &load_as<Certify>},
 };
 
 }  // namespace

@@ -12,11 +12,14 @@
 
 namespace topksoftmax {
 
-IndexReader::IndexReader(std::shared_ptr<const File> file, std::string prefix, std::size_t depth)
-    : file_(std::move(file)), prefix_(std::move(prefix)), depth_(depth), kind_(metadata(index_key::kind)) {}
+IndexReader::IndexReader(std::shared_ptr<const File> file, std::string prefix, std::size_t depth,
+                         std::string outer)
+    : file_(std::move(file)), prefix_(std::move(prefix)), depth_(depth), kind_(std::move(outer)) {
+  kind_ = metadata(index_key::kind);
+}
 
 IndexReader IndexReader::open(const std::filesystem::path& path, SoftmaxLayer layer, std::string_view kind) {
-  IndexReader in(std::make_shared<const File>(File{open_index_file(path), std::move(layer)}), "", 0);
+  IndexReader in(std::make_shared<const File>(File{open_index_file(path), std::move(layer)}), "", 0, "");
   in.check_kind(kind);
   in.check_layer();
   return in;
@@ -26,7 +29,7 @@ IndexReader IndexReader::part(std::string_view name) const {
   if (depth_ == kMostIndexParts) {
     throw unusable("more than " + std::to_string(kMostIndexParts) + " indexes are within each other");
   }
-  return {file_, prefix_ + std::string(name) + ".", depth_ + 1};
+  return {file_, prefix_ + std::string(name) + ".", depth_ + 1, kind_};
 }
 
 void IndexReader::check_kind(std::string_view expected) const {
@@ -104,12 +107,21 @@ StoredArray<TokenId> IndexReader::tokens(std::string_view name, Shape shape) con
   return ids;
 }
 
-StoredArray<std::uint64_t> IndexReader::offsets(std::string_view name, Shape shape, std::size_t end) const {
-  StoredArray<std::uint64_t> offsets = array<std::uint64_t>(name, shape);
-  if (offsets.size() == 0 || offsets[0] != 0 || offsets[offsets.size() - 1] != end ||
-      !std::is_sorted(offsets.begin(), offsets.end())) {
-    throw damaged(name, "does not rise from 0 to " + std::to_string(end));
+StoredArray<TokenId> IndexReader::distinct_tokens(std::string_view name, Shape shape) const {
+  StoredArray<TokenId> ids = tokens(name, shape);
+  std::vector<bool> met(vocab(), false);
+  for (const TokenId id : ids) {
+    const auto token = static_cast<std::size_t>(id);
+    if (met[token]) throw damaged(name, "has the token " + std::to_string(id) + " twice");
+    met[token] = true;
   }
+  return ids;
+}
+
+StoredArray<std::uint64_t> IndexReader::offsets(std::string_view name, Shape shape, std::size_t end,
+                                                std::size_t begin) const {
+  StoredArray<std::uint64_t> offsets = array<std::uint64_t>(name, shape);
+  check_offsets(name, offsets.span(), end, begin);
   return offsets;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -58,8 +60,22 @@ class IndexReader {
   StoredArray<double> doubles(std::string_view name, Shape shape) const;
   /// Tokens below V.
   StoredArray<TokenId> tokens(std::string_view name, Shape shape) const;
-  /// Offsets that never fall, from 0 to `end`.
-  StoredArray<std::uint64_t> offsets(std::string_view name, Shape shape, std::size_t end) const;
+  /// The same, none twice.
+  StoredArray<TokenId> distinct_tokens(std::string_view name, Shape shape) const;
+  /// Offsets that never fall, from `begin` to `end`.
+  StoredArray<std::uint64_t> offsets(std::string_view name, Shape shape, std::size_t end,
+                                     std::size_t begin = 0) const;
+
+  /// Throws Error unless `values`, which are the tensor `name` or of it, never fall, from `begin` to `end`.
+  template <class T>
+  void check_offsets(std::string_view name, std::span<const T> values, std::size_t end,
+                     std::size_t begin = 0) const {
+    if (!values.empty() && values.front() == begin && values.back() == end &&
+        std::is_sorted(values.begin(), values.end())) {
+      return;
+    }
+    throw damaged(name, "does not rise from " + std::to_string(begin) + " to " + std::to_string(end));
+  }
 
   /// Reads an option.
   template <class T>
@@ -106,7 +122,8 @@ class IndexReader {
     std::shared_ptr<const void> owner;
   };
 
-  IndexReader(std::shared_ptr<const File> file, std::string prefix, std::size_t depth);
+  /// `outer` is the kind that errors speak of until its own is known.
+  IndexReader(std::shared_ptr<const File> file, std::string prefix, std::size_t depth, std::string outer);
 
   const std::string* find(const std::string& key) const;
   const std::string& metadata(const char* key) const;

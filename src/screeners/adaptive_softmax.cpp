@@ -4,14 +4,17 @@
 #include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "rows_of.hpp"
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/frequency_order.hpp"
+#include "stored_rows.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/check_contexts.hpp"
@@ -26,20 +29,30 @@ using Eigen::VectorXd;
 
 constexpr std::string_view kName = "adaptive";
 
-void check_options(const AdaptiveSoftmaxOptions& options, std::size_t head, const SoftmaxLayer& layer,
-                   const Contexts& contexts) {
+/// The options that an index file records.
+template <class Options, class Visit>
+void visit_options(Options& options, const Visit& visit) {
+  visit("head", options.head);
+  visit("tail_tiers", options.tail_tiers);
+  visit("caution", options.caution);
+  visit("context_sample", options.context_sample);
+}
+
+/// The options with what they leave open chosen; throws Error for unusable ones.
+AdaptiveSoftmaxOptions chosen(AdaptiveSoftmaxOptions options, const SoftmaxLayer& layer) {
+  options.head = options.head.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   const auto refuse = [](const std::string& what, const std::string& limit) {
     throw Error("adaptive: " + what + "; it must be " + limit);
   };
-  if (head < 1 || head > layer.vocab()) {
-    refuse("head is " + std::to_string(head), "between 1 and V = " + std::to_string(layer.vocab()));
+  if (*options.head < 1 || *options.head > layer.vocab()) {
+    refuse("head is " + std::to_string(*options.head), "between 1 and V = " + std::to_string(layer.vocab()));
   }
   if (options.tail_tiers < 1) refuse("tail_tiers is 0", "at least 1");
   if (!(options.caution >= 0.0 && options.caution <= 1.0)) {
     refuse("caution is " + std::to_string(options.caution), "between 0 and 1");
   }
   if (options.context_sample < 1) refuse("context_sample is 0", "at least 1");
-  check_contexts(layer, contexts, kName);
+  return options;
 }
 
 }  // namespace
@@ -47,37 +60,57 @@ void check_options(const AdaptiveSoftmaxOptions& options, std::size_t head, cons
 /// The tokens by falling frequency, the head first, and a gate for each tier of the others.
 class AdaptiveTiers {
  public:
-  AdaptiveTiers(const SoftmaxLayer& layer, std::size_t head, const AdaptiveSoftmaxOptions& options,
-                const Contexts& contexts)
-      : ids_(frequency_order(layer, options.counts, kName)) {
+  AdaptiveTiers(const SoftmaxLayer& layer, const AdaptiveSoftmaxOptions& options, const Contexts& contexts)
+      : options_(chosen(options, layer)),
+        ids_(StoredArray<TokenId>::own(frequency_order(layer, options.counts, kName))) {
+    options_.counts.clear();  // the order is all that is kept of them
+    const std::size_t head = *options_.head;
     const std::size_t tail = ids_.size() - head;
-    const std::size_t tiers = std::min(options.tail_tiers, tail);
-    for (std::size_t t = 0; t <= tiers; ++t) starts_.push_back(head + (tiers == 0 ? 0 : t * tail / tiers));
-    gates_.resize(static_cast<Index>(tiers), static_cast<Index>(layer.dim()));
-    offsets_.resize(static_cast<Index>(tiers));
-    reach_.assign(tiers, 0.0F);
-    if (tiers == 0) return;
-    if (contexts.count > 0) {
-      learn_gates(layer, contexts, options);
-    } else {
-      bound_gates(layer);
+    std::vector<std::uint64_t> starts;
+    for (std::size_t t = 0; t <= size(); ++t) starts.push_back(head + (size() == 0 ? 0 : t * tail / size()));
+    starts_ = StoredArray<std::uint64_t>::own(std::move(starts));
+    Gates gates;
+    gates.weights.resize(static_cast<Index>(size()), static_cast<Index>(layer.dim()));
+    gates.offsets.resize(static_cast<Index>(size()));
+    gates.reach.assign(size(), 0.0F);
+    if (size() > 0 && contexts.count > 0) {
+      learn_gates(layer, contexts, gates);
+    } else if (size() > 0) {
+      bound_gates(layer, gates);
     }
+    gates_ = StoredRows(std::move(gates.weights), std::move(gates.offsets));
+    reach_ = StoredArray<float>::own(std::move(gates.reach));
+  }
+
+  explicit AdaptiveTiers(const IndexReader& in) {
+    visit_options(options_, in.options());
+    in.check([&] { options_ = chosen(options_, in.layer()); });
+    ids_ = in.distinct_tokens("ids", {in.vocab()});
+    starts_ = in.offsets("starts", {size() + 1}, in.vocab(), *options_.head);
+    gates_ =
+        StoredRows(in.floats("gates", {size(), in.dim()}), in.dim(), in.floats("gates.offsets", {size()}));
+    reach_ = in.floats("gates.reach", {size()});
+  }
+
+  void save(IndexWriter& out) const {
+    visit_options(options_, out.options());
+    out.array("ids", {ids_.size()}, ids_);
+    out.array("starts", {starts_.size()}, starts_);
+    out.array("gates", {gates_.count(), gates_.dim()}, gates_.weights());
+    out.array("gates.offsets", {gates_.count()}, gates_.biases());
+    out.array("gates.reach", {reach_.size()}, reach_);
   }
 
   /// Tiers of the tail.
-  std::size_t size() const { return reach_.size(); }
+  std::size_t size() const { return std::min(options_.tail_tiers, ids_.size() - *options_.head); }
   std::size_t vocab() const { return ids_.size(); }
-  std::span<const TokenId> head() const { return std::span(ids_).first(starts_[0]); }
+  std::span<const TokenId> head() const { return ids_.span().first(starts_[0]); }
   std::span<const TokenId> tier(std::size_t t) const {
-    return std::span(ids_).subspan(starts_[t], starts_[t + 1] - starts_[t]);
+    return ids_.span().subspan(starts_[t], starts_[t + 1] - starts_[t]);
   }
 
   /// What a product with h and its offset says, and how much ‖h‖ adds to it.
-  kernels::Rows gates() const {
-    kernels::Rows rows = rows_of(gates_);
-    rows.bias = offsets_.data();
-    return rows;
-  }
+  kernels::Rows gates() const { return gates_.rows(); }
   float reach(std::size_t t) const { return reach_[t]; }
 
   std::size_t bytes() const {
@@ -85,6 +118,12 @@ class AdaptiveTiers {
   }
 
  private:
+  struct Gates {
+    RowMajorMatrix weights;    ///< [tiers×d]
+    Eigen::VectorXf offsets;   ///< [tiers]
+    std::vector<float> reach;  ///< [tiers]
+  };
+
   /// The largest logit of each tier for a context, from the logits of all tokens.
   VectorXd largest_of_tiers(const Eigen::VectorXf& logits) const {
     VectorXd largest(static_cast<Index>(size()));
@@ -96,9 +135,8 @@ class AdaptiveTiers {
     return largest;
   }
 
-  void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts,
-                   const AdaptiveSoftmaxOptions& options) {
-    const auto count = static_cast<Index>(std::min(contexts.count, options.context_sample));
+  void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts, Gates& out) const {
+    const auto count = static_cast<Index>(std::min(contexts.count, options_.context_sample));
     const auto dim = static_cast<Index>(layer.dim());
     MatrixXd H(count, dim + 1);
     MatrixXd largest(count, static_cast<Index>(size()));
@@ -120,13 +158,13 @@ class AdaptiveTiers {
     for (Index t = 0; t < missing.cols(); ++t) {
       VectorXd sorted = missing.col(t);
       std::sort(sorted.begin(), sorted.end());
-      const auto rank = static_cast<Index>(options.caution * static_cast<double>(count - 1));
-      gates_.row(t) = gates.col(t).head(dim).cast<float>();
-      offsets_[t] = static_cast<float>(gates(dim, t) + sorted[rank]);
+      const auto rank = static_cast<Index>(options_.caution * static_cast<double>(count - 1));
+      out.weights.row(t) = gates.col(t).head(dim).cast<float>();
+      out.offsets[t] = static_cast<float>(gates(dim, t) + sorted[rank]);
     }
   }
 
-  void bound_gates(const SoftmaxLayer& layer) {
+  void bound_gates(const SoftmaxLayer& layer, Gates& out) const {
     Eigen::VectorXf row(static_cast<Index>(layer.dim()));
     for (std::size_t t = 0; t < size(); ++t) {
       const auto at = static_cast<Index>(t);
@@ -143,17 +181,17 @@ class AdaptiveTiers {
         layer.copy_row(static_cast<std::size_t>(id), row.data());
         farthest = std::max(farthest, (row.cast<double>() - mean).norm());
       }
-      gates_.row(at) = mean.cast<float>();
-      offsets_[at] = bias;
-      reach_[t] = static_cast<float>(farthest * 1.0001 + 1e-6 * mean.norm());  // and all roundings
+      out.weights.row(at) = mean.cast<float>();
+      out.offsets[at] = bias;
+      out.reach[t] = static_cast<float>(farthest * 1.0001 + 1e-6 * mean.norm());  // and all roundings
     }
   }
 
-  std::vector<TokenId> ids_;         ///< [V]
-  std::vector<std::size_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
-  RowMajorMatrix gates_;             ///< [tiers×d]
-  Eigen::VectorXf offsets_;          ///< [tiers]
-  std::vector<float> reach_;         ///< [tiers]
+  AdaptiveSoftmaxOptions options_;     ///< with nothing left open
+  StoredArray<TokenId> ids_;           ///< [V]
+  StoredArray<std::uint64_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
+  StoredRows gates_;                   ///< [tiers×d]
+  StoredArray<float> reach_;           ///< [tiers]
 };
 
 Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
@@ -205,11 +243,26 @@ std::size_t AdaptiveSoftmaxScreener::index_bytes() const {
   return tiers_->bytes();
 }
 
+void AdaptiveSoftmaxScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  tiers_->save(out);
+}
+
+std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::load(const std::filesystem::path& path,
+                                                       SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::load(const IndexReader& in) {
+  auto tiers = std::make_shared<const AdaptiveTiers>(in);
+  return std::unique_ptr<AdaptiveSoftmax>(
+      new AdaptiveSoftmax(in.layer(), AdaptiveSoftmaxScreener(in.layer(), std::move(tiers))));
+}
+
 std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(SoftmaxLayer layer, const Contexts& contexts,
                                                         const AdaptiveSoftmaxOptions& options) {
-  const std::size_t head = options.head.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
-  check_options(options, head, layer, contexts);
-  auto tiers = std::make_shared<const AdaptiveTiers>(layer, head, options, contexts);
+  check_contexts(layer, contexts, kName);
+  auto tiers = std::make_shared<const AdaptiveTiers>(layer, options, contexts);
   return std::unique_ptr<AdaptiveSoftmax>(
       new AdaptiveSoftmax(layer, AdaptiveSoftmaxScreener(layer, std::move(tiers))));
 }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
 #include "screeners/prefix_index.hpp"
 #include "topksoftmax/error.hpp"
@@ -14,6 +16,10 @@
 
 namespace topksoftmax {
 namespace {
+
+constexpr std::string_view kKind = "certify";
+/// The wrapped backend's index, as a part of the file.
+constexpr std::string_view kWrapped = "wrapped";
 
 /// More survivors than this speak for a poor threshold.
 std::size_t tolerable(std::size_t k) {
@@ -38,6 +44,22 @@ std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<const TopKSoftmax> backen
   auto index =
       std::make_shared<const PrefixIndex>(backend->layer(), chunk_of(contexts, 0, contexts.count), options);
   return std::unique_ptr<Certify>(new Certify(std::move(backend), std::move(index)));
+}
+
+void Certify::do_save(IndexWriter& out) const {
+  out.kind(kKind);
+  index_->save(out);
+  IndexWriter wrapped = out.part(kWrapped);
+  save_part(*backend_, wrapped);
+}
+
+std::unique_ptr<Certify> Certify::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kKind));
+}
+
+std::unique_ptr<Certify> Certify::load(const IndexReader& in) {
+  std::shared_ptr<const TopKSoftmax> wrapped = load_any(in.part(kWrapped));
+  return std::unique_ptr<Certify>(new Certify(std::move(wrapped), std::make_shared<const PrefixIndex>(in)));
 }
 
 std::size_t Certify::index_bytes() const {

@@ -45,28 +45,41 @@ CuckooTable::CuckooTable(std::span<const Entry> entries, double max_load) : size
   check(entries, max_load);
   auto half = static_cast<std::size_t>(std::ceil(static_cast<double>(size_) / (2.0 * max_load)));
   half = std::max<std::size_t>(half, 1);
-  for (;; half += half / 16 + 1) {
-    slots_.resize(2 * half);
+  std::vector<Entry> slots;
+  const auto is_placed = [&] {
+    slots.resize(2 * half);
     for (std::size_t attempt = 0; attempt < kRehashesPerSize; ++attempt) {
       seed_ += kSeedStep;
-      if (place_all(entries)) return;
+      if (place_all(entries, seed_, slots)) return true;
       ++rehashes_;
     }
-  }
+    return false;
+  };
+  while (!is_placed()) half += half / 16 + 1;
+  slots_ = StoredArray<Entry>::own(std::move(slots));
 }
 
-bool CuckooTable::place_all(std::span<const Entry> entries) {
-  std::fill(slots_.begin(), slots_.end(), Entry{kNoKey, 0, 0});
-  return std::all_of(entries.begin(), entries.end(), [this](const Entry& entry) { return place(entry); });
+CuckooTable::CuckooTable(StoredArray<Entry> slots, std::uint64_t seed)
+    : slots_(std::move(slots)), seed_(seed) {
+  if (slots_.size() < 2 || slots_.size() % 2 != 0 || slots_.size() / 2 > std::size_t{kNoKey}) {
+    throw Error("cuckoo table: there are " + std::to_string(slots_.size()) +
+                " slots; they must be an even number");
+  }
+  size_ = static_cast<std::size_t>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Entry& entry) { return entry.key < kKeyLimit; }));
 }
 
-bool CuckooTable::place(Entry entry) {
-  std::size_t side = 0;
-  for (std::size_t step = 0; step < kLongestWalk; ++step, side = 1 - side) {
-    std::swap(entry, slots_[slots_of(entry.key)[side]]);
-    if (entry.key == kNoKey) return true;
-  }
-  return false;
+bool CuckooTable::place_all(std::span<const Entry> entries, std::uint64_t seed, std::span<Entry> slots) {
+  std::fill(slots.begin(), slots.end(), Entry{kNoKey, 0, 0});
+  const auto place = [&](Entry entry) {
+    std::size_t side = 0;
+    for (std::size_t step = 0; step < kLongestWalk; ++step, side = 1 - side) {
+      std::swap(entry, slots[slots_of(entry.key, seed, slots.size())[side]]);
+      if (entry.key == kNoKey) return true;
+    }
+    return false;
+  };
+  return std::all_of(entries.begin(), entries.end(), place);
 }
 
 }  // namespace topksoftmax

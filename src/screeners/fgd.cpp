@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/int8_rows.hpp"
 #include "screeners/search_beam.hpp"
 #include "screeners/small_world_graph.hpp"
@@ -22,32 +24,84 @@
 #include "training/exact_labels.hpp"
 
 namespace topksoftmax {
+namespace {
+
+constexpr std::string_view kName = "fgd";
+
+/// The options that an index file records.
+template <class Options, class Visit>
+void visit_options(Options& options, const Visit& visit) {
+  visit("M", options.M);
+  visit("ef_construction", options.ef_construction);
+  visit("ef_search", options.ef_search);
+  visit("seed", options.seed);
+  visit("entry_points", options.entry_points);
+  visit("context_sample", options.context_sample);
+}
+
+void check_range(const char* option, std::size_t value, std::size_t low, std::size_t high) {
+  if (value >= low && value <= high) return;
+  throw Error(
+      "fgd: " + std::string(option) + " is " + std::to_string(value) + "; it must be at least " +
+      std::to_string(low) +
+      (high == std::numeric_limits<std::size_t>::max() ? "" : " and at most " + std::to_string(high)));
+}
+
+void check_options(const SoftmaxLayer& layer, const FgdOptions& options) {
+  constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
+  check_range("M", options.M, 2, 1024);
+  check_range("ef_construction", options.ef_construction, 1, any);
+  check_range("ef_search", options.ef_search, 1, any);
+  check_range("entry_points", options.entry_points, 1, any);
+  check_range("context_sample", options.context_sample, 1, any);
+  check_range("the number of tokens", layer.vocab(), 1, SearchBeam::kMostRows);
+}
+
+FgdOptions read_options(const IndexReader& in) {
+  FgdOptions options;
+  visit_options(options, in.options());
+  in.check([&] { check_options(in.layer(), options); });
+  return options;
+}
+
+}  // namespace
 
 /// What a query walks on.
 class FgdIndex {
  public:
   FgdIndex(const SoftmaxLayer& layer, const FgdOptions& options, std::vector<TokenId> entries)
-      : graph_(layer, {.M = options.M, .ef_construction = options.ef_construction, .seed = options.seed},
+      : options_(options),
+        graph_(layer, {.M = options.M, .ef_construction = options.ef_construction, .seed = options.seed},
                std::move(entries)),
         rows_(layer.rows()),
-        ef_search_(options.ef_search),
         dim_(layer.dim()) {
     if (layer.weight_type() != WeightType::int8) rows_ = copy_.emplace(layer).rows();
+  }
+
+  explicit FgdIndex(const IndexReader& in)
+      : options_(read_options(in)), graph_(in), rows_(in.layer().rows()), dim_(in.dim()) {
+    if (in.layer().weight_type() != WeightType::int8) rows_ = copy_.emplace(in).rows();
+  }
+
+  void save(IndexWriter& out) const {
+    visit_options(options_, out.options());
+    graph_.save(out);
+    if (copy_) copy_->save(out);
   }
 
   const SmallWorldGraph& graph() const { return graph_; }
   /// The rows that the search reads: the int8 copy, or the layer's own where they are int8 already.
   const kernels::Rows& rows() const { return rows_; }
-  std::size_t ef_search() const { return ef_search_; }
+  std::size_t ef_search() const { return options_.ef_search; }
   /// d.
   std::size_t dim() const { return dim_; }
   std::size_t bytes() const { return graph_.bytes() + (copy_ ? copy_->bytes() : 0); }
 
  private:
+  FgdOptions options_;
   SmallWorldGraph graph_;
   std::optional<Int8Rows> copy_;
   kernels::Rows rows_;
-  std::size_t ef_search_;
   std::size_t dim_;
 };
 
@@ -198,25 +252,6 @@ class Search {
   std::size_t links_followed_ = 0;
 };
 
-void check_range(const char* option, std::size_t value, std::size_t low, std::size_t high) {
-  if (value >= low && value <= high) return;
-  throw Error(
-      "fgd: " + std::string(option) + " is " + std::to_string(value) + "; it must be at least " +
-      std::to_string(low) +
-      (high == std::numeric_limits<std::size_t>::max() ? "" : " and at most " + std::to_string(high)));
-}
-
-void check_build(const SoftmaxLayer& layer, const Contexts& contexts, const FgdOptions& options) {
-  constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
-  check_range("M", options.M, 2, 1024);
-  check_range("ef_construction", options.ef_construction, 1, any);
-  check_range("ef_search", options.ef_search, 1, any);
-  check_range("entry_points", options.entry_points, 1, any);
-  check_range("context_sample", options.context_sample, 1, any);
-  check_range("the number of tokens", layer.vocab(), 1, SearchBeam::kMostRows);
-  if (contexts.count > 0) check_contexts(layer, contexts, "fgd");
-}
-
 /// The tokens that are most often the first of the contexts, the most frequent first; none without contexts.
 std::vector<TokenId> frequent_winners(const SoftmaxLayer& layer, const Contexts& contexts,
                                       const FgdOptions& options) {
@@ -265,8 +300,22 @@ std::size_t FgdScreener::reachable() const {
   return index_->graph().reachable();
 }
 
+void FgdScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  index_->save(out);
+}
+
+std::unique_ptr<Fgd> Fgd::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<Fgd> Fgd::load(const IndexReader& in) {
+  return std::unique_ptr<Fgd>(new Fgd(in.layer(), FgdScreener(std::make_shared<const FgdIndex>(in))));
+}
+
 std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, const Contexts& contexts, const FgdOptions& options) {
-  check_build(layer, contexts, options);
+  check_options(layer, options);
+  if (contexts.count > 0) check_contexts(layer, contexts, kName);
   FgdScreener screener(
       std::make_shared<const FgdIndex>(layer, options, frequent_winners(layer, contexts, options)));
   return std::unique_ptr<Fgd>(new Fgd(std::move(layer), std::move(screener)));

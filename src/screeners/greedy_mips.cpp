@@ -2,16 +2,22 @@
 #include "topksoftmax/screeners/greedy_mips.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/stored_array.hpp"
 #include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {
+
+constexpr std::string_view kName = "greedy-mips";
 
 /// A token and its weight in some coordinate.
 struct Entry {
@@ -24,6 +30,11 @@ struct Next {
   float product;
   std::uint32_t coordinate;
 };
+
+/// Throws Error for a budget that cannot be used.
+void check_budget(std::size_t budget) {
+  if (budget == 0) throw Error("greedy-mips: budget is 0; it must be at least 1");
+}
 
 bool smaller(const Next& a, const Next& b) {
   return a.product != b.product ? a.product < b.product : a.coordinate > b.coordinate;
@@ -47,13 +58,11 @@ void sift_down(Next* heap, std::size_t size) {
 class GreedyMipsIndex {
  public:
   explicit GreedyMipsIndex(const SoftmaxLayer& layer)
-      : vocab_(layer.vocab()),
-        dim_(layer.dim()),
-        coordinates_(dim_ + (layer.has_bias() ? 1 : 0)),
-        entries_(coordinates_ * vocab_) {
+      : vocab_(layer.vocab()), dim_(layer.dim()), coordinates_(dim_ + (layer.has_bias() ? 1 : 0)) {
+    std::vector<Entry> entries(coordinates_ * vocab_);
     const RowMajorMatrix W = layer.weights();
     for_each_part(coordinates_, 1, [&](std::size_t j, std::size_t) {
-      Entry* const sorted = entries_.data() + j * vocab_;
+      Entry* const sorted = entries.data() + j * vocab_;
       for (std::size_t token = 0; token < vocab_; ++token) {
         const auto row = static_cast<Eigen::Index>(token);
         const float weight = j == dim_ ? layer.rows().bias[token] : W(row, static_cast<Eigen::Index>(j));
@@ -63,6 +72,25 @@ class GreedyMipsIndex {
         return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
       });
     });
+    entries_ = StoredArray<Entry>::own(std::move(entries));
+  }
+
+  explicit GreedyMipsIndex(const IndexReader& in)
+      : vocab_(in.vocab()),
+        dim_(in.dim()),
+        coordinates_(dim_ + (in.layer().has_bias() ? 1 : 0)),
+        entries_(in.array<Entry>(kEntries, {coordinates_, vocab_, 2}, DataType::int32)) {
+    for (const Entry& entry : entries_) {
+      if (std::isfinite(entry.weight) && entry.id >= 0 && static_cast<std::size_t>(entry.id) < vocab_) {
+        continue;
+      }
+      throw in.damaged(kEntries, "has the token " + std::to_string(entry.id) + " with the weight " +
+                                     std::to_string(entry.weight));
+    }
+  }
+
+  void save(IndexWriter& out) const {
+    out.array(kEntries, {coordinates_, vocab_, 2}, entries_, DataType::int32);
   }
 
   std::size_t vocab() const { return vocab_; }
@@ -80,10 +108,13 @@ class GreedyMipsIndex {
   }
 
  private:
+  static constexpr std::string_view kEntries = "entries";
+  static_assert(sizeof(Entry) == 2 * sizeof(std::int32_t));
+
   std::size_t vocab_;
   std::size_t dim_;
   std::size_t coordinates_;
-  std::vector<Entry> entries_;  ///< [coordinates × V], each coordinate's by falling weight
+  StoredArray<Entry> entries_;  ///< [coordinates × V], each coordinate's by falling weight
 };
 
 Candidates GreedyMipsScreener::screen(const Query& query, Workspace& workspace) const {
@@ -144,9 +175,28 @@ std::size_t GreedyMipsScreener::index_bytes() const {
   return index_->bytes();
 }
 
+void GreedyMipsScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  out.option("budget", budget_);
+  index_->save(out);
+}
+
+std::unique_ptr<GreedyMips> GreedyMips::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<GreedyMips> GreedyMips::load(const IndexReader& in) {
+  std::size_t budget = 0;
+  in.option("budget", budget);
+  in.check([&] { check_budget(budget); });
+  auto index = std::make_shared<const GreedyMipsIndex>(in);
+  return std::unique_ptr<GreedyMips>(
+      new GreedyMips(in.layer(), GreedyMipsScreener(std::move(index), budget)));
+}
+
 std::unique_ptr<GreedyMips> GreedyMips::build(SoftmaxLayer layer, const GreedyMipsOptions& options) {
-  if (options.budget == std::size_t{0}) throw Error("greedy-mips: budget is 0; it must be at least 1");
   const std::size_t budget = options.budget.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
+  check_budget(budget);
   auto index = std::make_shared<const GreedyMipsIndex>(layer);
   return std::unique_ptr<GreedyMips>(
       new GreedyMips(std::move(layer), GreedyMipsScreener(std::move(index), budget)));

@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <new>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "aligned_storage.hpp"
 
 namespace topksoftmax {
 namespace {
 
-constexpr std::align_val_t kCacheLine{64};
 /// Values of the widest vector that kernels load: rows of whole vectors have no tail.
 constexpr std::size_t kWidestVector = 16;
 
@@ -19,30 +21,47 @@ std::size_t round_up(std::size_t count, std::size_t unit) {
 
 }  // namespace
 
-void Int8Rows::Free::operator()(std::int8_t* p) const {
-  ::operator delete(p, kCacheLine);
+kernels::Rows Int8Rows::shape_for(const SoftmaxLayer& layer) {
+  kernels::Rows rows = layer.rows();
+  rows.type = WeightType::int8;
+  rows.dim = round_up(layer.dim(), kWidestVector);
+  rows.stride = round_up(layer.dim(), static_cast<std::size_t>(FreeAligned::kCacheLine));
+  return rows;
 }
 
-Int8Rows::Int8Rows(const SoftmaxLayer& layer) : scales_(layer.vocab()), rows_(layer.rows()) {
-  rows_.type = WeightType::int8;
-  rows_.dim = round_up(layer.dim(), kWidestVector);
-  rows_.stride = round_up(layer.dim(), static_cast<std::size_t>(kCacheLine));
-  weights_.reset(static_cast<std::int8_t*>(::operator new(layer.vocab() * rows_.stride, kCacheLine)));
-  std::memset(weights_.get(), 0, layer.vocab() * rows_.stride);
+void Int8Rows::use(StoredArray<std::int8_t> weights, StoredArray<float> scales) {
+  weights_ = std::move(weights);
+  scales_ = std::move(scales);
+  rows_.data = weights_.data();
+  rows_.scales = scales_.data();
+}
+
+Int8Rows::Int8Rows(const SoftmaxLayer& layer) : rows_(shape_for(layer)) {
+  const std::size_t bytes = layer.vocab() * rows_.stride;
+  const std::shared_ptr<std::byte> storage = aligned_zeros(bytes);
+  auto* const weights = reinterpret_cast<std::int8_t*>(storage.get());
+  std::vector<float> scales(layer.vocab());
   std::vector<float> row(layer.dim());
   for (std::size_t token = 0; token < layer.vocab(); ++token) {
     layer.copy_row(token, row.data());
     float largest = 0.0F;
     for (const float w : row) largest = std::max(largest, std::abs(w));
-    scales_[token] = largest / 127.0F;
+    scales[token] = largest / 127.0F;
     if (largest == 0.0F) continue;
-    std::int8_t* const out = weights_.get() + token * rows_.stride;
-    std::transform(row.begin(), row.end(), out, [largest](float w) {
+    std::transform(row.begin(), row.end(), weights + token * rows_.stride, [largest](float w) {
       return static_cast<std::int8_t>(std::lround(w / largest * 127.0F));
     });
   }
-  rows_.data = weights_.get();
-  rows_.scales = scales_.data();
+  use({{weights, bytes}, storage}, StoredArray<float>::own(std::move(scales)));
+}
+
+Int8Rows::Int8Rows(const IndexReader& in) : rows_(shape_for(in.layer())) {
+  use(in.array<std::int8_t>("rows", {rows_.count, rows_.stride}), in.floats("rows.scales", {rows_.count}));
+}
+
+void Int8Rows::save(IndexWriter& out) const {
+  out.array("rows", {rows_.count, rows_.stride}, weights_);
+  out.array("rows.scales", {rows_.count}, scales_);
 }
 
 std::size_t Int8Rows::bytes() const {

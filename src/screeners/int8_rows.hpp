@@ -3,11 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 
@@ -21,16 +22,22 @@ class Int8Rows {
   /// Cost: O(V·d).
   explicit Int8Rows(const SoftmaxLayer& layer);
 
+  /// Reads what save() has written.
+  explicit Int8Rows(const IndexReader& in);
+  /// The tensors "rows" I8 [V, d rounded up to 64] and "rows.scales" F32 [V].
+  void save(IndexWriter& out) const;
+
   const kernels::Rows& rows() const { return rows_; }
   /// Bytes kept beside the layer.
   std::size_t bytes() const;
 
  private:
-  struct Free {
-    void operator()(std::int8_t* p) const;
-  };
-  std::unique_ptr<std::int8_t, Free> weights_;
-  std::vector<float> scales_;  ///< [V]
+  /// The layer's rows, with nothing yet in place of its weights.
+  static kernels::Rows shape_for(const SoftmaxLayer& layer);
+  void use(StoredArray<std::int8_t> weights, StoredArray<float> scales);
+
+  StoredArray<std::int8_t> weights_;  ///< [V×stride]
+  StoredArray<float> scales_;         ///< [V]
   kernels::Rows rows_;
 };
 

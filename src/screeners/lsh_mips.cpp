@@ -10,14 +10,28 @@
 #include <utility>
 #include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/lifted_rows.hpp"
+#include "stored_rows.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 namespace {
 
+constexpr std::string_view kName = "lsh-mips";
 constexpr std::size_t kMostBits = 24;
+
+/// The options that an index file records.
+template <class Options, class Visit>
+void visit_options(Options& options, const Visit& visit) {
+  visit("tables", options.tables);
+  visit("bits", options.bits);
+  visit("probes", options.probes);
+  visit("seed", options.seed);
+}
 
 void check_options(const LshMipsOptions& options) {
   const auto refuse = [](const char* option, std::size_t value, const char* limit) {
@@ -46,22 +60,22 @@ bool dearer(const Change& a, const Change& b) {
 class LshMipsIndex {
  public:
   LshMipsIndex(const SoftmaxLayer& layer, const LshMipsOptions& options)
-      : vocab_(layer.vocab()), tables_(options.tables), bits_(options.bits) {
+      : options_(options), vocab_(layer.vocab()) {
     const Eigen::MatrixXf lifted = lifted_rows(layer);
     std::mt19937_64 engine(options.seed);
     std::normal_distribution<float> normal;
-    Eigen::MatrixXf directions(lifted.cols(), static_cast<Eigen::Index>(tables_ * bits_));
+    Eigen::MatrixXf directions(lifted.cols(), static_cast<Eigen::Index>(tables() * bits()));
     for (Eigen::Index i = 0; i < directions.size(); ++i) directions.data()[i] = normal(engine);
-    directions_ = LiftedDirections(directions);
+    directions_ = lifted_directions(directions);
 
-    offsets_.assign(tables_ * (buckets() + 1), 0);
-    ids_.resize(tables_ * vocab_);
+    std::vector<std::uint32_t> all_offsets(tables() * (buckets() + 1), 0);
+    std::vector<TokenId> ids(tables() * vocab_);
     std::vector<std::uint32_t> codes(vocab_);
-    for (std::size_t table = 0; table < tables_; ++table) {
+    for (std::size_t table = 0; table < tables(); ++table) {
       const Eigen::MatrixXf projections =
           lifted *
-          directions.middleCols(static_cast<Eigen::Index>(table * bits_), static_cast<Eigen::Index>(bits_));
-      std::uint32_t* const offsets = offsets_.data() + table * (buckets() + 1);
+          directions.middleCols(static_cast<Eigen::Index>(table * bits()), static_cast<Eigen::Index>(bits()));
+      std::uint32_t* const offsets = all_offsets.data() + table * (buckets() + 1);
       for (std::size_t token = 0; token < vocab_; ++token) {
         const Eigen::VectorXf row = projections.row(static_cast<Eigen::Index>(token));
         codes[token] = code_of(row.data());
@@ -70,26 +84,50 @@ class LshMipsIndex {
       for (std::size_t bucket = 0; bucket < buckets(); ++bucket) offsets[bucket + 1] += offsets[bucket];
       std::vector<std::uint32_t> next(offsets, offsets + buckets());
       for (std::size_t token = 0; token < vocab_; ++token) {
-        ids_[table * vocab_ + next[codes[token]]++] = static_cast<TokenId>(token);
+        ids[table * vocab_ + next[codes[token]]++] = static_cast<TokenId>(token);
       }
+    }
+    offsets_ = StoredArray<std::uint32_t>::own(std::move(all_offsets));
+    ids_ = StoredArray<TokenId>::own(std::move(ids));
+  }
+
+  explicit LshMipsIndex(const IndexReader& in) : vocab_(in.vocab()) {
+    visit_options(options_, in.options());
+    in.check([&] { check_options(options_); });
+    ids_ = in.tokens("ids", {tables(), vocab_});
+    const std::size_t bits_in_all = tables() * bits();  // which the ids have shown to be possible
+    directions_ = StoredRows(in.floats("directions", {bits_in_all, in.dim()}), in.dim(),
+                             in.floats("directions.offsets", {bits_in_all}));
+    offsets_ = in.array<std::uint32_t>("offsets", {tables(), buckets() + 1});
+    for (std::size_t table = 0; table < tables(); ++table) {
+      in.check_offsets("offsets", offsets_.span().subspan(table * (buckets() + 1), buckets() + 1), vocab_);
     }
   }
 
+  void save(IndexWriter& out) const {
+    visit_options(options_, out.options());
+    out.array("directions", {directions_.count(), directions_.dim()}, directions_.weights());
+    out.array("directions.offsets", {directions_.count()}, directions_.biases());
+    out.array("offsets", {tables(), buckets() + 1}, offsets_);
+    out.array("ids", {tables(), vocab_}, ids_);
+  }
+
   std::size_t vocab() const { return vocab_; }
-  std::size_t tables() const { return tables_; }
-  std::size_t bits() const { return bits_; }
-  std::size_t buckets() const { return std::size_t{1} << bits_; }
+  std::size_t tables() const { return options_.tables; }
+  std::size_t bits() const { return options_.bits; }
+  std::size_t probes() const { return options_.probes; }
+  std::size_t buckets() const { return std::size_t{1} << bits(); }
   kernels::Rows projections() const { return directions_.rows(); }
 
   std::size_t bytes() const {
-    return directions_.rows().bytes(tables_ * bits_) + offsets_.size() * sizeof(offsets_[0]) +
+    return directions_.rows().bytes(tables() * bits()) + offsets_.size() * sizeof(offsets_[0]) +
            ids_.size() * sizeof(ids_[0]);
   }
 
-  /// The code of bits_ projections: their signs.
+  /// The code of bits() projections: their signs.
   std::uint32_t code_of(const float* projections) const {
     std::uint32_t code = 0;
-    for (std::size_t bit = 0; bit < bits_; ++bit) code |= projections[bit] > 0.0F ? 1U << bit : 0U;
+    for (std::size_t bit = 0; bit < bits(); ++bit) code |= projections[bit] > 0.0F ? 1U << bit : 0U;
     return code;
   }
 
@@ -99,12 +137,11 @@ class LshMipsIndex {
   }
 
  private:
+  LshMipsOptions options_;
   std::size_t vocab_;
-  std::size_t tables_;
-  std::size_t bits_;
-  LiftedDirections directions_;         ///< bit b of table t is number t·bits + b
-  std::vector<std::uint32_t> offsets_;  ///< [tables × (2^bits + 1)]
-  std::vector<TokenId> ids_;            ///< [tables × V], of one bucket ascending
+  StoredRows directions_;               ///< bit b of table t is number t·bits + b
+  StoredArray<std::uint32_t> offsets_;  ///< [tables × (2^bits + 1)]
+  StoredArray<TokenId> ids_;            ///< [tables × V], of one bucket ascending
 };
 
 namespace {
@@ -153,7 +190,7 @@ void for_each_probe(const LshMipsIndex& index, const float* projections, std::si
 
 Candidates LshMipsScreener::screen(const Query& query, Workspace& workspace) const {
   Candidates candidates;
-  const std::size_t probes = query.effort != 0 ? query.effort : probes_;
+  const std::size_t probes = query.effort != 0 ? query.effort : index_->probes();
   if (probes >= index_->buckets()) {
     candidates.everything = true;
     return candidates;
@@ -186,11 +223,24 @@ std::size_t LshMipsScreener::index_bytes() const {
   return index_->bytes();
 }
 
+void LshMipsScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  index_->save(out);
+}
+
+std::unique_ptr<LshMips> LshMips::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<LshMips> LshMips::load(const IndexReader& in) {
+  auto index = std::make_shared<const LshMipsIndex>(in);
+  return std::unique_ptr<LshMips>(new LshMips(in.layer(), LshMipsScreener(std::move(index))));
+}
+
 std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer, const LshMipsOptions& options) {
   check_options(options);
   auto index = std::make_shared<const LshMipsIndex>(layer, options);
-  return std::unique_ptr<LshMips>(
-      new LshMips(std::move(layer), LshMipsScreener(std::move(index), options.probes)));
+  return std::unique_ptr<LshMips>(new LshMips(std::move(layer), LshMipsScreener(std::move(index))));
 }
 
 }  // namespace topksoftmax

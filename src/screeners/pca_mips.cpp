@@ -11,14 +11,27 @@
 #include <utility>
 #include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/lifted_rows.hpp"
+#include "stored_rows.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 namespace {
 
+constexpr std::string_view kName = "pca-mips";
 constexpr std::size_t kDeepest = 24;
+
+/// Throws Error for a depth that no tree has.
+void check_depth(std::size_t depth) {
+  if (depth > kDeepest) {
+    throw Error("pca-mips: depth is " + std::to_string(depth) + "; it must be at most " +
+                std::to_string(kDeepest));
+  }
+}
 
 /// A node that a query may go to, and the squared distances to the splits that it has crossed for it.
 struct Branch {
@@ -36,7 +49,7 @@ bool farther(const Branch& a, const Branch& b) {
 /// 2n + 1.
 class PcaTree {
  public:
-  PcaTree(const SoftmaxLayer& layer, std::size_t depth) : depth_(depth), ids_(layer.vocab()) {
+  PcaTree(const SoftmaxLayer& layer, std::size_t depth) : depth_(depth) {
     while ((std::size_t{1} << depth_) > layer.vocab()) --depth_;
     const Eigen::MatrixXf lifted = lifted_rows(layer);
     const Eigen::RowVectorXf mean = lifted.colwise().mean();
@@ -50,14 +63,37 @@ class PcaTree {
             .leftCols(std::min<Eigen::Index>(static_cast<Eigen::Index>(depth_), lifted.cols()))
             .cast<float>();
     depth_ = static_cast<std::size_t>(components.cols());
-    components_ = LiftedDirections(components);
-    const Eigen::MatrixXf projections = lifted * components;
+    components_ = lifted_directions(components);
 
-    medians_.assign(leaves(), 0.0F);
-    starts_.assign(2 * leaves() + 1, 0);
-    std::iota(ids_.begin(), ids_.end(), 0);
-    split(projections, 1, 0, 0, ids_.size());
-    starts_[2 * leaves()] = static_cast<std::uint32_t>(ids_.size());
+    Nodes nodes;
+    nodes.medians.assign(leaves(), 0.0F);
+    nodes.starts.assign(2 * leaves() + 1, 0);
+    nodes.ids.resize(layer.vocab());
+    std::iota(nodes.ids.begin(), nodes.ids.end(), 0);
+    split(lifted * components, 1, 0, 0, nodes.ids.size(), nodes);
+    nodes.starts[2 * leaves()] = static_cast<std::uint32_t>(nodes.ids.size());
+    medians_ = StoredArray<float>::own(std::move(nodes.medians));
+    starts_ = StoredArray<std::uint32_t>::own(std::move(nodes.starts));
+    ids_ = StoredArray<TokenId>::own(std::move(nodes.ids));
+  }
+
+  /// Of a depth that is known to be possible.
+  PcaTree(const IndexReader& in, std::size_t depth)
+      : depth_(depth),
+        components_(in.floats("components", {depth, in.dim()}), in.dim(),
+                    in.floats("components.offsets", {depth})),
+        medians_(in.floats("medians", {leaves()})),
+        starts_(in.array<std::uint32_t>("starts", {2 * leaves() + 1})),
+        ids_(in.distinct_tokens("ids", {in.vocab()})) {
+    in.check_offsets("starts", starts_.span(), ids_.size());
+  }
+
+  void save(IndexWriter& out) const {
+    out.array("components", {components_.count(), components_.dim()}, components_.weights());
+    out.array("components.offsets", {components_.count()}, components_.biases());
+    out.array("medians", {medians_.size()}, medians_);
+    out.array("starts", {starts_.size()}, starts_);
+    out.array("ids", {ids_.size()}, ids_);
   }
 
   std::size_t vocab() const { return ids_.size(); }
@@ -69,7 +105,7 @@ class PcaTree {
 
   /// The tokens of a leaf, ascending.
   std::span<const TokenId> tokens(std::uint32_t leaf) const {
-    return std::span(ids_).subspan(starts_[leaf], starts_[leaf + 1] - starts_[leaf]);
+    return ids_.span().subspan(starts_[leaf], starts_[leaf + 1] - starts_[leaf]);
   }
 
   std::size_t bytes() const {
@@ -78,32 +114,39 @@ class PcaTree {
   }
 
  private:
+  /// The tree while it grows.
+  struct Nodes {
+    std::vector<float> medians;
+    std::vector<std::uint32_t> starts;
+    std::vector<TokenId> ids;
+  };
+
   void split(const Eigen::MatrixXf& projections, std::uint32_t node, Eigen::Index level, std::size_t first,
-             std::size_t last) {
-    const auto begin = ids_.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end = ids_.begin() + static_cast<std::ptrdiff_t>(last);
+             std::size_t last, Nodes& nodes) const {
+    const auto begin = nodes.ids.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = nodes.ids.begin() + static_cast<std::ptrdiff_t>(last);
     if (is_leaf(node)) {
       std::sort(begin, end);
-      starts_[node] = static_cast<std::uint32_t>(first);
+      nodes.starts[node] = static_cast<std::uint32_t>(first);
       return;
     }
     const std::size_t middle = first + (last - first) / 2;
-    const auto at = ids_.begin() + static_cast<std::ptrdiff_t>(middle);
+    const auto at = nodes.ids.begin() + static_cast<std::ptrdiff_t>(middle);
     std::nth_element(begin, at, end, [&](TokenId a, TokenId b) {
       const float of_a = projections(a, level);
       const float of_b = projections(b, level);
       return of_a != of_b ? of_a < of_b : a < b;
     });
-    medians_[node] = projections(*at, level);
-    split(projections, 2 * node, level + 1, first, middle);
-    split(projections, 2 * node + 1, level + 1, middle, last);
+    nodes.medians[node] = projections(*at, level);
+    split(projections, 2 * node, level + 1, first, middle, nodes);
+    split(projections, 2 * node + 1, level + 1, middle, last, nodes);
   }
 
   std::size_t depth_;
-  LiftedDirections components_;        ///< [depth]
-  std::vector<float> medians_;         ///< [2^depth], of inner nodes
-  std::vector<std::uint32_t> starts_;  ///< [2·2^depth + 1], of leaves
-  std::vector<TokenId> ids_;           ///< [V], leaf after leaf
+  StoredRows components_;              ///< [depth]
+  StoredArray<float> medians_;         ///< [2^depth], of inner nodes
+  StoredArray<std::uint32_t> starts_;  ///< [2·2^depth + 1], of leaves; before them zeros
+  StoredArray<TokenId> ids_;           ///< [V], leaf after leaf
 };
 
 Candidates PcaMipsScreener::screen(const Query& query, Workspace& workspace) const {
@@ -149,11 +192,28 @@ std::size_t PcaMipsScreener::index_bytes() const {
   return tree_->bytes();
 }
 
+void PcaMipsScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  out.option("depth", tree_->depth());
+  out.option("leaves", leaves_);
+  tree_->save(out);
+}
+
+std::unique_ptr<PcaMips> PcaMips::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<PcaMips> PcaMips::load(const IndexReader& in) {
+  PcaMipsOptions options;
+  in.option("depth", options.depth);
+  in.option("leaves", options.leaves);
+  in.check([&] { check_depth(options.depth); });
+  auto tree = std::make_shared<const PcaTree>(in, options.depth);
+  return std::unique_ptr<PcaMips>(new PcaMips(in.layer(), PcaMipsScreener(std::move(tree), options.leaves)));
+}
+
 std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer, const PcaMipsOptions& options) {
-  if (options.depth > kDeepest) {
-    throw Error("pca-mips: depth is " + std::to_string(options.depth) + "; it must be at most " +
-                std::to_string(kDeepest));
-  }
+  check_depth(options.depth);
   auto tree = std::make_shared<const PcaTree>(layer, options.depth);
   return std::unique_ptr<PcaMips>(
       new PcaMips(std::move(layer), PcaMipsScreener(std::move(tree), options.leaves)));

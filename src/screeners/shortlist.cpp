@@ -4,10 +4,17 @@
 #include <algorithm>
 #include <string>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/frequency_order.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace topksoftmax {
+namespace {
+
+constexpr std::string_view kName = "shortlist";
+
+}  // namespace
 
 /// Tokens with copies of their rows, in one piece.
 class PackedTokens {
@@ -66,20 +73,40 @@ std::span<const TokenId> ShortlistScreener::tokens() const {
   return tokens_->ids();
 }
 
-Shortlist::Shortlist(const SoftmaxLayer& layer, std::shared_ptr<const std::vector<TokenId>> order,
-                     std::vector<TokenId> list)
+Shortlist::Shortlist(const SoftmaxLayer& layer, StoredArray<TokenId> order, std::vector<TokenId> list,
+                     std::size_t top_frequent)
     : ScreenedSoftmax(layer, ShortlistScreener(std::make_shared<const PackedTokens>(layer, std::move(list)),
                                                layer.vocab())),
-      order_(std::move(order)) {}
+      order_(std::move(order)),
+      top_frequent_(top_frequent) {}
 
 std::unique_ptr<Shortlist> Shortlist::build(SoftmaxLayer layer, const ShortlistOptions& options) {
   const std::size_t top = options.top_frequent.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   if (top < 1) throw Error("shortlist: top_frequent is 0; it must be at least 1");
-  auto order =
-      std::make_shared<const std::vector<TokenId>>(frequency_order(layer, options.counts, "shortlist"));
-  const auto end = order->begin() + static_cast<std::ptrdiff_t>(std::min(top, layer.vocab()));
-  std::vector<TokenId> list(order->begin(), end);
-  return std::unique_ptr<Shortlist>(new Shortlist(layer, std::move(order), std::move(list)));
+  const auto order = StoredArray<TokenId>::own(frequency_order(layer, options.counts, kName));
+  const std::span<const TokenId> first = order.span().first(std::min(top, layer.vocab()));
+  return std::unique_ptr<Shortlist>(new Shortlist(layer, order, {first.begin(), first.end()}, top));
+}
+
+void Shortlist::do_save(IndexWriter& out) const {
+  out.kind(kName);
+  out.option("top_frequent", top_frequent_);
+  out.array("order", {order_.size()}, order_);
+  const std::span<const TokenId> list = screener().tokens();
+  out.array("list", {list.size()}, StoredArray<TokenId>::borrow(list));
+}
+
+std::unique_ptr<Shortlist> Shortlist::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<Shortlist> Shortlist::load(const IndexReader& in) {
+  std::size_t top_frequent = 0;
+  in.option("top_frequent", top_frequent);
+  const StoredArray<TokenId> order = in.distinct_tokens("order", {in.vocab()});
+  const StoredArray<TokenId> list = in.distinct_tokens("list", {IndexReader::any});
+  return std::unique_ptr<Shortlist>(
+      new Shortlist(in.layer(), order, {list.begin(), list.end()}, top_frequent));
 }
 
 std::unique_ptr<Shortlist> Shortlist::for_sentences(const AlignmentLists& lists,
@@ -98,10 +125,10 @@ std::unique_ptr<Shortlist> Shortlist::for_sentences(const AlignmentLists& lists,
     for (const TokenId target : lists.targets(source)) chosen[static_cast<std::size_t>(target)] = true;
   }
   std::vector<TokenId> list;
-  for (const TokenId id : *order_) {
+  for (const TokenId id : order_) {
     if (chosen[static_cast<std::size_t>(id)]) list.push_back(id);
   }
-  return std::unique_ptr<Shortlist>(new Shortlist(layer(), order_, std::move(list)));
+  return std::unique_ptr<Shortlist>(new Shortlist(layer(), order_, std::move(list), top_frequent_));
 }
 
 }  // namespace topksoftmax

@@ -31,6 +31,14 @@
 namespace topksoftmax {
 namespace {
 
+constexpr const char* kUpperLayers = "upper_layers";
+constexpr const char* kGround = "ground";
+
+/// The name of the i-th upper layer's tensors.
+std::string upper_name(std::size_t i) {
+  return "upper." + std::to_string(i);
+}
+
 /// What hnswlib measures distances with: our kernel.
 class KernelSpace final : public hnswlib::SpaceInterface<float> {
  public:
@@ -173,14 +181,33 @@ void link_unreached(const Hnsw& hnsw, std::span<const TokenId> entries,
 }  // namespace
 
 Links::Links(const std::vector<std::vector<TokenId>>& of_rows) {
-  offsets_.reserve(of_rows.size() + 1);
-  offsets_.push_back(0);
-  for (const auto& targets : of_rows) {
-    offsets_.push_back(offsets_.back() + targets.size());
-    most_ = std::max(most_, targets.size());
+  std::vector<std::uint64_t> offsets;
+  offsets.reserve(of_rows.size() + 1);
+  offsets.push_back(0);
+  for (const auto& targets : of_rows) offsets.push_back(offsets.back() + targets.size());
+  std::vector<TokenId> all;
+  all.reserve(offsets.back());
+  for (const auto& targets : of_rows) all.insert(all.end(), targets.begin(), targets.end());
+  offsets_ = StoredArray<std::uint64_t>::own(std::move(offsets));
+  targets_ = StoredArray<TokenId>::own(std::move(all));
+  find_most();
+}
+
+Links::Links(const IndexReader& in, const std::string& name)
+    : targets_(in.tokens(name + ".targets", {IndexReader::any})) {
+  offsets_ = in.offsets(name + ".offsets", {in.vocab() + 1}, targets_.size());
+  find_most();
+}
+
+void Links::save(IndexWriter& out, const std::string& name) const {
+  out.array(name + ".offsets", {offsets_.size()}, offsets_);
+  out.array(name + ".targets", {targets_.size()}, targets_);
+}
+
+void Links::find_most() {
+  for (std::size_t row = 0; row < rows(); ++row) {
+    most_ = std::max(most_, static_cast<std::size_t>(offsets_[row + 1] - offsets_[row]));
   }
-  targets_.reserve(offsets_.back());
-  for (const auto& targets : of_rows) targets_.insert(targets_.end(), targets.begin(), targets.end());
 }
 
 SmallWorldGraph::SmallWorldGraph(const SoftmaxLayer& layer, const SmallWorldOptions& options,
@@ -199,6 +226,23 @@ SmallWorldGraph::SmallWorldGraph(const SoftmaxLayer& layer, const SmallWorldOpti
     throw Error(std::string("fgd: hnswlib failed: ") + failure.what());
   }
   ground_ = Links(ground);
+}
+
+SmallWorldGraph::SmallWorldGraph(const IndexReader& in) {
+  const StoredArray<TokenId> entries = in.tokens("entries", {IndexReader::any});
+  if (entries.size() == 0) throw in.damaged("entries", "has no row to start from");
+  entries_.assign(entries.begin(), entries.end());
+  std::size_t layers = 0;
+  in.option(kUpperLayers, layers);
+  for (std::size_t i = 0; i < layers; ++i) upper_.emplace_back(in, upper_name(i));
+  ground_ = Links(in, kGround);
+}
+
+void SmallWorldGraph::save(IndexWriter& out) const {
+  out.array("entries", {entries_.size()}, StoredArray<TokenId>::borrow(entries_));
+  out.option(kUpperLayers, upper_.size());
+  for (std::size_t i = 0; i < upper_.size(); ++i) upper_[i].save(out, upper_name(i));
+  ground_.save(out, kGround);
 }
 
 std::size_t SmallWorldGraph::reachable() const {

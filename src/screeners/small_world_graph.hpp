@@ -4,9 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
@@ -14,23 +18,30 @@ namespace topksoftmax {
 /// Links from rows to rows.
 class Links {
  public:
-  Links() : offsets_{0} {}
+  Links() = default;
   explicit Links(const std::vector<std::vector<TokenId>>& of_rows);
+
+  /// Reads what save() has written.
+  Links(const IndexReader& in, const std::string& name);
+  /// The tensors NAME.offsets U64 [V + 1] and NAME.targets I32 [*].
+  void save(IndexWriter& out, const std::string& name) const;
 
   std::span<const TokenId> of(TokenId row) const {
     const auto r = static_cast<std::size_t>(row);
     return {targets_.data() + offsets_[r], offsets_[r + 1] - offsets_[r]};
   }
-  std::size_t rows() const { return offsets_.size() - 1; }
+  std::size_t rows() const { return offsets_.size() == 0 ? 0 : offsets_.size() - 1; }
   /// The most links that any row has.
   std::size_t most() const { return most_; }
   std::size_t bytes() const {
-    return offsets_.size() * sizeof(std::size_t) + targets_.size() * sizeof(TokenId);
+    return offsets_.size() * sizeof(offsets_[0]) + targets_.size() * sizeof(TokenId);
   }
 
  private:
-  std::vector<std::size_t> offsets_;  ///< [V + 1]
-  std::vector<TokenId> targets_;
+  void find_most();
+
+  StoredArray<std::uint64_t> offsets_;  ///< [V + 1]
+  StoredArray<TokenId> targets_;
   std::size_t most_ = 0;
 };
 
@@ -48,6 +59,10 @@ class SmallWorldGraph {
   /// Searches start at `entries`, or, if there are none, where the upper layers lead them. Throws Error where
   /// hnswlib fails.
   SmallWorldGraph(const SoftmaxLayer& layer, const SmallWorldOptions& options, std::vector<TokenId> entries);
+
+  /// Reads what save() has written.
+  explicit SmallWorldGraph(const IndexReader& in);
+  void save(IndexWriter& out) const;
 
   /// The links of the layer that every row is in.
   const Links& ground() const { return ground_; }

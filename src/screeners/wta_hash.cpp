@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -47,32 +48,53 @@ void check(const WtaHashOptions& options) {
 }  // namespace
 
 WtaHash::WtaHash(std::size_t dim, const WtaHashOptions& options)
-    : dim_(dim), K_(std::min(options.K, dim)), units_(options.units_per_band), bands_(options.bands) {
+    : dim_(dim), options_(options), compared_(std::min(options.K, dim)) {
   check(options);
-  positions_.assign((bands_ + kGroup - 1) / kGroup * units_ * K_ * kGroup, 0);
+  std::vector<std::int32_t> positions(position_count(), 0);
   std::mt19937_64 engine(options.seed);
   std::vector<std::int32_t> elements(dim);
   std::iota(elements.begin(), elements.end(), 0);
-  for (std::size_t p = 0; p < bands_ * units_; ++p) {
-    for (std::size_t k = 0; k < K_; ++k) {  // the first steps of Fisher and Yates; any start will do
+  for (std::size_t p = 0; p < options.bands * options.units_per_band; ++p) {
+    for (std::size_t k = 0; k < compared_; ++k) {  // the first steps of Fisher and Yates; any start will do
       std::swap(elements[k], elements[k + engine() % (dim - k)]);
-      positions_[position_index(p, k)] = elements[k];
+      positions[position_index(p, k)] = elements[k];
+    }
+  }
+  positions_ = StoredArray<std::int32_t>::own(std::move(positions));
+}
+
+WtaHash::WtaHash(std::size_t dim, const WtaHashOptions& options, StoredArray<std::int32_t> positions)
+    : dim_(dim), options_(options), compared_(std::min(options.K, dim)), positions_(std::move(positions)) {
+  check(options);
+  if (positions_.size() != position_count()) {
+    throw Error("WTA hash: there are " + std::to_string(positions_.size()) + " positions; they must be " +
+                std::to_string(position_count()));
+  }
+  for (const std::int32_t position : positions_) {
+    if (position < 0 || static_cast<std::size_t>(position) >= dim) {
+      throw Error("WTA hash: a position is " + std::to_string(position) +
+                  "; it must be below d = " + std::to_string(dim));
     }
   }
 }
 
+std::size_t WtaHash::position_count() const {
+  return (bands() + kGroup - 1) / kGroup * options_.units_per_band * compared_ * kGroup;
+}
+
 std::size_t WtaHash::position_index(std::size_t p, std::size_t k) const {
-  const std::size_t band = p / units_;
-  return ((band / kGroup * units_ + p % units_) * K_ + k) * kGroup + band % kGroup;
+  const std::size_t units = options_.units_per_band;
+  const std::size_t band = p / units;
+  return ((band / kGroup * units + p % units) * compared_ + k) * kGroup + band % kGroup;
 }
 
 kernels::WtaBands WtaHash::kernel_bands() const {
-  return {positions_.data(), (bands_ + kGroup - 1) / kGroup, units_, K_};
+  return {positions_.data(), (bands() + kGroup - 1) / kGroup, options_.units_per_band, compared_};
 }
 
 std::vector<std::int32_t> WtaHash::permutation(std::size_t p) const {
   std::vector<std::int32_t> first;
-  for (std::size_t k = 0; k < K_; ++k) first.push_back(positions_[position_index(p, k)]);
+  for (std::size_t k = 0; k < compared_; ++k) first.push_back(positions_[position_index(p, k)]);
   return first;
 }
 

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/chunks.hpp"
@@ -20,6 +23,25 @@ constexpr std::size_t kWorthAGroup = 4;
 
 /// Tokens at the beginning of a span that are counted whether there are as many or not.
 constexpr std::size_t kSpanHead = 8;
+
+/// The options that an index file records.
+template <class Options, class Visit>
+void visit_options(Options& options, const Visit& visit) {
+  visit("K", options.K);
+  visit("units_per_band", options.units_per_band);
+  visit("bands", options.bands);
+  visit("seed", options.seed);
+}
+
+WtaHash read_hash(const IndexReader& in) {
+  WtaHashOptions options;
+  visit_options(options, in.options());
+  const StoredArray<std::int32_t> positions =
+      in.array<std::int32_t>("positions", {IndexReader::any, IndexReader::any, IndexReader::any, kGroup});
+  std::optional<WtaHash> hash;
+  in.check([&] { hash.emplace(in.dim(), options, positions); });
+  return *hash;
+}
 
 /// Tokens that have a context's code in some band.
 struct Span {
@@ -45,7 +67,8 @@ CuckooTable make_band(std::vector<std::uint64_t>& keys, TokenId* tokens) {
 }  // namespace
 
 WtaIndex::WtaIndex(const SoftmaxLayer& layer, const WtaHashOptions& options)
-    : hash_(layer.dim(), options), vocab_(layer.vocab()), tokens_(hash_.bands() * vocab_ + kSpanHead) {
+    : hash_(layer.dim(), options), vocab_(layer.vocab()) {
+  std::vector<TokenId> tokens(bands() * vocab_ + kSpanHead);
   // Rows in groups of 16, transposed, as the kernel takes them.
   const std::size_t dim = layer.dim();
   const std::size_t row_groups = (vocab_ + kGroup - 1) / kGroup;
@@ -57,12 +80,12 @@ WtaIndex::WtaIndex(const SoftmaxLayer& layer, const WtaHashOptions& options)
     for (std::size_t j = 0; j < dim; ++j) group[j * kGroup] = row[j];
   }
 
-  const kernels::WtaBands bands = hash_.kernel_bands();
-  std::vector<std::vector<CuckooTable>> tables(bands.groups);
-  for_each_part(bands.groups, 1, [&](std::size_t g, std::size_t) {
+  const kernels::WtaBands kernel_bands = hash_.kernel_bands();
+  std::vector<std::vector<CuckooTable>> tables(kernel_bands.groups);
+  for_each_part(kernel_bands.groups, 1, [&](std::size_t g, std::size_t) {
     std::vector<std::uint32_t> codes(row_groups * kGroup * kGroup);  // [row group][band][row]
     for (std::size_t r = 0; r < row_groups; ++r) {
-      kernels::active().wta_codes_batch(bands.part(g, 1), columns.data() + r * dim * kGroup,
+      kernels::active().wta_codes_batch(kernel_bands.part(g, 1), columns.data() + r * dim * kGroup,
                                         codes.data() + r * kGroup * kGroup);
     }
     std::vector<std::uint64_t> keys(vocab_);
@@ -71,11 +94,50 @@ WtaIndex::WtaIndex(const SoftmaxLayer& layer, const WtaHashOptions& options)
         const std::uint32_t code = codes[(token / kGroup * kGroup + w % kGroup) * kGroup + token % kGroup];
         keys[token] = std::uint64_t{code} << 32 | token;
       }
-      tables[g].push_back(make_band(keys, tokens_.data() + w * vocab_));
+      tables[g].push_back(make_band(keys, tokens.data() + w * vocab_));
     }
   });
   tables_.reserve(hash_.bands());
   for (auto& group : tables) std::move(group.begin(), group.end(), std::back_inserter(tables_));
+  tokens_ = StoredArray<TokenId>::own(std::move(tokens));
+}
+
+WtaIndex::WtaIndex(const IndexReader& in)
+    : hash_(read_hash(in)), vocab_(in.vocab()), tokens_(in.tokens("tokens", {bands() * vocab_ + kSpanHead})) {
+  constexpr std::string_view name = "slots";
+  const auto slots = in.array<CuckooTable::Entry>(name, {IndexReader::any, 3}, DataType::uint32);
+  for (const CuckooTable::Entry& slot : slots) {
+    if (slot.start > vocab_ || slot.length > vocab_ - slot.start) {
+      throw in.damaged(name, "has a span of " + std::to_string(slot.length) + " from " +
+                                 std::to_string(slot.start) + ", a band ends at " + std::to_string(vocab_));
+    }
+  }
+  const StoredArray<std::uint64_t> starts = in.offsets("slot_offsets", {bands() + 1}, slots.size());
+  const auto seeds = in.array<std::uint64_t>("seeds", {bands()});
+  tables_.reserve(bands());
+  for (std::size_t w = 0; w < bands(); ++w) {
+    const auto of_band = slots.span().subspan(starts[w], starts[w + 1] - starts[w]);
+    in.check([&] { tables_.emplace_back(StoredArray(of_band, slots.owner()), seeds[w]); });
+  }
+}
+
+void WtaIndex::save(IndexWriter& out) const {
+  visit_options(hash_.options(), out.options());
+  const std::size_t groups = hash_.kernel_bands().groups;
+  out.array("positions", {groups, hash_.options().units_per_band, hash_.compared(), kGroup},
+            hash_.positions());
+  out.array("tokens", {tokens_.size()}, tokens_);
+  std::vector<CuckooTable::Entry> slots;
+  std::vector<std::uint64_t> starts = {0};
+  std::vector<std::uint64_t> seeds;
+  for (const CuckooTable& table : tables_) {
+    slots.insert(slots.end(), table.slots().begin(), table.slots().end());
+    starts.push_back(slots.size());
+    seeds.push_back(table.seed());
+  }
+  out.array("slots", {slots.size(), 3}, StoredArray<CuckooTable::Entry>::own(slots), DataType::uint32);
+  out.array("slot_offsets", {starts.size()}, StoredArray<std::uint64_t>::own(starts));
+  out.array("seeds", {seeds.size()}, StoredArray<std::uint64_t>::own(seeds));
 }
 
 std::size_t WtaIndex::bytes() const {

@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/screeners/cuckoo_table.hpp"
 #include "topksoftmax/screeners/wta_hash.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -27,6 +30,10 @@ class WtaIndex {
 
   /// Cost: W·u·K comparisons and W·log V a row. Throws Error for unusable options.
   WtaIndex(const SoftmaxLayer& layer, const WtaHashOptions& options);
+
+  /// Reads what save() has written.
+  explicit WtaIndex(const IndexReader& in);
+  void save(IndexWriter& out) const;
 
   std::size_t bands() const { return hash_.bands(); }
   std::size_t vocab() const { return vocab_; }
@@ -67,7 +74,7 @@ class WtaIndex {
   WtaHash hash_;
   std::size_t vocab_;
   std::vector<CuckooTable> tables_;  ///< [W]
-  std::vector<TokenId> tokens_;      ///< [W×V], a band's ordered by code, of equal codes by id
+  StoredArray<TokenId> tokens_;      ///< [W×V + room], a band's ordered by code, of equal codes by id
 };
 
 }  // namespace topksoftmax

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/frequency_order.hpp"
 #include "screeners/token_marks.hpp"
 #include "screeners/wta_index.hpp"
@@ -13,10 +17,12 @@
 namespace topksoftmax {
 namespace {
 
-void check(const WtaLshOptions& options) {
-  if (options.threshold < 1 || options.threshold > options.hash.bands) {
-    throw Error("wta-lsh: threshold is " + std::to_string(options.threshold) +
-                "; it must be between 1 and the " + std::to_string(options.hash.bands) + " bands");
+constexpr std::string_view kName = "wta-lsh";
+
+void check_threshold(std::size_t threshold, std::size_t bands) {
+  if (threshold < 1 || threshold > bands) {
+    throw Error("wta-lsh: threshold is " + std::to_string(threshold) + "; it must be between 1 and the " +
+                std::to_string(bands) + " bands");
   }
 }
 
@@ -25,14 +31,35 @@ void check(const WtaLshOptions& options) {
 WtaLshScreener::WtaLshScreener(const SoftmaxLayer& layer, const WtaLshOptions& options)
     : threshold_(options.threshold),
       top_frequent_(std::min(options.top_frequent.value_or(layer.vocab() / 10), layer.vocab())) {
-  check(options);
+  check_threshold(options.threshold, options.hash.bands);
   const std::vector<TokenId> order = frequency_order(layer, options.counts, name());
   index_ = std::make_shared<const WtaIndex>(layer, options.hash);
-  frequent_.resize(index_->mark_words());
+  std::vector<std::uint64_t> frequent(index_->mark_words(), 0);
   for (std::size_t i = 0; i < top_frequent_; ++i) {
     const auto token = static_cast<std::size_t>(order[i]);
-    frequent_[token / 64] |= std::uint64_t{1} << (token % 64);
+    frequent[token / 64] |= std::uint64_t{1} << (token % 64);
   }
+  frequent_ = StoredArray<std::uint64_t>::own(std::move(frequent));
+}
+
+WtaLshScreener::WtaLshScreener(const IndexReader& in) : index_(std::make_shared<const WtaIndex>(in)) {
+  in.option("threshold", threshold_);
+  in.option("top_frequent", top_frequent_);
+  in.check([&] { check_threshold(threshold_, index_->bands()); });
+  constexpr std::string_view name = "frequent";
+  frequent_ = in.array<std::uint64_t>(name, {index_->mark_words()});
+  const std::size_t in_last = in.vocab() % 64;
+  if (in_last != 0 && frequent_[frequent_.size() - 1] >> in_last != 0) {
+    throw in.damaged(name, "has tokens of V = " + std::to_string(in.vocab()) + " or more");
+  }
+}
+
+void WtaLshScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  out.option("threshold", threshold_);
+  out.option("top_frequent", top_frequent_);
+  index_->save(out);
+  out.array("frequent", {frequent_.size()}, frequent_);
 }
 
 Candidates WtaLshScreener::screen(const Query& query, Workspace& workspace) const {
@@ -77,7 +104,16 @@ std::size_t WtaLshScreener::index_bytes() const {
 }
 
 std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer, const WtaLshOptions& options) {
-  return std::unique_ptr<WtaLsh>(new WtaLsh(layer, options));
+  WtaLshScreener screener(layer, options);
+  return std::unique_ptr<WtaLsh>(new WtaLsh(std::move(layer), std::move(screener)));
+}
+
+std::unique_ptr<WtaLsh> WtaLsh::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<WtaLsh> WtaLsh::load(const IndexReader& in) {
+  return std::unique_ptr<WtaLsh>(new WtaLsh(in.layer(), WtaLshScreener(in)));
 }
 
 void WtaLsh::do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,

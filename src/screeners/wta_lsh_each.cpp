@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "screeners/token_marks.hpp"
 #include "screeners/wta_index.hpp"
 #include "topksoftmax/error.hpp"
@@ -12,6 +15,12 @@
 
 namespace topksoftmax {
 namespace {
+
+constexpr std::string_view kName = "wta-lsh-each";
+
+void check_collisions(std::size_t top_collisions) {
+  if (top_collisions == 0) throw Error("wta-lsh-each: top_collisions is 0; it must be at least 1");
+}
 
 /// Makes `marks` the allowed tokens that are hit at least `threshold` times; returns how many they are.
 std::size_t mark(const WtaIndex::Hits& hits, std::size_t threshold, const std::uint64_t* allowed,
@@ -56,8 +65,20 @@ std::span<const TokenId> first_wanted(std::span<TokenId> ids, std::size_t wanted
 
 WtaLshEachScreener::WtaLshEachScreener(const SoftmaxLayer& layer, const WtaLshEachOptions& options)
     : top_collisions_(options.top_collisions.value_or(std::max<std::size_t>(layer.vocab() / 10, 1))) {
-  if (top_collisions_ == 0) throw Error("wta-lsh-each: top_collisions is 0; it must be at least 1");
+  check_collisions(top_collisions_);
   index_ = std::make_shared<const WtaIndex>(layer, options.hash);
+}
+
+WtaLshEachScreener::WtaLshEachScreener(const IndexReader& in)
+    : index_(std::make_shared<const WtaIndex>(in)), top_collisions_(0) {
+  in.option("top_collisions", top_collisions_);
+  in.check([&] { check_collisions(top_collisions_); });
+}
+
+void WtaLshEachScreener::save(IndexWriter& out) const {
+  out.kind(kName);
+  out.option("top_collisions", top_collisions_);
+  index_->save(out);
 }
 
 Candidates WtaLshEachScreener::screen(const Query& query, Workspace& workspace) const {
@@ -86,7 +107,16 @@ std::size_t WtaLshEachScreener::index_bytes() const {
 }
 
 std::unique_ptr<WtaLshEach> WtaLshEach::build(SoftmaxLayer layer, const WtaLshEachOptions& options) {
-  return std::unique_ptr<WtaLshEach>(new WtaLshEach(layer, options));
+  WtaLshEachScreener screener(layer, options);
+  return std::unique_ptr<WtaLshEach>(new WtaLshEach(std::move(layer), std::move(screener)));
+}
+
+std::unique_ptr<WtaLshEach> WtaLshEach::load(const std::filesystem::path& path, SoftmaxLayer layer) {
+  return load(IndexReader::open(path, std::move(layer), kName));
+}
+
+std::unique_ptr<WtaLshEach> WtaLshEach::load(const IndexReader& in) {
+  return std::unique_ptr<WtaLshEach>(new WtaLshEach(in.layer(), WtaLshEachScreener(in)));
 }
 
 }  // namespace topksoftmax

@@ -20,22 +20,57 @@
 //
 // and the tensors, each at a multiple of 64 bytes ("__padding__…" fill the gaps), little-endian:
 //
-//   kind       tensor      type and shape     what it is
-//   exact      –
-//   fused      –
-//   l2s        clusters    F32 [r, d]         v_t (options.name: "l2s" or "l2s-kmeans")
-//              offsets     U64 [r + 1]        C(t) is ids[offsets[t] … offsets[t + 1])
-//              ids         I32 [*]            tokens, ascending within a set
-//              history     F64 [*, 3]         of each round: objective, missed, set_size
-//   svd        directions  F32 [width, d]     the leading columns of V, transposed
-//              tokens      F32 [V, width]     the leading columns of UΣ
-//   quantized  prefixes    U8  [⌈V/16⌉, *]    blocks of 16 rows, as kernels::PrefixBlocks lays them out
-//   certified  Q           F32 [M, d]         with R and the others as CertifiedScreener names them
-//              R           F32 [M, M]
-//              norms       F64 [2]            η, ‖R‖
-//              weights     F64 [2, 4]         κ of the prefixes, κ of prefixes and tails
-//              prefixes    U8  [⌈V/16⌉, *]    kernels::PrefixBlocks of options.prefix coordinates
-//              tails       U8  [V, *]         kernels::PrefixTails of the others; absent if there are none
+//   kind          tensor              type and shape      what it is
+//   exact         –
+//   fused         –
+//   l2s           clusters            F32 [r, d]          v_t (options.name: "l2s" or "l2s-kmeans")
+//                 offsets             U64 [r + 1]         C(t) is ids[offsets[t] … offsets[t + 1])
+//                 ids                 I32 [*]             tokens, ascending within a set
+//                 history             F64 [*, 3]          of each round: objective, missed, set_size
+//   fgd           entries             I32 [*]             rows where searches start
+//                 ground.offsets      U64 [V + 1]         row v's links are targets[offsets[v] …
+//                 ground.targets      I32 [*]             … offsets[v + 1])
+//                 upper.N.offsets     U64 [V + 1]         of the layers above, 0 the sparsest; there are
+//                 upper.N.targets     I32 [*]             options.upper_layers of them
+//                 rows                I8  [V, *]          the rows, then zeros up to a multiple of 64 …
+//                 rows.scales         F32 [V]             … w = scale·q; both absent for layers of I8
+//   svd           directions          F32 [width, d]      the leading columns of V, transposed
+//                 tokens              F32 [V, width]      the leading columns of UΣ
+//   adaptive      ids                 I32 [V]             tokens, the most frequent first
+//                 starts              U64 [tiers + 1]     where each tier begins among them, and V
+//                 gates               F32 [tiers, d]      a tier is scored if g·h + offset + reach·‖h‖ …
+//                 gates.offsets       F32 [tiers]         … is at least the k-th best logit
+//                 gates.reach         F32 [tiers]
+//   greedy-mips   entries             I32 [D, V, 2]       a weight's bits (float32) and its token, by falling
+//                                                         weight; D = d, and one more with a bias
+//   pca-mips      components          F32 [depth, d]      of rows lifted by Ippt: the first d coordinates …
+//                 components.offsets  F32 [depth]         … and the bias's
+//                 medians             F32 [2^depth]       of node n ≥ 1, whose children are 2n and 2n + 1
+//                 starts              U32 [2·2^depth + 1] leaf n's tokens are ids[starts[n] … starts[n + 1])
+//                 ids                 I32 [V]
+//   lsh-mips      directions          F32 [tables·bits,d] of rows lifted by Ippt: the first d coordinates …
+//                 directions.offsets  F32 [tables·bits]   … and the bias's
+//                 offsets             U32 [tables,        bucket c of table t is
+//                                          2^bits + 1]    ids[t, offsets[t, c] … offsets[t, c + 1])
+//                 ids                 I32 [tables, V]
+//   wta-lsh,      positions           I32 [⌈W/16⌉, u,     of the permutations of band 16g + i: [g, :, :, i]
+//   wta-lsh-each                           min(K, d), 16]
+//                 tokens              I32 [W·V + 8]       band after band, by code; then eight zeros
+//                 slots               U32 [*, 3]          of the cuckoo tables: code, start, length
+//                 slot_offsets        U64 [W + 1]         where each band's table begins among them
+//                 seeds               U64 [W]             of the tables
+//   wta-lsh       frequent            U64 [⌈V/64⌉]        the most frequent tokens, a bit each
+//   shortlist     order               I32 [V]             tokens, the most frequent first
+//                 list                I32 [*]             those that are scored
+//   quantized     prefixes            U8  [⌈V/16⌉, *]     blocks of 16 rows: see kernels::PrefixBlocks
+//   certified,    Q                   F32 [M, d]          with R as CertifiedScreener names them
+//   certify       R                   F32 [M, M]
+//                 norms               F64 [2]             η, ‖R‖
+//                 weights             F64 [2, 4]          κ of the prefixes, κ of prefixes and tails
+//                 prefixes            U8  [⌈V/16⌉, *]     kernels::PrefixBlocks, options.prefix coordinates
+//                 tails               U8  [V, *]          kernels::PrefixTails of the others, if there are
+//                 any
+//   certify       wrapped.*                               kind, options and tensors of the wrapped backend
 
 namespace topksoftmax {
 

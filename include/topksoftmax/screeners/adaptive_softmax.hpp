@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -43,6 +44,7 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "adaptive"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   SoftmaxLayer layer_;
@@ -83,6 +85,13 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<Adaptive
   /// The same for contexts in plain memory; no contexts: the first form.
   static std::unique_ptr<AdaptiveSoftmax> build(SoftmaxLayer layer, const Contexts& contexts,
                                                 const AdaptiveSoftmaxOptions& options);
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<AdaptiveSoftmax> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<AdaptiveSoftmax> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,10 +42,18 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
 
   const TopKSoftmax& wrapped() const { return *backend_; }
 
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<Certify> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<Certify> load(const IndexReader& in);
+
  private:
   Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const PrefixIndex> index);
 
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  void do_save(IndexWriter& out) const override;
 
   std::shared_ptr<const TopKSoftmax> backend_;
   std::shared_ptr<const PrefixIndex> index_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "topksoftmax/export.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 
@@ -30,6 +31,9 @@ class TOPKSOFTMAX_EXPORT CuckooTable {
   /// or is 2³¹ or more, and for another max_load.
   explicit CuckooTable(std::span<const Entry> entries, double max_load = kDefaultLoad);
 
+  /// The table that had these slots and this seed. Throws Error for a number of slots that no table has.
+  CuckooTable(StoredArray<Entry> slots, std::uint64_t seed);
+
   /// The key's entry; one of length 0 if it is absent.
   Entry find(std::uint32_t key) const {
     const Entry& entry = slots_[slot_of(key)];
@@ -43,28 +47,31 @@ class TOPKSOFTMAX_EXPORT CuckooTable {
   }
 
   /// The two slots that `key` may lie in: one in each half of the table.
-  std::array<std::size_t, 2> slots_of(std::uint32_t key) const {
-    std::uint64_t x = key ^ seed_;  // the mixing function of SplitMix64: dense keys defeat simpler ones
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    x ^= x >> 31;
-    const std::uint64_t half = slots_.size() / 2;
-    return {static_cast<std::size_t>((x >> 32) * half >> 32),
-            static_cast<std::size_t>(half + ((x & 0xffffffffU) * half >> 32))};
-  }
+  std::array<std::size_t, 2> slots_of(std::uint32_t key) const { return slots_of(key, seed_, slots_.size()); }
 
   /// An empty slot has a key of 2³¹ or more.
-  std::span<const Entry> slots() const { return slots_; }
+  std::span<const Entry> slots() const { return slots_.span(); }
+  std::uint64_t seed() const { return seed_; }
   std::size_t size() const { return size_; }
   double load() const { return static_cast<double>(size_) / static_cast<double>(slots_.size()); }
   std::size_t rehashes() const { return rehashes_; }
   std::size_t bytes() const { return slots_.size() * sizeof(Entry); }
 
  private:
-  bool place_all(std::span<const Entry> entries);
-  bool place(Entry entry);
+  static std::array<std::size_t, 2> slots_of(std::uint32_t key, std::uint64_t seed, std::size_t slots) {
+    std::uint64_t x = key ^ seed;  // the mixing function of SplitMix64: dense keys defeat simpler ones
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+    x ^= x >> 31;
+    const std::uint64_t half = slots / 2;
+    return {static_cast<std::size_t>((x >> 32) * half >> 32),
+            static_cast<std::size_t>(half + ((x & 0xffffffffU) * half >> 32))};
+  }
 
-  std::vector<Entry> slots_;
+  /// Puts the entries into slots by a seed; false if they go round in a cycle.
+  static bool place_all(std::span<const Entry> entries, std::uint64_t seed, std::span<Entry> slots);
+
+  StoredArray<Entry> slots_;
   std::size_t size_ = 0;
   std::size_t rehashes_ = 0;
   std::uint64_t seed_ = 0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,7 @@ class TOPKSOFTMAX_EXPORT FgdScreener {
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "fgd"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
   /// Rows that links lead to from where searches start, directly or over others: all V, which the build sees
   /// to. Cost: O(V·M).
@@ -86,6 +88,13 @@ class TOPKSOFTMAX_EXPORT Fgd final : public ScreenedSoftmax<FgdScreener> {
 
   /// The same for contexts in plain memory; no contexts: the first form.
   static std::unique_ptr<Fgd> build(SoftmaxLayer layer, const Contexts& contexts, const FgdOptions& options);
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<Fgd> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<Fgd> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

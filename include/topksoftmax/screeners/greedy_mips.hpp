@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -28,6 +29,7 @@ class TOPKSOFTMAX_EXPORT GreedyMipsScreener {
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "greedy-mips"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const GreedyMipsIndex> index_;
@@ -50,6 +52,13 @@ class TOPKSOFTMAX_EXPORT GreedyMips final : public ScreenedSoftmax<GreedyMipsScr
  public:
   /// Cost: V·log V·d. Throws Error for unusable options.
   static std::unique_ptr<GreedyMips> build(SoftmaxLayer layer, const GreedyMipsOptions& options = {});
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<GreedyMips> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<GreedyMips> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

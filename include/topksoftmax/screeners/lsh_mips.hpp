@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -28,16 +29,15 @@ class LshMipsIndex;
 /// Screens by signs of random projections: candidates are the tokens that share a context's code in a table.
 class TOPKSOFTMAX_EXPORT LshMipsScreener {
  public:
-  LshMipsScreener(std::shared_ptr<const LshMipsIndex> index, std::size_t probes)
-      : index_(std::move(index)), probes_(probes) {}
+  explicit LshMipsScreener(std::shared_ptr<const LshMipsIndex> index) : index_(std::move(index)) {}
 
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "lsh-mips"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const LshMipsIndex> index_;
-  std::size_t probes_;
 };
 
 /// "On Symmetric and Asymmetric LSHs for Inner Product Search" (Neyshabur and Srebro, ICML 2015): simple-LSH.
@@ -55,6 +55,13 @@ class TOPKSOFTMAX_EXPORT LshMips final : public ScreenedSoftmax<LshMipsScreener>
  public:
   /// Cost: V·tables·bits·d multiply-adds. Throws Error for unusable options.
   static std::unique_ptr<LshMips> build(SoftmaxLayer layer, const LshMipsOptions& options = {});
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<LshMips> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<LshMips> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -24,12 +25,14 @@ class PcaTree;
 /// Screens by a tree over the rows: candidates are the tokens in the leaves nearest to a context.
 class TOPKSOFTMAX_EXPORT PcaMipsScreener {
  public:
+  /// `leaves` as in PcaMipsOptions.
   PcaMipsScreener(std::shared_ptr<const PcaTree> tree, std::size_t leaves)
       : tree_(std::move(tree)), leaves_(leaves) {}
 
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "pca-mips"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const PcaTree> tree_;
@@ -53,6 +56,13 @@ class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener>
  public:
   /// Cost: V·d² + d³. Throws Error for unusable options.
   static std::unique_ptr<PcaMips> build(SoftmaxLayer layer, const PcaMipsOptions& options = {});
+
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<PcaMips> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<PcaMips> load(const IndexReader& in);
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;

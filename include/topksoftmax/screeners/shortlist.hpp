@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/alignment_lists.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 
@@ -64,11 +66,21 @@ class TOPKSOFTMAX_EXPORT Shortlist final : public ScreenedSoftmax<ShortlistScree
   std::unique_ptr<Shortlist> for_sentences(const AlignmentLists& lists,
                                            std::span<const TokenId> source_tokens) const;
 
- private:
-  Shortlist(const SoftmaxLayer& layer, std::shared_ptr<const std::vector<TokenId>> order,
-            std::vector<TokenId> list);
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<Shortlist> load(const std::filesystem::path& path, SoftmaxLayer layer);
 
-  std::shared_ptr<const std::vector<TokenId>> order_;  ///< all tokens, the most frequent first
+  /// The same from a file that is open. The rows of the list are copied from the layer again.
+  static std::unique_ptr<Shortlist> load(const IndexReader& in);
+
+ private:
+  Shortlist(const SoftmaxLayer& layer, StoredArray<TokenId> order, std::vector<TokenId> list,
+            std::size_t top_frequent);
+
+  void do_save(IndexWriter& out) const override;
+
+  StoredArray<TokenId> order_;  ///< all tokens, the most frequent first
+  std::size_t top_frequent_;
 };
 
 }  // namespace topksoftmax

@@ -7,6 +7,7 @@
 
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/kernels/wta_bands.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 
@@ -38,8 +39,17 @@ class TOPKSOFTMAX_EXPORT WtaHash {
   /// For vectors of `dim` ≥ 1 values. Throws Error for unusable options.
   WtaHash(std::size_t dim, const WtaHashOptions& options);
 
+  /// The hash that had these positions(). Throws Error also for any other number of them, or any beyond dim.
+  WtaHash(std::size_t dim, const WtaHashOptions& options, StoredArray<std::int32_t> positions);
+
   std::size_t dim() const { return dim_; }
-  std::size_t bands() const { return bands_; }
+  std::size_t bands() const { return options_.bands; }
+  const WtaHashOptions& options() const { return options_; }
+  /// The permutations [⌈W/kGroup⌉ × u × K × kGroup]: the k-th element of the j-th of band w is at
+  /// ((w / kGroup · u + j) · K + k) · kGroup + w % kGroup.
+  const StoredArray<std::int32_t>& positions() const { return positions_; }
+  /// K, or dim if it is less.
+  std::size_t compared() const { return compared_; }
   std::size_t padded_bands() const { return kernel_bands().groups * kGroup; }
   std::size_t bytes() const { return positions_.size() * sizeof(positions_[0]); }
 
@@ -59,13 +69,13 @@ class TOPKSOFTMAX_EXPORT WtaHash {
   std::vector<std::int32_t> permutation(std::size_t p) const;
 
  private:
+  std::size_t position_count() const;
   std::size_t position_index(std::size_t p, std::size_t k) const;
 
   std::size_t dim_;
-  std::size_t K_;
-  std::size_t units_;
-  std::size_t bands_;
-  std::vector<std::int32_t> positions_;
+  WtaHashOptions options_;
+  std::size_t compared_;
+  StoredArray<std::int32_t> positions_;
 };
 
 }  // namespace topksoftmax

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/wta_hash.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
 
@@ -36,6 +38,8 @@ struct WtaLshOptions {
 class TOPKSOFTMAX_EXPORT WtaLshScreener {
  public:
   WtaLshScreener(const SoftmaxLayer& layer, const WtaLshOptions& options);
+  /// Reads what save() has written.
+  explicit WtaLshScreener(const IndexReader& in);
 
   Candidates screen(const Query& query, Workspace& workspace) const;
 
@@ -50,12 +54,13 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
 
   std::string_view name() const { return "wta-lsh"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const WtaIndex> index_;
-  std::size_t threshold_;
-  std::size_t top_frequent_;
-  std::vector<std::uint64_t> frequent_;  ///< the T most frequent tokens, a bit each
+  std::size_t threshold_ = 0;
+  std::size_t top_frequent_ = 0;
+  StoredArray<std::uint64_t> frequent_;  ///< the T most frequent tokens, a bit each
 };
 
 /// "Fast Locality Sensitive Hashing for Beam Search on GPU" (Shi, Xu and Knight), on a CPU.
@@ -77,9 +82,15 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
   /// Cost: V·W·(u·K + log V). Throws Error for unusable options.
   static std::unique_ptr<WtaLsh> build(SoftmaxLayer layer, const WtaLshOptions& options = {});
 
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<WtaLsh> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<WtaLsh> load(const IndexReader& in);
+
  private:
-  explicit WtaLsh(const SoftmaxLayer& layer, const WtaLshOptions& options)
-      : ScreenedSoftmax(layer, WtaLshScreener(layer, options)) {}
+  using ScreenedSoftmax::ScreenedSoftmax;
 
   void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                       TopK* answers) const override;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -28,10 +29,13 @@ struct WtaLshEachOptions {
 class TOPKSOFTMAX_EXPORT WtaLshEachScreener {
  public:
   WtaLshEachScreener(const SoftmaxLayer& layer, const WtaLshEachOptions& options);
+  /// Reads what save() has written.
+  explicit WtaLshEachScreener(const IndexReader& in);
 
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return "wta-lsh-each"; }
   std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
 
  private:
   std::shared_ptr<const WtaIndex> index_;
@@ -50,9 +54,15 @@ class TOPKSOFTMAX_EXPORT WtaLshEach final : public ScreenedSoftmax<WtaLshEachScr
   /// Cost: V·W·(u·K + log V). Throws Error for unusable options.
   static std::unique_ptr<WtaLshEach> build(SoftmaxLayer layer, const WtaLshEachOptions& options = {});
 
+  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
+  /// does; here Error also for an index of another kind.
+  static std::unique_ptr<WtaLshEach> load(const std::filesystem::path& path, SoftmaxLayer layer);
+
+  /// The same from a file that is open.
+  static std::unique_ptr<WtaLshEach> load(const IndexReader& in);
+
  private:
-  explicit WtaLshEach(const SoftmaxLayer& layer, const WtaLshEachOptions& options)
-      : ScreenedSoftmax(layer, WtaLshEachScreener(layer, options)) {}
+  using ScreenedSoftmax::ScreenedSoftmax;
 };
 
 }  // namespace topksoftmax
