@@ -2,12 +2,10 @@
 #include "io/index_reader.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "aligned_storage.hpp"
-#include "finite.hpp"
 #include "io/safetensors_header.hpp"
 
 namespace topksoftmax {
@@ -84,15 +82,13 @@ IndexReader::Bytes IndexReader::aligned_bytes(std::string_view name, Shape shape
 
 StoredArray<float> IndexReader::floats(std::string_view name, Shape shape) const {
   StoredArray<float> values = array<float>(name, shape);
-  if (!all_finite(values.data(), values.size())) throw damaged(name, "has a value that is not finite");
+  check_numbers(name, values.span());
   return values;
 }
 
 StoredArray<double> IndexReader::doubles(std::string_view name, Shape shape) const {
   StoredArray<double> values = array<double>(name, shape);
-  if (!std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); })) {
-    throw damaged(name, "has a value that is not finite");
-  }
+  check_numbers(name, values.span());
   return values;
 }
 

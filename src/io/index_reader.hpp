@@ -55,7 +55,7 @@ class IndexReader {
     return {{reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)}, owner};
   }
 
-  /// Numbers that are finite.
+  /// Values of which none is NaN. (Infinite ones are what overflowed when the index was built.)
   StoredArray<float> floats(std::string_view name, Shape shape) const;
   StoredArray<double> doubles(std::string_view name, Shape shape) const;
   /// Tokens below V.
@@ -129,6 +129,13 @@ class IndexReader {
   const std::string& metadata(const char* key) const;
   void check_kind(std::string_view expected) const;
   void check_layer() const;
+
+  template <class T>
+  void check_numbers(std::string_view name, std::span<const T> values) const {
+    int found = 0;  // without a branch, so that compilers turn it into vectors
+    for (const T value : values) found |= value != value ? 1 : 0;
+    if (found != 0) throw damaged(name, "has a value that is NaN");
+  }
 
   Bytes aligned_bytes(std::string_view name, Shape shape, DataType type) const;
   std::string option_text(std::string_view name) const;

@@ -81,7 +81,7 @@ class GreedyMipsIndex {
         coordinates_(dim_ + (in.layer().has_bias() ? 1 : 0)),
         entries_(in.array<Entry>(kEntries, {coordinates_, vocab_, 2}, DataType::int32)) {
     for (const Entry& entry : entries_) {
-      if (std::isfinite(entry.weight) && entry.id >= 0 && static_cast<std::size_t>(entry.id) < vocab_) {
+      if (!std::isnan(entry.weight) && entry.id >= 0 && static_cast<std::size_t>(entry.id) < vocab_) {
         continue;
       }
       throw in.damaged(kEntries, "has the token " + std::to_string(entry.id) + " with the weight " +

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "aligned_storage.hpp"
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "io/index_reader.hpp"
-#include "io/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
+
+class IndexReader;
+class IndexWriter;
 
 /// A copy of a layer's rows in int8 with a scale each, for finding rows in a quarter of the memory traffic.
 ///

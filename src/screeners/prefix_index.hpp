@@ -9,9 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "aligned_storage.hpp"
-#include "io/index_reader.hpp"
-#include "io/index_writer.hpp"
 #include "screeners/coordinate_chooser.hpp"
 #include "screeners/prefix_store.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -24,6 +21,9 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
+
+class IndexReader;
+class IndexWriter;
 
 /// The rows of a layer in coordinates in which few of them bound a logit well. See CertifiedScreener for the
 /// proof and its symbols.

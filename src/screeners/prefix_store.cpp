@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "screeners/prefix_store.hpp"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "round_outwards.hpp"
 
 namespace topksoftmax {
@@ -35,10 +36,9 @@ PrefixStore::PrefixStore(const IndexReader& in, std::size_t width) {
     std::memcpy(&scale, block + kRows * sizeof(bias) + row % kRows * sizeof(scale), sizeof(scale));
     std::memcpy(&radius, block + kRadii + row % kRows * sizeof(radius), sizeof(radius));
     const float own = row >= blocks_.rows ? kNever : biases == nullptr ? 0.0F : biases[row];
-    const auto usable = [](double value) { return value >= 0.0 && std::isfinite(value); };
-    if (bias == own && usable(bfloat16_value(scale)) && usable(bfloat16_value(radius))) continue;
+    if (bias == own && bfloat16_value(scale) >= 0.0 && bfloat16_value(radius) >= 0.0) continue;
     throw in.damaged(name, "has another bias than the layer in row " + std::to_string(row) +
-                               ", or a scale or radius that cannot be");
+                               ", or a scale or radius that is NaN or below 0");
   }
 }
 

@@ -10,12 +10,13 @@
 #include <utility>
 
 #include "aligned_storage.hpp"
-#include "io/index_reader.hpp"
-#include "io/index_writer.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/stored_array.hpp"
 
 namespace topksoftmax {
+
+class IndexReader;
+class IndexWriter;
 
 /// x_j ≈ scale·q_j, |q_j| ≤ 127.
 inline void round_to_bytes(std::span<const double> x, double scale, std::int8_t* q) {
@@ -57,7 +58,7 @@ class PrefixStore {
       : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width} {}
 
   /// Reads what save() has written, of rows [V] of this width, a multiple of 4. Throws Error for a bias that
-  /// is not the layer's, and for scales and radii that are not finite or below 0.
+  /// is not the layer's, and for scales and radii that are NaN or below 0.
   PrefixStore(const IndexReader& in, std::size_t width);
   /// The tensor "prefixes" U8 [blocks, block_bytes].
   void save(IndexWriter& out) const;

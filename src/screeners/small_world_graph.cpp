@@ -14,6 +14,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/screeners/ippt.hpp"

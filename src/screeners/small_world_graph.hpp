@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "io/index_reader.hpp"
-#include "io/index_writer.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
+
+class IndexReader;
+class IndexWriter;
 
 /// Links from rows to rows.
 class Links {

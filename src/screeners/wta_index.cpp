@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "io/index_reader.hpp"
+#include "io/index_writer.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/chunks.hpp"
 

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "io/index_reader.hpp"
-#include "io/index_writer.hpp"
 #include "topksoftmax/screeners/cuckoo_table.hpp"
 #include "topksoftmax/screeners/wta_hash.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -15,6 +13,9 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
+
+class IndexReader;
+class IndexWriter;
 
 /// The rows of a layer by their band codes: for every band the tokens, ordered by code, and a cuckoo table
 /// from a code to the span of the tokens that have it (T_w and CuckooT_w of the paper's §4.2.2).

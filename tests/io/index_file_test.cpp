@@ -451,10 +451,10 @@ TEST(IndexFiles, ChecksWhatMemorySafetyNeeds) {
   expect_refused(
       *l2s, [](Parts& p) { p.set("offsets", 4, std::uint64_t{1}); }, "does not rise");
   expect_refused(
-      *l2s, [&](Parts& p) { p.set("clusters", 7, nan); }, "not finite");
+      *l2s, [&](Parts& p) { p.set("clusters", 7, nan); }, "has a value that is NaN");
   const auto svd = SvdSoftmax::build(world().layer);
   expect_refused(
-      *svd, [&](Parts& p) { p.set("tokens", 7, nan); }, "not finite");
+      *svd, [&](Parts& p) { p.set("tokens", 7, nan); }, "has a value that is NaN");
   expect_refused(
       *svd, [](Parts& p) { p.metadata["options.preview_width"] = "25"; }, "preview_width is 25");
   expect_refused(

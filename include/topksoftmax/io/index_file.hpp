@@ -80,7 +80,7 @@ namespace topksoftmax {
 ///
 /// The large tensors are used where they lie in the mapped file, so what one process has read, all others
 /// share; the file may be replaced or removed meanwhile, but must not be shortened. Cost: reads W once to
-/// hash it, and what has to be checked: every size, offset and token id, and that numbers are finite. A
+/// hash it, and what has to be checked: every size, offset and token id, and that nothing is NaN. A
 /// damaged file whose checks all hold may answer wrongly, or prove what is not so: see verify_index().
 ///
 /// Throws Error, saying which it is and what to do, for a file that cannot be read, is damaged, holds no
