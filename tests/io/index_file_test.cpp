@@ -246,6 +246,9 @@ TEST_P(IndexFile, IsRefusedForAnotherLayer) {
   other = W;
   std::swap(other(3, 1), other(3, 17));
   EXPECT_THAT(refusal(file, SoftmaxLayer::own(other, b)), stale);
+  other = W;
+  other.row(5).swap(other.row(690));
+  EXPECT_THAT(refusal(file, SoftmaxLayer::own(other, b)), stale);
   Eigen::VectorXf biases = b;
   biases[699] = std::nextafter(biases[699], 10.0F);
   EXPECT_THAT(refusal(file, SoftmaxLayer::own(W, biases)), stale);

@@ -113,6 +113,22 @@ TEST(CuckooTable, IsTheSameForTheSameKeys) {
   for (std::size_t i = 0; i < a.slots().size(); ++i) EXPECT_EQ(a.slots()[i].key, b.slots()[i].key);
 }
 
+TEST(CuckooTable, IsTheSameFromItsSlotsAndSeed) {
+  const auto entries = entries_of(random_keys(300, 8));
+  const CuckooTable table(entries);
+  const CuckooTable again(StoredArray<Entry>::borrow(table.slots()), table.seed());
+  expect_whole(again, entries);
+  EXPECT_EQ(again.size(), table.size());
+  EXPECT_EQ(again.slots().data(), table.slots().data());
+}
+
+TEST(CuckooTable, RefusesSlotsThatNoTableHas) {
+  for (const std::size_t slots : {0U, 1U, 7U}) {
+    const std::vector<Entry> empty(slots, Entry{0xffffffffU, 0, 0});
+    EXPECT_THROW(CuckooTable(StoredArray<Entry>::borrow(empty), 1), Error) << slots;
+  }
+}
+
 TEST(CuckooTable, RefusesWhatItCannotHold) {
   EXPECT_THROW(CuckooTable(std::vector<Entry>{{7, 0, 1}, {3, 1, 1}, {7, 2, 1}}), Error);
   EXPECT_THROW(CuckooTable(std::vector<Entry>{{std::uint32_t{1} << 31, 0, 1}}), Error);

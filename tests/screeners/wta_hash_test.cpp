@@ -123,6 +123,18 @@ TEST(WtaHash, RefusesUnusableOptions) {
   refuses({.K = 16, .units_per_band = 1000000000}, "must be below 31");
 }
 
+TEST(WtaHash, IsTheSameFromItsPositions) {
+  const WtaHashOptions options = {.K = 5, .units_per_band = 2, .bands = 37};
+  const WtaHash hash(20, options);
+  const WtaHash again(20, options, hash.positions());
+  const Eigen::VectorXf x = testing::random_vector(20, 4);
+  EXPECT_EQ(codes_of(again, x), codes_of(hash, x));
+  EXPECT_EQ(again.compared(), 5U);
+  EXPECT_THROW(WtaHash(19, options, hash.positions()), Error) << "some position is 19";
+  EXPECT_THROW(WtaHash(4, options, hash.positions()), Error);
+  EXPECT_THROW(WtaHash(20, {.K = 5, .units_per_band = 2, .bands = 49}, hash.positions()), Error);
+}
+
 TEST(WtaHash, AcceptsCodesOfAlmost31Bits) {
   EXPECT_NO_THROW(WtaHash(20, {.K = 2, .units_per_band = 30, .bands = 2}));
   EXPECT_NO_THROW(WtaHash(20, {.K = 8, .units_per_band = 10, .bands = 2}));
