@@ -89,7 +89,7 @@ std::string index_checksum(const SafetensorsMetadata& metadata, std::span<const 
 
 SafetensorsFile open_index_file(const std::filesystem::path& path) {
   const FileMapping readable(path);  // what the system refuses is no damage
-  const SafetensorsFile file = [&path] {
+  SafetensorsFile file = [&path] {
     try {
       return SafetensorsFile::open(path);
     } catch (const Error& error) {

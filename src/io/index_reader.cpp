@@ -13,7 +13,9 @@ namespace topksoftmax {
 IndexReader::IndexReader(std::shared_ptr<const File> file, std::string prefix, std::size_t depth,
                          std::string outer)
     : file_(std::move(file)), prefix_(std::move(prefix)), depth_(depth), kind_(std::move(outer)) {
-  kind_ = metadata(index_key::kind);
+  const std::string* const own = find(index_key::kind);
+  if (own == nullptr) throw unusable("its metadata has no " + prefix_ + index_key::kind);
+  kind_.assign(*own);
 }
 
 IndexReader IndexReader::open(const std::filesystem::path& path, SoftmaxLayer layer, std::string_view kind) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -133,7 +134,7 @@ class IndexReader {
   template <class T>
   void check_numbers(std::string_view name, std::span<const T> values) const {
     int found = 0;  // without a branch, so that compilers turn it into vectors
-    for (const T value : values) found |= value != value ? 1 : 0;
+    for (const T value : values) found |= std::isnan(value) ? 1 : 0;
     if (found != 0) throw damaged(name, "has a value that is NaN");
   }
 

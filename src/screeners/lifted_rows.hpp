@@ -3,6 +3,7 @@
 
 #include <Eigen/Core>
 #include <cstddef>
+#include <utility>
 
 #include "stored_rows.hpp"
 #include "topksoftmax/screeners/ippt.hpp"
@@ -28,7 +29,13 @@ inline Eigen::MatrixXf lifted_rows(const SoftmaxLayer& layer) {
 /// the projection of the lifted h.
 inline StoredRows lifted_directions(const Eigen::MatrixXf& directions) {
   const Eigen::Index dim = directions.rows() - 2;
-  return {directions.topRows(dim).transpose(), directions.row(dim).transpose()};
+  RowMajorMatrix weights(directions.cols(), dim);
+  Eigen::VectorXf offsets(directions.cols());
+  for (Eigen::Index i = 0; i < directions.cols(); ++i) {
+    weights.row(i) = directions.col(i).head(dim);
+    offsets[i] = directions(dim, i);
+  }
+  return {std::move(weights), std::move(offsets)};
 }
 
 }  // namespace topksoftmax
