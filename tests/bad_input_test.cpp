@@ -211,6 +211,7 @@ const std::vector<BadInput>& rows() {
 TEST(BadInput, GetsWhatTheTableSays) {
   for (const BadInput& row : rows()) {
     SCOPED_TRACE(row.input);
+    if (row.outcome == "std::bad_alloc" && !testing::can_fail_allocations()) continue;
     const bool throws = !row.message.empty();
     std::string type;
     std::string message;

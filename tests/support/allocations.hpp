@@ -9,6 +9,10 @@ namespace topksoftmax::testing {
 /// sanitizer, how often it has allocated at all.
 std::size_t allocations();
 
+/// Whether operator new is replaced, and what follows works: not under ThreadSanitizer, which insists on its
+/// own.
+bool can_fail_allocations();
+
 /// Blocks of memory that operator new has given to any thread and operator delete has not got back.
 std::ptrdiff_t live_allocations();
 
