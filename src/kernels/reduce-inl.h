@@ -36,20 +36,34 @@ inline float Max(const float* HWY_RESTRICT values, std::size_t count) {
   return max;
 }
 
-/// Lanes of one partial sum before it is added up in double precision: their rounding stays below 2⁻¹⁸.
+/// Vectors of one partial sum before it is added up in double precision: their rounding stays below 2⁻¹⁸.
 constexpr std::size_t kSumBlock = 64;
+
+/// Partial sums side by side, so that one exponential need not wait for the other.
+constexpr std::size_t kSumChains = 4;
 
 inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float max) {
   const FloatTag d;
   const auto shift = hn::Set(d, max);
+  const auto exp_at = [&](std::size_t at)
+                          HWY_ATTR { return hn::Exp(d, hn::Sub(hn::LoadU(d, values + at), shift)); };
   double sum = 0.0;
   std::size_t i = 0;
-  while (i + kLanes <= count) {
-    auto partial = hn::Zero(d);
-    for (std::size_t n = 0; n < kSumBlock && i + kLanes <= count; ++n, i += kLanes) {
-      partial = hn::Add(partial, hn::Exp(d, hn::Sub(hn::LoadU(d, values + i), shift)));
+  while (i + kSumChains * kLanes <= count) {
+    FloatVec partial[kSumChains];
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t chain = 0; chain < kSumChains; ++chain) partial[chain] = hn::Zero(d);
+    for (std::size_t n = 0; n < kSumBlock / kSumChains && i + kSumChains * kLanes <= count; ++n) {
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t chain = 0; chain < kSumChains; ++chain, i += kLanes) {
+        partial[chain] = hn::Add(partial[chain], exp_at(i));
+      }
     }
-    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, partial)));
+    sum += static_cast<double>(hn::GetLane(
+        hn::SumOfLanes(d, hn::Add(hn::Add(partial[0], partial[1]), hn::Add(partial[2], partial[3])))));
+  }
+  for (; i + kLanes <= count; i += kLanes) {
+    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, exp_at(i))));
   }
   if (i < count) {
     HWY_ALIGN float rest[kLanes];

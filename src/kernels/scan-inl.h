@@ -79,13 +79,15 @@ inline void Edit(const LogitEdits& edits, std::size_t first, std::size_t count, 
   }
 }
 
-/// Takes a block of logits, tokens first … first + count − 1, into the heap and the sum.
-HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std::size_t count, TopKHeap& heap,
-                       LogSumExp* sum) {
-  SelectInto(
-      logits, [first](std::size_t i) { return static_cast<TokenId>(first + i); }, count, heap);
+/// Takes a block of logits, tokens first … first + count − 1, none above `max`, into the heap and the sum.
+HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std::size_t count, float max,
+                       TopKHeap& heap, LogSumExp* sum) {
+  if (max >= heap.threshold()) {
+    SelectInto(
+        logits, [first](std::size_t i) { return static_cast<TokenId>(first + i); }, count, heap);
+  }
   if (sum == nullptr) return;
-  sum->raise(Max(logits, count));
+  sum->raise(max);
   if (sum->max > -std::numeric_limits<float>::infinity()) sum->sum += SumExp(logits, count, sum->max);
 }
 
@@ -109,7 +111,7 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
       ScanRows<decltype(type)::value>(
           rows, [first](std::size_t i) { return first + i; }, count, h, logits);
       if (!edits.empty()) Edit(edits, first, count, next_bias, logits);
-      Absorb(logits, first, count, heap, sum);
+      Absorb(logits, first, count, Max(logits, count), heap, sum);
     }
   });
 }
@@ -219,7 +221,8 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
           float* const of_context = logits + q * kFusedBlock;
           next_bias = block_bias;
           if (!edits.empty()) Edit(edits, first, count, next_bias, of_context);
-          Absorb(of_context, first, count, heaps[group + q], sums == nullptr ? nullptr : &sums[group + q]);
+          Absorb(of_context, first, count, Max(of_context, count), heaps[group + q],
+                 sums == nullptr ? nullptr : &sums[group + q]);
         }
       }
       block_bias = next_bias;
@@ -227,22 +230,37 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
   });
 }
 
+/// sums[i] = a[i] + b[i]; returns the largest.
+HWY_INLINE float AddAndMax(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t count,
+                           float* HWY_RESTRICT sums) {
+  const FloatTag d;
+  auto best = hn::Set(d, std::numeric_limits<float>::lowest());
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto x = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+    hn::Store(x, d, sums + i);
+    best = hn::Max(best, x);
+  }
+  float max = hn::GetLane(hn::MaxOfLanes(d, best));
+  for (; i < count; ++i) {
+    sums[i] = a[i] + b[i];
+    max = std::max(max, sums[i]);
+  }
+  return max;
+}
+
 inline void FusedSelect(const float* HWY_RESTRICT products, const float* HWY_RESTRICT bias, std::size_t count,
                         TopKHeap& heap, LogSumExp* sum) {
-  const FloatTag d;
   HWY_ALIGN float logits[kSelectBlock];
   for (std::size_t first = 0; first < count; first += kSelectBlock) {
     const std::size_t size = std::min(kSelectBlock, count - first);
     const float* block = products + first;
-    if (bias != nullptr) {
-      std::size_t i = 0;
-      for (; i + kLanes <= size; i += kLanes) {
-        hn::Store(hn::Add(hn::LoadU(d, block + i), hn::LoadU(d, bias + first + i)), d, logits + i);
-      }
-      for (; i < size; ++i) logits[i] = block[i] + bias[first + i];
-      block = logits;
+    if (bias == nullptr) {
+      Absorb(block, first, size, Max(block, size), heap, sum);
+    } else {
+      const float max = AddAndMax(block, bias + first, size, logits);
+      Absorb(logits, first, size, max, heap, sum);
     }
-    Absorb(block, first, size, heap, sum);
   }
 }
 
