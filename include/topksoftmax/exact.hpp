@@ -23,6 +23,7 @@ class TOPKSOFTMAX_EXPORT Exact final : public TopKSoftmax {
   std::string_view name() const override { return "exact"; }
   std::size_t index_bytes() const override { return 0; }
   bool exhaustive() const override { return true; }
+  bool certifies() const override { return true; }
 
   /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
   /// does; here Error also for an index of another kind.

@@ -118,6 +118,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether every query computes all logits: then who needs them all asks for `logits` at once.
   virtual bool exhaustive() const { return false; }
 
+  /// Whether every answer is proven to be the exact top-k (TopK::certified).
+  virtual bool certifies() const { return false; }
+
   /// Writes the index, without the layer, to a file that load_index() and this class's load() read: see
   /// topksoftmax/io/index_file.hpp. The file is written beside `path`, synced, and renamed: on any failure
   /// the old one stays whole. Cost: reads the layer once, to hash it. Throws Error where the file cannot be

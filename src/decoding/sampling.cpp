@@ -67,7 +67,7 @@ SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t 
                            const QueryOptions& query) {
   const double u = random.uniform();
   const bool greedy = options_.temperature == 0.0;
-  if (head.exhaustive() && !greedy) return draw_from_all(head, h, dim, u, query);
+  if (!greedy && (head.exhaustive() || !head.certifies())) return draw_from_all(head, h, dim, u, query);
 
   QueryOptions asked = query;
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
@@ -82,7 +82,6 @@ SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t 
     head.query(h, dim, asked, workspace_, answer_);
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
-    if (!answer_.certified) break;
     const RankedTokens tokens = ranked_tokens(answer_, total, options_.temperature);
     const std::optional<Kept> kept = keep(tokens, options_);
     if (!kept) continue;

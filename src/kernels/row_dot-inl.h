@@ -202,10 +202,11 @@ HWY_INLINE void DotTile(const typename Stored<type>::Lane* const* rows, std::siz
 constexpr std::size_t kTileRows = 4;
 constexpr std::size_t kTileContexts = kTile / kTileRows;
 
-/// sums[q · kTileRows + r] = rows[r]·contexts[q].
-template <WeightType type>
-HWY_INLINE void DotTileBatch(const typename Stored<type>::Lane* const* rows, std::size_t dim,
-                             const float* const* contexts, float* HWY_RESTRICT sums) {
+/// sums[q · kTileRows + r] = rows[r]·contexts[q] for the first kContexts ≤ kTileContexts of a tile's
+/// contexts.
+template <WeightType type, std::size_t kContexts>
+HWY_INLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std::size_t dim,
+                          const float* const* contexts, float* HWY_RESTRICT sums) {
   const FloatTag d;
   FloatVec acc[kTile];
   TOPKSOFTMAX_UNROLL
@@ -217,27 +218,36 @@ HWY_INLINE void DotTileBatch(const typename Stored<type>::Lane* const* rows, std
     }
   };
   const typename Stored<type>::Lane* w[kTileRows];
-  const float* h[kTileContexts];
+  const float* h[kContexts];
   TOPKSOFTMAX_UNROLL
   for (std::size_t r = 0; r < kTileRows; ++r) w[r] = rows[r];
   TOPKSOFTMAX_UNROLL
-  for (std::size_t q = 0; q < kTileContexts; ++q) h[q] = contexts[q];
+  for (std::size_t q = 0; q < kContexts; ++q) h[q] = contexts[q];
   std::size_t j = 0;
   FloatVec row[kTileRows];
   for (; j + kLanes <= dim; j += kLanes) {
     TOPKSOFTMAX_UNROLL
     for (std::size_t r = 0; r < kTileRows; ++r) row[r] = Stored<type>::Load(w[r] + j);
     TOPKSOFTMAX_UNROLL
-    for (std::size_t q = 0; q < kTileContexts; ++q) add(row, hn::LoadU(d, h[q] + j), q);
+    for (std::size_t q = 0; q < kContexts; ++q) add(row, hn::LoadU(d, h[q] + j), q);
   }
   if (j < dim) {
     TOPKSOFTMAX_UNROLL
     for (std::size_t r = 0; r < kTileRows; ++r) row[r] = LoadTail<type>(w[r] + j, dim - j);
     TOPKSOFTMAX_UNROLL
-    for (std::size_t q = 0; q < kTileContexts; ++q)
-      add(row, LoadTail<WeightType::float32>(h[q] + j, dim - j), q);
+    for (std::size_t q = 0; q < kContexts; ++q) add(row, LoadTail<WeightType::float32>(h[q] + j, dim - j), q);
   }
   FoldTile(acc, sums);
+}
+
+/// The same for the first `count` of them: a batch's last tile costs what it holds.
+template <WeightType type>
+HWY_INLINE void DotTileBatch(const typename Stored<type>::Lane* const* rows, std::size_t dim,
+                             const float* const* contexts, std::size_t count, float* HWY_RESTRICT sums) {
+  static_assert(kTileContexts == 4 || kTileContexts < 4);
+  if (count >= kTileContexts) return DotTileOf<type, kTileContexts>(rows, dim, contexts, sums);
+  if (count == 1) return DotTileOf<type, 1>(rows, dim, contexts, sums);
+  DotTileOf<type, std::min<std::size_t>(3, kTileContexts)>(rows, dim, contexts, sums);
 }
 
 /// Finite in any case: NaN becomes the lowest value.

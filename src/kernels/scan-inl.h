@@ -120,7 +120,8 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
 /// Writes whole tiles.
 template <WeightType type, class RowOf>
 HWY_INLINE void ScanTileBatch(const Rows& rows, const RowOf& row_of, std::size_t count,
-                              const float* const* contexts, float* HWY_RESTRICT logits) {
+                              const float* const* contexts, std::size_t context_count,
+                              float* HWY_RESTRICT logits) {
   using Lane = typename Stored<type>::Lane;
   const auto* data = static_cast<const Lane*>(rows.data);
   const auto row_at = [&](std::size_t r) { return row_of(std::min(r, count - 1)); };
@@ -128,7 +129,7 @@ HWY_INLINE void ScanTileBatch(const Rows& rows, const RowOf& row_of, std::size_t
   for (std::size_t i = 0; i < count; i += kTileRows) {
     const Lane* p[kTileRows];
     for (std::size_t r = 0; r < kTileRows; ++r) p[r] = data + row_at(i + r) * rows.stride;
-    DotTileBatch<type>(p, rows.dim, contexts, sums);
+    DotTileBatch<type>(p, rows.dim, contexts, context_count, sums);
     for (std::size_t q = 0; q < kTileContexts; ++q) {
       std::memcpy(logits + q * kFusedBlock + i, sums + q * kTileRows, kTileRows * sizeof(float));
     }
@@ -169,7 +170,7 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
       const std::size_t size = std::min(kTileRows, count - i);
       for (std::size_t q = 0; q < batch; q += kTileContexts) {
         TileContexts(contexts, stride, batch, q, tile);
-        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, block);
+        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, batch - q, block);
         FinishTile<decltype(type)::value>(
             rows, [&](std::size_t r) { return row_at(i + r % kTileRows); }, block);
         for (std::size_t c = 0; c < kTileContexts && q + c < batch; ++c) {
@@ -214,7 +215,7 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
             TileContexts(contexts, stride, batch, group + q, tile);
             ScanTileBatch<decltype(type)::value>(
                 rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i), tile,
-                logits + q * kFusedBlock + i);
+                size - q, logits + q * kFusedBlock + i);
           }
         }
         for (std::size_t q = 0; q < size; ++q) {

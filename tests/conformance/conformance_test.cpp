@@ -108,6 +108,7 @@ TEST_P(Conformance, TokensAreDistinctAndInOrder) {
 }
 
 TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
+  EXPECT_EQ(head().certifies(), GetParam().exact);
   const auto exact = Exact::make(world().layer);
   for (Eigen::Index i = 0; i < 20; ++i) {
     for (const std::size_t k : {1U, 5U, 40U}) {

@@ -120,6 +120,8 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   /// The same from a file that is open.
   static std::unique_ptr<Certified> load(const IndexReader& in);
 
+  bool certifies() const override { return true; }
+
  private:
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const PrefixIndex> index)
       : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}

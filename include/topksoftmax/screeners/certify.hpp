@@ -39,6 +39,7 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   /// "certify:" and the name of the wrapped backend.
   std::string_view name() const override { return name_; }
   std::size_t index_bytes() const override;
+  bool certifies() const override { return true; }
 
   const TopKSoftmax& wrapped() const { return *backend_; }
 
