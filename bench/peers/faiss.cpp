@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
-#include "harness/sweep_values.hpp"
 #include "peers/peers.hpp"
 #include "peers/point_peer.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
 
 namespace topksoftmax::bench {
 namespace {

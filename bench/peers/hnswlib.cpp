@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/sweep_values.hpp"
 #include "peers/native_hnswlib.hpp"
 #include "peers/peers.hpp"
 #include "peers/point_peer.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
 #include "topksoftmax/screeners/ippt.hpp"
 
 namespace topksoftmax::bench {

@@ -81,7 +81,7 @@ GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts, 
   const std::size_t known = std::min(references, count);
   truth.references.reserve(known);
   for (std::size_t r = 0; r < known; ++r) truth.references.push_back(r * count / known);
-  truth.log_z = reference_log_z(layer, view(contexts, count, dim, stride), truth.references);
+  if (known > 0) truth.log_z = reference_log_z(layer, view(contexts, count, dim, stride), truth.references);
   return truth;
 }
 

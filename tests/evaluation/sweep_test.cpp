@@ -13,5 +13,11 @@ TEST(Sweep, KeepsWhatNothingBeats) {
   EXPECT_TRUE(pareto_front({}).empty());
 }
 
+TEST(Geometric, GrowsByTheSameFactorAndNamesNoValueTwice) {
+  EXPECT_EQ(geometric(1, 16, 5), (std::vector<std::size_t>{1, 2, 4, 8, 16}));
+  EXPECT_EQ(geometric(1, 3, 9), (std::vector<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(geometric(7, 7, 4), (std::vector<std::size_t>{7}));
+}
+
 }  // namespace
 }  // namespace topksoftmax

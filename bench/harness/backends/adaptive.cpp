@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "harness/backends.hpp"
-#include "harness/sweep_values.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
 #include "topksoftmax/screeners/adaptive_softmax.hpp"
 
 namespace topksoftmax::bench {

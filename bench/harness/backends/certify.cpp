@@ -2,7 +2,6 @@
 #include "topksoftmax/screeners/certify.hpp"
 
 #include "harness/backends.hpp"
-#include "harness/sweep_values.hpp"
 #include "topksoftmax/screeners/l2s.hpp"
 
 namespace topksoftmax::bench {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "harness/backends.hpp"
-#include "harness/sweep_values.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
 
 namespace topksoftmax::bench {
 namespace {

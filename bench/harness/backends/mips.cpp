@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "harness/backends.hpp"
-#include "harness/sweep_values.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
 #include "topksoftmax/screeners/greedy_mips.hpp"
 #include "topksoftmax/screeners/lsh_mips.hpp"
 #include "topksoftmax/screeners/pca_mips.hpp"

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "harness/backends.hpp"
-#include "harness/sweep_values.hpp"
+#include "topksoftmax/evaluation/sweep.hpp"
 #include "topksoftmax/screeners/wta_lsh_each.hpp"
 
 namespace topksoftmax::bench {

@@ -19,4 +19,8 @@ struct TradeOff {
 /// rising precision. Of equal points the first is kept.
 TOPKSOFTMAX_EXPORT std::vector<std::size_t> pareto_front(std::span<const TradeOff> points);
 
+/// Values to try a setting at: at most `count` ≥ 2 whole numbers from `first` ≥ 1 to `last`, each about the
+/// same factor above the one before.
+TOPKSOFTMAX_EXPORT std::vector<std::size_t> geometric(std::size_t first, std::size_t last, std::size_t count);
+
 }  // namespace topksoftmax

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/evaluation/tuner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "support/layers.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exact.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+
+constexpr Eigen::Index kVocab = 400;
+constexpr Eigen::Index kDim = 16;
+
+const SoftmaxLayer& layer() {
+  static const SoftmaxLayer one = random_layer(kVocab, kDim, 1);
+  return one;
+}
+
+const RowMajorMatrix& contexts() {
+  static const RowMajorMatrix ones = clustered_contexts(400, kDim, 6, 3);
+  return ones;
+}
+
+/// A target that 80 contexts can prove.
+TuneOptions easy_options() {
+  TuneOptions options;
+  options.target = {.k = 3, .precision = 0.8};
+  return options;
+}
+
+std::set<std::string> names_of(const TuneResult& result) {
+  std::set<std::string> names;
+  for (const TuneRow& row : result.rows) names.insert(row.backend);
+  return names;
+}
+
+const TuneRow& row_of(const TuneResult& result, const std::string& backend) {
+  return *std::find_if(result.rows.begin(), result.rows.end(),
+                       [&](const TuneRow& row) { return row.backend == backend; });
+}
+
+/// What holds for every result.
+void expect_consistent(const TuneResult& result, const TuneOptions& options) {
+  ASSERT_NE(result.backend, nullptr);
+  const TuneRow& chosen = result.row();
+  EXPECT_EQ(chosen.backend, result.backend->name());
+  EXPECT_EQ(chosen.effort, result.effort);
+  EXPECT_EQ(chosen.index_bytes, result.backend->index_bytes());
+  EXPECT_EQ(chosen.reason, "");
+  EXPECT_GE(chosen.lower_bound, options.target.precision);
+  EXPECT_LE(chosen.microseconds, row_of(result, "fused").microseconds);
+  EXPECT_EQ(row_of(result, "fused").index_bytes, 0U);
+  for (const char* always : {"fused", "certified", "quantized"})
+    EXPECT_TRUE(names_of(result).contains(always));
+  for (std::size_t i = 0; i < result.rows.size(); ++i) {
+    const TuneRow& row = result.rows[i];
+    EXPECT_NE(row.code, "");
+    EXPECT_EQ(row.reason.empty(), i == result.chosen) << row.backend;
+    if (std::isnan(row.precision)) continue;
+    if (row.exact) {
+      EXPECT_EQ(row.precision, 1.0) << row.backend;
+      EXPECT_EQ(row.lower_bound, 1.0) << row.backend;
+    } else {
+      EXPECT_LT(row.lower_bound, row.precision) << row.backend;
+    }
+  }
+}
+
+/// The share of the exact top-k that a result's backend finds in other contexts.
+double precision_of(const TuneResult& result, const RowMajorMatrix& others) {
+  const auto exact = Exact::make(result.backend->layer());
+  std::size_t hits = 0;
+  for (Eigen::Index i = 0; i < others.rows(); ++i) {
+    const TopK right = exact->query(others.row(i), {.k = result.k});
+    for (const TokenId id : result.backend->query(others.row(i), result.query()).ids)
+      hits += std::count(right.ids.begin(), right.ids.end(), id) > 0 ? 1 : 0;
+  }
+  return static_cast<double>(hits) / static_cast<double>(result.k * static_cast<std::size_t>(others.rows()));
+}
+
+/// One that several tests look at.
+const TuneResult& easy_result() {
+  static const TuneResult result = tune(layer(), contexts(), easy_options());
+  return result;
+}
+
+TEST(Tuner, TakesOneThatMeetsTheTarget) {
+  const TuneOptions options = easy_options();
+  const TuneResult& result = easy_result();
+  expect_consistent(result, options);
+  EXPECT_TRUE(result.finished);
+  EXPECT_TRUE(result.within_budget);
+  EXPECT_EQ(result.k, 3U);
+  EXPECT_EQ(result.validation, 80U);
+  EXPECT_EQ(result.fit, 320U);
+  EXPECT_EQ(names_of(result), (std::set<std::string>{"adaptive", "certified", "fgd", "fused", "l2s",
+                                                     "l2s-kmeans", "quantized", "svd"}));
+  EXPECT_GE(precision_of(result, clustered_contexts(200, kDim, 6, 3)), 0.8);
+}
+
+TEST(Tuner, TriesShortlistsWhereCountsAreGiven) {
+  TuneOptions options = easy_options();
+  options.counts.resize(kVocab);
+  std::iota(options.counts.rbegin(), options.counts.rend(), 1);
+  const TuneResult result = tune(layer(), contexts(), options);
+  expect_consistent(result, options);
+  ASSERT_TRUE(names_of(result).contains("shortlist"));
+  EXPECT_NE(row_of(result, "shortlist").code.find(".counts = counts"), std::string::npos);
+}
+
+TEST(Tuner, MeasuresTheSameAgain) {
+  const TuneResult& a = easy_result();
+  const TuneResult b = tune(layer(), contexts(), easy_options());
+  ASSERT_EQ(a.rows.size(), b.rows.size());
+  for (std::size_t i = 0; i < a.rows.size(); ++i) {
+    EXPECT_EQ(a.rows[i].code, b.rows[i].code);
+    EXPECT_EQ(a.rows[i].settings, b.rows[i].settings);
+    EXPECT_EQ(a.rows[i].precision, b.rows[i].precision);
+    EXPECT_EQ(a.rows[i].lower_bound, b.rows[i].lower_bound);
+    EXPECT_EQ(a.rows[i].bytes_read, b.rows[i].bytes_read);
+  }
+}
+
+TEST(Tuner, AsksForProofWhereTheTargetIsOne) {
+  TuneOptions options;
+  options.target = {.k = 5, .precision = 1.0};
+  const TuneResult result = tune(layer(), contexts(), options);
+  expect_consistent(result, options);
+  EXPECT_TRUE(result.row().exact);
+  EXPECT_EQ(names_of(result), (std::set<std::string>{"certified", "fused", "quantized"}));
+  EXPECT_EQ(row_of(result, "quantized").reason, "not exact by proof");
+  EXPECT_TRUE(result.backend->query(contexts().row(0), result.query()).certified);
+}
+
+TEST(Tuner, AsksForProofWhereTheContextsAreTooFewToShowMore) {
+  TuneOptions options;
+  options.target.precision = 0.999;
+  const TuneResult result = tune(layer(), contexts().topRows(100), options);
+  expect_consistent(result, options);
+  EXPECT_TRUE(result.row().exact);
+  EXPECT_EQ(result.rows.size(), 3U);
+}
+
+TEST(Tuner, TakesFusedWhereNoIndexIsAllowed) {
+  TuneOptions options = easy_options();
+  options.max_seconds = 0.0;
+  options.budget.index_bytes = 0;
+  const TuneResult result = tune(layer(), contexts(), options);
+  expect_consistent(result, options);
+  EXPECT_EQ(result.backend->name(), "fused");
+  EXPECT_NE(row_of(result, "certified").reason.find("an index of more than 0.00 MB"), std::string::npos);
+}
+
+TEST(Tuner, SaysThatNoneIsFastEnough) {
+  TuneOptions options = easy_options();
+  options.budget.microseconds = 1e-9;
+  options.max_seconds = 0.0;
+  const TuneResult result = tune(layer(), contexts(), options);
+  expect_consistent(result, options);
+  EXPECT_FALSE(result.within_budget);
+}
+
+TEST(Tuner, StopsWhenTheTimeIsOver) {
+  TuneOptions options = easy_options();
+  options.max_seconds = 0.0;
+  const TuneResult result = tune(layer(), contexts(), options);
+  expect_consistent(result, options);
+  EXPECT_FALSE(result.finished);
+  EXPECT_EQ(result.rows.size(), 3U);
+}
+
+TEST(Tuner, TellsOfItsProgress) {
+  TuneOptions options = easy_options();
+  std::vector<double> shares;
+  std::set<std::string> steps;
+  options.progress = [&](std::string_view step, double done) {
+    steps.emplace(step);
+    shares.push_back(done);
+  };
+  tune(layer(), contexts(), options);
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_GE(shares.front(), 0.0);
+  EXPECT_EQ(shares.back(), 1.0);
+  EXPECT_TRUE(steps.contains("trying svd"));
+  EXPECT_TRUE(steps.contains("trying l2s: learning the clusters"));
+  EXPECT_TRUE(steps.contains("timing"));
+}
+
+TEST(Tuner, PassesOnWhatTheProgressThrows) {
+  for (const std::string unwanted : {"trying adaptive", "trying l2s-kmeans: spherical k-means"}) {
+    TuneOptions options = easy_options();
+    options.progress = [&](std::string_view step, double) {
+      if (step == unwanted) throw std::domain_error("enough");
+    };
+    EXPECT_THROW(tune(layer(), contexts(), options), std::domain_error) << unwanted;
+  }
+}
+
+TEST(Tuner, TakesStridedContextsAFewOfThemAndAKBeyondV) {
+  TuneOptions options;
+  options.target = {.k = 50, .precision = 0.05};
+  options.confidence = 0.5;
+  const RowMajorMatrix wide = clustered_contexts(10, kDim + 3, 2, 1);
+  const TuneResult result = tune(random_layer(12, kDim, 7), wide.leftCols(kDim), options);
+  expect_consistent(result, options);
+  EXPECT_EQ(result.k, 12U);
+  EXPECT_EQ(result.backend->query(wide.row(0).head(kDim), result.query()).size(), 12U);
+}
+
+TEST(Tuner, TakesNoMoreContextsThanItMay) {
+  TuneOptions options = easy_options();
+  options.max_fit = 100;
+  options.max_validation = 50;
+  options.max_seconds = 0.0;
+  const TuneResult result = tune(layer(), contexts(), options);
+  EXPECT_EQ(result.fit, 100U);
+  EXPECT_EQ(result.validation, 50U);
+}
+
+TEST(Tuner, RefusesWhatItCannotUse) {
+  const auto refusal = [](const RowMajorMatrix& learned, const std::function<void(TuneOptions&)>& change) {
+    TuneOptions options;
+    change(options);
+    try {
+      tune(layer(), learned, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no Error");
+  };
+  const auto nothing = [](TuneOptions&) {};
+  EXPECT_EQ(refusal(RowMajorMatrix(0, kDim), nothing), "tune: there are 0 contexts; at least 10 are needed");
+  EXPECT_EQ(refusal(contexts().topRows(9), nothing), "tune: there are 9 contexts; at least 10 are needed");
+  EXPECT_EQ(refusal(clustered_contexts(20, kDim + 1, 2, 1), nothing),
+            "tune: contexts have 17 values, the layer's dimension is 16");
+  RowMajorMatrix broken = contexts().topRows(20);
+  broken(4, 2) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(refusal(broken, nothing), "tune: context 4 has a value that is not finite");
+
+  const RowMajorMatrix& good = contexts();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.target.k = 0; }),
+            "tune: target.k is 0; it must be at least 1");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.target.precision = 1.5; }),
+            "tune: target.precision is 1.500000; it must be above 0 and at most 1");
+  EXPECT_EQ(refusal(good, [&](TuneOptions& o) { o.target.precision = nan; }),
+            "tune: target.precision is nan; it must be above 0 and at most 1");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.confidence = 1.0; }),
+            "tune: confidence is 1.000000; it must be above 0 and below 1");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_seconds = -1.0; }),
+            "tune: max_seconds is -1.000000; it must be at least 0");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.budget.microseconds = 0.0; }),
+            "tune: budget.microseconds is 0.000000; it must be above 0");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_fit = 0; }),
+            "tune: max_fit is 0; it must be at least 1");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_validation = 0; }),
+            "tune: max_validation is 0; it must be at least 1");
+  EXPECT_EQ(refusal(good,
+                    [](TuneOptions& o) {
+                      o.counts = {1, 2};
+                    }),
+            "tune: the number of counts is 2; it must be V = 400, or 0");
+  EXPECT_EQ(refusal(good,
+                    [](TuneOptions& o) {
+                      o.counts.resize(kVocab);
+                      o.counts[3] = -1;
+                    }),
+            "tune: counts[3] is -1; it must be at least 0");
+}
+
+}  // namespace
+}  // namespace topksoftmax
