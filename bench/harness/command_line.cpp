@@ -129,6 +129,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
                  "File whose test.tokens --perplexity scores; without it, text that the model writes")
       ->type_name("FILE");
   app.add_flag("--list", line.list, "Show the backends and their parameters");
+  app.require_subcommand(0, 1);
+  for (const Command& command : commands()) {
+    CLI::App* const options = app.add_subcommand(command.name, command.summary);
+    const Action action = command.declare(*options);
+    options->callback([&line, action] { line.action = action; });
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -137,6 +143,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
   }
+  if (line.action) return line;
   line.experiment = decode       ? LanguageModelExperiment::decode
                     : perplexity ? LanguageModelExperiment::perplexity
                     : batching   ? LanguageModelExperiment::batching

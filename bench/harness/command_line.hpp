@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/command.hpp"
 #include "harness/measurer.hpp"
 
 namespace topksoftmax::bench {
@@ -26,6 +27,7 @@ struct CommandLine {
   std::filesystem::path json;  ///< empty: none is written
   std::filesystem::path html;  ///< likewise
   bool list = false;
+  Action action;       ///< of a command, which is done instead of measuring; empty: none
   std::string answer;  ///< text to print instead of doing anything: of --help and --version
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/run.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <ostream>
 #include <sstream>
@@ -13,6 +11,7 @@
 #include "harness/language_model/request.hpp"
 #include "harness/machine.hpp"
 #include "harness/measurer.hpp"
+#include "harness/output_file.hpp"
 #include "harness/registry.hpp"
 #include "harness/report.hpp"
 #include "harness/scoreboard.hpp"
@@ -21,19 +20,6 @@
 
 namespace topksoftmax::bench {
 namespace {
-
-/// Opened before anything is measured, so that a wrong name costs nothing.
-std::ofstream open_output(const std::filesystem::path& path) {
-  std::ofstream file(path);
-  if (!file) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
-  return file;
-}
-
-/// Throws Error if what was written did not arrive.
-void close_output(std::ofstream& file, const std::filesystem::path& path) {
-  file.close();
-  if (!file) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
-}
 
 /// Builds the chosen backends and measures them. Of "all", those that cannot be built for this head are left
 /// out, with a note.
@@ -85,6 +71,7 @@ void run_experiment(const CommandLine& line, std::span<const Choice> choices, co
 }  // namespace
 
 void run(const CommandLine& line, std::ostream& out, Progress& progress) {
+  if (line.action) return line.action(out, progress);
   if (!line.answer.empty() || line.list) {
     out << (line.list ? describe_backends() : line.answer);
     return;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <utility>
@@ -34,9 +34,9 @@ double seconds_since(Clock::time_point start) {
 
 /// A number with so many digits behind the point.
 std::string fixed(double value, int digits) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
+  std::array<char, 400> text{};  // the largest double has 309 digits before the point
+  const auto end = std::to_chars(text.begin(), text.end(), value, std::chars_format::fixed, digits).ptr;
+  return {text.begin(), end};
 }
 
 /// Asks a backend for contexts, one at a time, with a workspace that stays warm.

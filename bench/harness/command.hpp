@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "harness/progress.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace topksoftmax::bench {
+
+/// What is done once the arguments are read: prints what it finds. Throws UsageError and Error.
+using Action = std::function<void(std::ostream& out, Progress& progress)>;
+
+/// Something that topksoftmax-bench does instead of measuring: its first argument names it.
+struct Command {
+  std::string name;
+  std::string summary;
+  /// Declares the command's own options. The action works with the values that they have by then.
+  Action (*declare)(CLI::App& app);
+};
+
+/// All of them. A new one is a file in commands/, and a line here.
+std::vector<Command> commands();
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/commands/tune.hpp"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "harness/output_file.hpp"
+#include "harness/table.hpp"
+#include "harness/usage_error.hpp"
+#include "topksoftmax/evaluation/precision.hpp"
+#include "topksoftmax/evaluation/tuner.hpp"
+#include "topksoftmax/io/head_file.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+struct Request {
+  std::filesystem::path head;
+  std::string target = "p5=0.99";
+  std::filesystem::path json;  ///< empty: none is written
+  TuneOptions options;
+};
+
+/// A number that is all of the text.
+template <class Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Reads "p5=0.99".
+TuneTarget parse_target(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  TuneTarget target;
+  if (equals == std::string::npos || !(text.starts_with('p') || text.starts_with('P')) ||
+      !parse(std::string_view(text).substr(1, equals - 1), target.k) ||
+      !parse(std::string_view(text).substr(equals + 1), target.precision)) {
+    throw UsageError("--target is \"" + text + "\"; it must be of the form p5=0.99");
+  }
+  return target;
+}
+
+std::string name_of_precision(const TuneResult& result) {
+  return "P@" + std::to_string(result.k);
+}
+
+/// The options of a query, as C++ writes them.
+std::string query_code(const TuneResult& result) {
+  return "{.k = " + std::to_string(result.k) +
+         (result.effort == 0 ? "}" : ", .effort = " + std::to_string(result.effort) + "}");
+}
+
+std::string note(const TuneRow& row) {
+  return row.settings + (row.settings.empty() || row.reason.empty() ? "" : "; ") + row.reason;
+}
+
+void print(const HeadFile& head, const TuneOptions& options, const TuneResult& result, std::ostream& out) {
+  const double fused = result.rows.front().microseconds;
+  out << head.name() << ": V = " << head.vocab() << ", d = " << head.dim() << "; "
+      << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
+      << result.fit << " contexts, judged on " << result.validation << " others\n"
+      << (result.finished ? "" : "the time was over before all had been tried\n") << '\n';
+  Table table({"   backend", "µs/query", "speedup", name_of_precision(result), "at least", "KB/query",
+               "index MB", "build s", ""});
+  for (std::size_t i = 0; i < result.rows.size(); ++i) {
+    const TuneRow& row = result.rows[i];
+    table.add({(i == result.chosen ? "=> " : "   ") + row.backend, fixed(row.microseconds, 2),
+               fixed(fused / row.microseconds, 2), fixed(row.precision, 4), fixed(row.lower_bound, 4),
+               fixed(row.bytes_read * 1e-3, 1), fixed(static_cast<double>(row.index_bytes) * 1e-6, 2),
+               fixed(row.build_seconds, 2), note(row)});
+  }
+  table.print(out);
+  if (!result.within_budget) {
+    out << "\nnone meets the target within " << three_digits(*options.budget.microseconds) << " µs\n";
+  }
+  out << "\nauto head = " << result.row().code << ";  // ask it with " << query_code(result) << '\n';
+}
+
+/// The chosen one's precision on contexts that took no part in choosing it.
+double test_precision(const HeadFile& head, const SoftmaxLayer& layer, const TuneResult& result) {
+  const RowMajorMatrix contexts = head.test_contexts();
+  const GroundTruth truth = find_ground_truth(layer, contexts, result.k, 0);
+  return measure_precision(layer, contexts, truth, answer_contexts(*result.backend, contexts, result.query()))
+      .at.back();
+}
+
+nlohmann::ordered_json to_json(const HeadFile& head, const TuneOptions& options, const TuneResult& result) {
+  nlohmann::ordered_json json;
+  json["head"] = {{"name", head.name()}, {"vocab", head.vocab()}, {"dim", head.dim()}};
+  json["target"] = {{"k", result.k}, {"precision", options.target.precision}};
+  json["confidence"] = options.confidence;
+  json["fit"] = result.fit;
+  json["validation"] = result.validation;
+  json["finished"] = result.finished;
+  json["within_budget"] = result.within_budget;
+  json["chosen"] = result.chosen;
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const TuneRow& row : result.rows) {  // what was not measured, NaN, is written as null
+    json["rows"].push_back({{"backend", row.backend},
+                            {"settings", row.settings},
+                            {"code", row.code},
+                            {"effort", row.effort},
+                            {"exact", row.exact},
+                            {"build_seconds", row.build_seconds},
+                            {"index_bytes", row.index_bytes},
+                            {"precision", row.precision},
+                            {"lower_bound", row.lower_bound},
+                            {"us_per_query", row.microseconds},
+                            {"bytes_per_query", row.bytes_read},
+                            {"reason", row.reason}});
+  }
+  return json;
+}
+
+void run_tune(const Request& request, std::ostream& out, Progress& progress) {
+  TuneOptions options = request.options;
+  options.target = parse_target(request.target);
+  std::ofstream json;
+  if (!request.json.empty()) json = open_output(request.json);
+  progress.show("reading " + request.head.string());
+  const HeadFile head = HeadFile::open(request.head);
+  const SoftmaxLayer layer = head.layer();
+  options.counts = head.counts();
+  options.progress = [&progress](std::string_view step, double done) {
+    progress.show(std::string(step), done);
+  };
+  const TuneResult result = tune(layer, head.train_contexts(), options);
+  progress.clear();
+  print(head, options, result, out);
+  if (head.test_count() > 0) {
+    out << name_of_precision(result) << " on the " << head.test_count()
+        << " test contexts: " << fixed(test_precision(head, layer, result), 4) << '\n';
+  }
+  if (json.is_open()) {
+    json << to_json(head, options, result).dump(2) << '\n';
+    close_output(json, request.json);
+  }
+}
+
+}  // namespace
+
+Action declare_tune(CLI::App& app) {
+  const auto request = std::make_shared<Request>();
+  TuneOptions& options = request->options;
+  app.add_option("--head", request->head, "Head file (safetensors: weight, bias, contexts.train, counts)")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--target", request->target, "The least P@K that is to be expected; pK=1: proven exact")
+      ->type_name("pK=P")
+      ->capture_default_str();
+  app.add_option("--confidence", options.confidence, "How sure that must be")
+      ->type_name("C")
+      ->capture_default_str();
+  app.add_option_function<double>(
+         "--max-us", [&options](double us) { options.budget.microseconds = us; },
+         "Microseconds that a query may take")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
+  app.add_option_function<double>(
+         "--max-index-mb",
+         [&options](double mb) { options.budget.index_bytes = static_cast<std::size_t>(mb * 1e6); },
+         "Megabytes that an index may have")
+      ->check(CLI::Range(0.0, 1e12))
+      ->type_name("X");
+  app.add_option("--max-seconds", options.max_seconds, "When to stop looking for better ones")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("S")
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Decides which contexts are learned from")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", request->json, "Write the results to this file too")->type_name("OUT");
+  return [request](std::ostream& out, Progress& progress) { run_tune(*request, out, progress); };
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// topksoftmax-bench tune as its user sees it: the program itself is run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "bench/program.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::ProgramRun;
+using testing::random_matrix;
+using testing::read_text;
+using testing::run_bench;
+
+constexpr std::size_t kVocab = 300;
+constexpr std::size_t kDim = 16;
+constexpr std::size_t kContexts = 400;
+
+class TuneProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    head_ = folder_.path() / "tiny.safetensors";
+    const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
+    const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
+    const std::vector<std::int32_t> counts(kVocab, 7);
+    const auto values = [](const RowMajorMatrix& matrix) {
+      return std::span<const float>(matrix.data(), static_cast<std::size_t>(matrix.size()));
+    };
+    const std::vector<TensorView> tensors = {
+        tensor_view("weight", {kVocab, kDim}, values(weight)),
+        tensor_view("contexts.train", {kContexts, kDim}, values(contexts)),
+        tensor_view("contexts.test", {kContexts, kDim}, values(contexts)),
+        tensor_view("counts", {kVocab}, counts)};
+    write_safetensors(head_, tensors, {{"name", "tiny"}});
+  }
+
+  ProgramRun tune(const std::string& arguments) const {
+    return run_bench("tune --head " + head_.string() + " " + arguments);
+  }
+
+  testing::TemporaryFolder folder_;
+  std::filesystem::path head_;
+};
+
+std::ptrdiff_t count_of(const std::string& text, const std::string& part) {
+  std::ptrdiff_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(TuneProgram, PrintsWhatItTriedAndMarksTheOneToTake) {
+  const ProgramRun run = tune("--target p3=0.8");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  EXPECT_EQ(count_of(run.out, "\n=> "), 1) << run.out;
+  for (const char* part :
+       {"tiny: V = 300, d = 16; P@3 ≥ 0.8000 wanted", "learned from 320 contexts, judged on 80", "   backend",
+        "fused ", "certified ", "quantized ", "shortlist ", "svd ", "l2s-kmeans ",
+        "\nauto head = ", ";  // ask it with {.k = 3", "P@3 on the 400 test contexts: "}) {
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
+  }
+}
+
+TEST_F(TuneProgram, WritesJson) {
+  const std::filesystem::path out = folder_.path() / "out.json";
+  const ProgramRun run = tune("--target P5=1 --max-index-mb 0 --max-seconds 5 --json " + out.string());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json report = nlohmann::json::parse(read_text(out));
+  EXPECT_EQ(report.at("head").at("name"), "tiny");
+  EXPECT_EQ(report.at("target"), (nlohmann::json{{"k", 5}, {"precision", 1.0}}));
+  EXPECT_EQ(report.at("fit"), 320);
+  EXPECT_EQ(report.at("validation"), 80);
+  EXPECT_EQ(report.at("within_budget"), true);
+  const nlohmann::json& rows = report.at("rows");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows.at(report.at("chosen").get<std::size_t>()).at("backend"), "fused");
+  std::set<std::string> names;
+  for (const nlohmann::json& row : rows) {
+    names.insert(row.at("backend"));
+    EXPECT_GT(row.at("us_per_query").get<double>(), 0.0);
+    EXPECT_EQ(row.at("reason").get<std::string>().empty(), row.at("backend") == "fused");
+    for (const char* key : {"settings", "code", "effort", "exact", "build_seconds", "index_bytes",
+                            "precision", "lower_bound", "bytes_per_query"}) {
+      EXPECT_TRUE(row.contains(key)) << key;
+    }
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"certified", "fused", "quantized"}));
+}
+
+TEST_F(TuneProgram, SaysWhatItCouldNotDo) {
+  const ProgramRun run = tune("--target p3=0.8 --max-seconds 0 --max-us 0.000001");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("the time was over before all had been tried"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("none meets the target within"), std::string::npos) << run.out;
+}
+
+TEST_F(TuneProgram, RefusesWhatItCannotUse) {
+  const auto expect_error = [](const ProgramRun& run, int exit_code, const std::string& part) {
+    EXPECT_EQ(run.exit_code, exit_code);
+    EXPECT_EQ(run.out, "");
+    EXPECT_EQ(count_of(run.err, "\n"), 1) << run.err;
+    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+  };
+  expect_error(run_bench("tune"), 2, "--head");
+  expect_error(run_bench("tune --head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
+  for (const char* target : {"p5", "5=0.99", "p=0.99", "p5=good", "p5=0.99x", "r5=0.99", "p-5=0.9"})
+    expect_error(tune(std::string("--target ") + target), 2, "it must be of the form p5=0.99");
+  expect_error(tune("--target p5=1.5"), 1, "tune: target.precision is 1.500000");
+  expect_error(tune("--target p0=0.5"), 1, "tune: target.k is 0");
+  expect_error(tune("--max-us 0"), 2, "--max-us");
+  expect_error(tune("--max-index-mb -1"), 2, "--max-index-mb");
+  expect_error(tune("--max-seconds -1"), 2, "--max-seconds");
+  expect_error(tune("--json /nonexistent/out.json"), 1, "/nonexistent/out.json");
+  expect_error(tune("--backends fused"), 2, "--backends");
+
+  const std::filesystem::path bare = folder_.path() / "bare.safetensors";
+  const std::vector<float> weight(kVocab * kDim, 1.0F);
+  const std::vector<TensorView> tensors = {
+      tensor_view("weight", {kVocab, kDim}, std::span<const float>(weight))};
+  write_safetensors(bare, tensors);
+  expect_error(run_bench("tune --head " + bare.string()), 1, "tune: there are 0 contexts");
+}
+
+TEST_F(TuneProgram, IsListedInTheHelp) {
+  EXPECT_NE(run_bench("--help").out.find("tune"), std::string::npos);
+  EXPECT_NE(run_bench("tune --help").out.find("--target"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace topksoftmax
