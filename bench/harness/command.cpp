@@ -6,7 +6,8 @@
 namespace topksoftmax::bench {
 
 std::vector<Command> commands() {
-  return {{"tune", "Finds the fastest backend whose precision is proven to reach a target", declare_tune}};
+  return {
+      {"tune", "Finds the fastest backend whose precision reaches a target, with confidence", declare_tune}};
 }
 
 }  // namespace topksoftmax::bench
