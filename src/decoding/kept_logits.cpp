@@ -2,12 +2,12 @@
 #include "decoding/kept_logits.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
 
-#include "decoding/weights.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {
@@ -15,9 +15,10 @@ namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
-/// Tokens among which a nucleus is looked for at first, and each time these are too few so many times more.
-constexpr std::size_t kFirstTokens = 128;
-constexpr std::size_t kTokensGrowth = 8;
+/// Tokens are put into so many buckets by how far they are below the best, this many nats in all; what is
+/// further below shares the last.
+constexpr std::size_t kBuckets = 512;
+constexpr float kBucketNats = 24.0F;
 
 }  // namespace
 
@@ -127,15 +128,47 @@ void KeptLogits::cut_to_best(std::size_t count) {
   keep(std::span<const Weighted>(tokens).first(count));
 }
 
-void KeptLogits::cut_to_nucleus(double share) {
-  const double target = share * sum_;
-  for (std::size_t wanted = kFirstTokens;; wanted *= kTokensGrowth) {
-    std::vector<Weighted> tokens = best(std::min(wanted, count_));
-    double sum = 0.0;
-    for (const Weighted& one : tokens) sum += one.weight;
-    if (sum < target && tokens.size() < count_) continue;
-    return keep(std::span<const Weighted>(tokens).first(order_to_mass(tokens, target)));
+KeptLogits::Crossing KeptLogits::cross(double target) const {
+  const std::vector<float> weight_of = weights();
+  const bool cut = last_.logit != kForbidden;
+  const auto per_logit = static_cast<float>(kBuckets / (kBucketNats * temperature_));
+  const auto bucket_of = [this, per_logit](float logit) {
+    return static_cast<std::size_t>(std::min((best_ - logit) * per_logit, static_cast<float>(kBuckets)));
+  };
+  std::array<double, kBuckets + 1> masses{};
+  std::array<std::size_t, kBuckets + 1> counts{};
+  for (std::size_t id = 0; id < logits_.size(); ++id) {
+    if (cut ? !stays(static_cast<TokenId>(id)) : logits_[id] == kForbidden) continue;
+    const std::size_t bucket = bucket_of(logits_[id]);
+    masses[bucket] += static_cast<double>(weight_of[id]);
+    ++counts[bucket];
   }
+  Crossing crossing;
+  std::size_t at = 0;
+  std::size_t last = kBuckets;
+  while (counts[last] == 0) --last;
+  for (; at < last && (counts[at] == 0 || crossing.sum + masses[at] < target); ++at) {
+    crossing.sum += masses[at];
+    crossing.count += counts[at];
+  }
+  std::vector<Weighted> tokens;
+  for (std::size_t id = 0; id < logits_.size(); ++id) {
+    const auto token = static_cast<TokenId>(id);
+    if (bucket_of(logits_[id]) != at || !stays(token)) continue;
+    tokens.push_back({{logits_[id], token}, static_cast<double>(weight_of[id])});
+  }
+  const std::size_t taken = order_to_mass(tokens, target - crossing.sum);
+  crossing.token = tokens[taken - 1].token;
+  crossing.count += taken;
+  for (std::size_t i = 0; i < taken; ++i) crossing.sum += tokens[i].weight;
+  return crossing;
+}
+
+void KeptLogits::cut_to_nucleus(double share) {
+  const Crossing crossing = cross(share * sum_);
+  last_ = crossing.token;
+  count_ = crossing.count;
+  sum_ = crossing.sum;
 }
 
 void KeptLogits::cut_below(double least) {
@@ -149,17 +182,18 @@ void KeptLogits::cut_below(double least) {
   keep(tokens);
 }
 
-std::vector<double> KeptLogits::weights() const {
+std::vector<float> KeptLogits::weights() const {
   std::vector<float> values(logits_.size());
   const bool tempered = !tempered_.empty();
   kernels::active().exp(tempered ? tempered_.data() : logits_.data(), values.size(), tempered ? 0.0F : best_,
                         values.data());
-  return {values.begin(), values.end()};
+  return values;
 }
 
 Distribution KeptLogits::distribution() const {
   if (count_ == logits_.size()) {
-    return Distribution::of_all(weights());
+    const std::vector<float> all = weights();
+    return Distribution::of_all({all.begin(), all.end()});
   }
   std::vector<TokenId> ids;
   ids.reserve(count_);
@@ -180,21 +214,7 @@ SampledToken KeptLogits::sampled(TokenId id) const {
 }
 
 SampledToken KeptLogits::draw(double u) const {
-  const bool cut = last_.logit != kForbidden;
-  std::vector<Weighted> tokens = best(cut ? count_ : std::min(count_, kRankedTokens));
-  const double target = u * sum_;
-  if (cut || tokens.size() == count_) return sampled(tokens[order_to_mass(tokens, target) - 1].token.id);
-
-  std::nth_element(tokens.begin(), tokens.begin() + (kRankedTokens - 1), tokens.end(),
-                   [](const Weighted& a, const Weighted& b) { return ranks_before(a.token, b.token); });
-  tokens.resize(kRankedTokens);
-  double ranked = 0.0;
-  for (const Weighted& one : tokens) ranked += one.weight;
-  if (target < ranked) return sampled(tokens[order_to_mass(tokens, target) - 1].token.id);
-
-  std::vector<double> others = weights();
-  for (const Weighted& one : tokens) others[static_cast<std::size_t>(one.token.id)] = 0.0;
-  return sampled(static_cast<TokenId>(find_in_cumulative(others, target - ranked)));
+  return sampled(cross(u * sum_).token.id);
 }
 
 }  // namespace topksoftmax

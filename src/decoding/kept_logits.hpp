@@ -16,9 +16,6 @@ inline bool cuts(const SamplingOptions& options) {
   return options.temperature == 0.0 || options.top_k != 0 || options.top_p < 1.0 || options.min_p > 0.0;
 }
 
-/// Tokens that a draw without cuts takes by their rank; all others follow by their ids.
-inline constexpr std::size_t kRankedTokens = 64;
-
 /// The logits of all tokens and what the options leave of them. Nothing is sorted: what stays are the tokens
 /// that rank before or are the last one that stays. Cost: a few passes over the logits.
 class KeptLogits {
@@ -41,11 +38,19 @@ class KeptLogits {
     double weight;  ///< exp((logit − the best one's)/temperature)
   };
 
+  /// Where the weights, the most probable token first, sum up to some mass.
+  struct Crossing {
+    ScoredToken token{};    ///< the first with which they reach it
+    std::size_t count = 0;  ///< tokens up to this one
+    double sum = 0.0;       ///< of their weights
+  };
+
   bool stays(TokenId id) const;
   SampledToken sampled(TokenId id) const;
   double weight(float logit) const;
-  std::vector<double> weights() const;
+  std::vector<float> weights() const;
   std::vector<Weighted> best(std::size_t wanted) const;
+  Crossing cross(double target) const;
   void cut_to_best(std::size_t count);
   void cut_to_nucleus(double share);
   void cut_below(double weight);

@@ -17,7 +17,7 @@ namespace topksoftmax {
 namespace {
 
 /// Tokens that a head is asked for at first, each time it was too few so many times more, and at most.
-constexpr std::size_t kFirstTokens = kRankedTokens;
+constexpr std::size_t kFirstTokens = 64;
 constexpr std::size_t kTokensGrowth = 8;
 constexpr std::size_t kMostTokens = 512;
 

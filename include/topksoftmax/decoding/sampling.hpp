@@ -40,13 +40,12 @@ struct SampledToken {
 /// Draws tokens from exactly the distribution that the layer has, whatever backend is asked.
 ///
 /// One number u of the stream decides, by the inverse of the cumulative distribution in the order of answers
-/// (the most probable token first; without cuts, what is not among the best 64 follows by its id), so that
-/// every backend gives the same token. A backend whose answers are
-/// certified is asked for its best tokens; if these and the bounds of log Z tell which token u falls on, that
-/// is it: top_k and min_p need no log Z at all, top_p and none of them one that is close enough. If they do
-/// not tell, more tokens are asked for, and last the logits of all tokens. Backends that cannot prove their
-/// answers are not asked but for a greedy choice, which is theirs: the logits of all tokens it is. To draw
-/// from what such a backend itself answers, see distribution_of.
+/// (the most probable token first), so that every backend gives the same token. A backend whose answers are
+/// all certified is asked for its best tokens; if these and the bounds of log Z tell which token u falls on,
+/// that is it: top_k and min_p need no log Z at all, top_p and none of them one that is close enough. If they
+/// do not tell, it is the logits of all tokens. Backends that cannot prove their answers are asked for a
+/// greedy choice alone, which is theirs. To draw from what such a backend itself answers, see
+/// distribution_of.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities.
 class TOPKSOFTMAX_EXPORT Sampler {
@@ -57,7 +56,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   /// Draws the token after the context h [d]. Of `query` the mask, the biases and the effort count. Throws
   /// std::invalid_argument as a query does, and where no token is allowed.
   ///
-  /// Cost: a query for 32 tokens (or top_k), more of them, or V·d weights and V exponentials.
+  /// Cost: a query for 64 tokens (or top_k), more of them, or V·d weights and V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
