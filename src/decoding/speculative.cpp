@@ -44,7 +44,7 @@ DraftVerdict verify_draft(TokenId drafted, const Distribution& draft, const Dist
 
 double SpeculativeReport::acceptance_rate() const {
   if (rounds == 0) return 0.0;
-  return static_cast<double>(produced_uncut) / static_cast<double>(rounds * (drafts + 1));
+  return static_cast<double>(given) / static_cast<double>(rounds * (drafts + 1));
 }
 
 double SpeculativeReport::predicted_seconds(std::size_t tokens) const {

@@ -71,10 +71,10 @@ SpeculativeReport run_rounds(std::vector<TokenId>& tokens, std::size_t count, Ra
     ++report.rounds;
     report.drafted += options.drafts;
     report.accepted += accepted;
-    report.produced_uncut += accepted + 1;
+    report.given += accepted + 1;
 
     std::size_t end = std::min(text.size(), kept + count - report.produced);
-    for (std::size_t i = kept; options.end && i < end; ++i) {
+    for (std::size_t i = kept; options.end.has_value() && i < end; ++i) {
       if (text[i] != *options.end) continue;
       end = i + 1;
       ended = true;

@@ -111,7 +111,7 @@ TEST(Speculative, ReportsTheAcceptanceRateOfThePaper) {
   report.rounds = 10;
   report.drafted = 40;
   report.accepted = 20;
-  report.produced_uncut = 30;
+  report.given = 30;
   report.draft_seconds = 0.4;
   report.target_seconds = 1.0;
   EXPECT_DOUBLE_EQ(report.acceptance_rate(), 0.6);

@@ -34,23 +34,21 @@ TOPKSOFTMAX_EXPORT DraftVerdict verify_draft(TokenId drafted, const Distribution
 
 /// How speculative sampling went.
 struct SpeculativeReport {
-  std::size_t produced = 0;     ///< tokens appended
+  std::size_t drafts = 0;       ///< K
   std::size_t rounds = 0;       ///< target passes
   std::size_t drafted = 0;      ///< tokens drafted
   std::size_t accepted = 0;     ///< drafts accepted
+  std::size_t produced = 0;     ///< tokens appended
+  std::size_t given = 0;        ///< tokens that the rounds gave, those beyond the end or the count included
   double draft_seconds = 0.0;   ///< in the draft model
   double target_seconds = 0.0;  ///< in the target model
 
-  /// r, the mean number of tokens a round produced over K + 1, the most that it could. 0 before the first
-  /// round.
+  /// r, the mean number of tokens a round gave over K + 1, the most that it could. 0 before the first round.
   double acceptance_rate() const;
 
   /// Seconds for `tokens` tokens as the paper predicts them: N/(r(K+1)) · (K·t_draft + t_target), from the
   /// means that were measured.
   double predicted_seconds(std::size_t tokens) const;
-
-  std::size_t drafts = 0;          ///< K
-  std::size_t produced_uncut = 0;  ///< tokens that the rounds gave, those beyond the end included
 };
 
 struct SpeculativeOptions {
