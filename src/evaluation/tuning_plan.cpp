@@ -195,7 +195,7 @@ std::vector<TuningAxis> searched_axes(const TuningMaterial& material) {
   axes.push_back(adaptive_axis(material));
   for (const std::size_t width : geometric(share_of(dim, 8, 1), share_of(dim, 2, 1), 3))
     axes.push_back(svd_axis(material, width));
-  for (const std::size_t clusters : {30, 100}) axes.push_back(l2s_axis(material, "l2s-kmeans", clusters));
+  for (const std::size_t clusters : {30U, 100U}) axes.push_back(l2s_axis(material, "l2s-kmeans", clusters));
   axes.push_back(fgd_axis(material));
   axes.push_back(l2s_axis(material, "l2s", 100));
   return axes;
