@@ -123,7 +123,7 @@ double bleu(const Run& run, const std::vector<Sentence>& sentences) {
 void print_table(const TranslationModel& model, const std::vector<const TopKSoftmax*>& heads,
                  const std::vector<Sentence>& sentences, std::size_t shown) {
   std::vector<Run> greedy;
-  for (const std::size_t beam : {1, 5}) {
+  for (const std::size_t beam : {1U, 5U}) {
     std::printf("\nBeam %zu, one sentence at a time, one thread:\n\n", beam);
     std::printf("  %-10s %7s %13s %12s %9s %12s %9s\n", "head", "BLEU", "head ms/sent", "speedup", "total ms",
                 "speedup", "in model");

@@ -93,7 +93,7 @@ const std::vector<Way> kWays = {
 
 TEST(Batching, EverySentenceComesOutOnceAndInOrder) {
   for (const Way& way : kWays) {
-    for (const std::size_t count : {0, 1, 7, 8, 9, 100}) {
+    for (const std::size_t count : {0U, 1U, 7U, 8U, 9U, 100U}) {
       Sentences sentences(some_lengths(count));
       const BatchReport report = way.run(sentences);
       EXPECT_EQ(sentences.emitted.size(), count) << way.name;
@@ -116,7 +116,7 @@ TEST(Batching, EverySentenceComesOutOnceAndInOrder) {
 
 TEST(Batching, WhatIsThrownPassesThroughAndNothingIsLostBefore) {
   for (const Way& way : kWays) {
-    for (const std::size_t when : {0, 1, 13, 59}) {
+    for (const std::size_t when : {0U, 1U, 13U, 59U}) {
       for (int where = 0; where < 3; ++where) {
         Sentences sentences(some_lengths(60));
         (where == 0   ? sentences.throw_in_encode
@@ -130,7 +130,7 @@ TEST(Batching, WhatIsThrownPassesThroughAndNothingIsLostBefore) {
 
 TEST(Batching, AStopLeavesWholeSentences) {
   for (const Way& way : kWays) {
-    for (const std::size_t when : {1, 2, 30, 77}) {
+    for (const std::size_t when : {1U, 2U, 30U, 77U}) {
       Sentences sentences(some_lengths(100));
       sentences.stop_at = when;
       const BatchReport report = way.run(sentences);

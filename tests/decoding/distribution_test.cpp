@@ -59,7 +59,7 @@ TEST(Distribution, DrawsByTheCumulativeSum) {
 }
 
 TEST(Distribution, NeverDrawsATokenWithoutProbability) {
-  for (const std::size_t size : {3, 64, 65, 200, 1000}) {
+  for (const std::size_t size : {3U, 64U, 65U, 200U, 1000U}) {
     std::vector<double> weights(size, 0.0);
     weights[1] = 1.0;
     const Distribution one = Distribution::of_all(weights);

@@ -67,7 +67,7 @@ TEST(Speculative, IsLosslessForEveryDraft) {
   };
   const DraftModel few = [](std::span<const TokenId>) { return Distribution::of_some({1, 3}, {0.9, 0.1}); };
   for (const DraftModel& draft : {same, flat, other, argmax, few}) {
-    for (const std::size_t drafts : {1, 2, 4}) EXPECT_LT(deviations(draft, 1.0, drafts), 4.0) << drafts;
+    for (const std::size_t drafts : {1U, 2U, 4U}) EXPECT_LT(deviations(draft, 1.0, drafts), 4.0) << drafts;
   }
 }
 

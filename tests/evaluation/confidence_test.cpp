@@ -32,7 +32,7 @@ TEST(MeanLowerBound, OfAMeanOfZeroIsZero) {
 
 TEST(MeanLowerBound, RisesWithValuesAndFallsWithConfidence) {
   double before = 0.0;
-  for (const std::size_t count : {1, 10, 100, 1000, 10000}) {
+  for (const std::size_t count : {1U, 10U, 100U, 1000U, 10000U}) {
     const double bound = mean_lower_bound(0.9, count, 0.95);
     EXPECT_GT(bound, before);
     EXPECT_LT(bound, 0.9);

@@ -128,7 +128,7 @@ struct Decoder {
 std::vector<Decoder> decoders() {
   const SamplingOptions nucleus = {.top_p = 0.9};
   std::vector<Decoder> all = {{"greedy", write_greedily, "greedy"}};
-  for (const std::size_t beam : {5, 12}) {
+  for (const std::size_t beam : {5U, 12U}) {
     const std::string name = "beam " + std::to_string(beam);
     all.push_back(
         {name, [beam](const LstmModel& model, const TopKSoftmax& head) { return search(model, head, beam); },
