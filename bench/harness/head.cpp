@@ -8,15 +8,17 @@ namespace topksoftmax::bench {
 
 Head load_head(const std::filesystem::path& path) {
   const HeadFile file = HeadFile::open(path);
-  if (file.test_count() == 0) {
-    throw Error(path.string() + ": there are no contexts.test; the harness needs some to measure on");
-  }
   return {.file = path.string(),
           .name = file.name(),
           .layer = file.layer(),
           .train = file.train_contexts(),
           .test = file.test_contexts(),
           .counts = file.counts()};
+}
+
+void require_test_contexts(const Head& head) {
+  if (head.test.rows() > 0) return;
+  throw Error(head.file + ": there are no contexts.test; the harness needs some to measure on");
 }
 
 }  // namespace topksoftmax::bench

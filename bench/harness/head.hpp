@@ -17,11 +17,14 @@ struct Head {
   std::string name;
   SoftmaxLayer layer;                ///< float32
   RowMajorMatrix train;              ///< [N×d], what backends learn from; may be empty
-  RowMajorMatrix test;               ///< [M×d], what they are judged on
+  RowMajorMatrix test;               ///< [M×d], what they are judged on; may be empty
   std::vector<std::int64_t> counts;  ///< [V], how often each token occurred; may be empty
 };
 
-/// Reads a head file. Throws Error where it cannot be read, and where it has no contexts to measure on.
+/// Reads a head file. Throws Error where it cannot be read.
 Head load_head(const std::filesystem::path& path);
+
+/// Throws Error where a head has no contexts to measure on.
+void require_test_contexts(const Head& head);
 
 }  // namespace topksoftmax::bench

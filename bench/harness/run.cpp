@@ -79,6 +79,7 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
   const std::vector<Choice> choices = choose_backends(line.backends, line.settings);
   progress.show("reading " + line.head.string());
   const Head head = load_head(line.head);
+  require_test_contexts(head);
   if (line.experiment != LanguageModelExperiment::none)
     return run_experiment(line, choices, head, out, progress);
   if (!line.ablation.empty()) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
 #include "harness/table.hpp"
 #include "harness/usage_error.hpp"
@@ -25,6 +26,7 @@ struct Request {
   std::filesystem::path head;
   std::string target = "p5=0.99";
   std::filesystem::path json;  ///< empty: none is written
+  std::filesystem::path out;   ///< likewise
   TuneOptions options;
 };
 
@@ -124,6 +126,7 @@ void run_tune(const Request& request, std::ostream& out, Progress& progress) {
   options.target = parse_target(request.target);
   std::ofstream json;
   if (!request.json.empty()) json = open_output(request.json);
+  if (!request.out.empty()) check_index_output(request.out, request.head);
   progress.show("reading " + request.head.string());
   const HeadFile head = HeadFile::open(request.head);
   const SoftmaxLayer layer = head.layer();
@@ -137,6 +140,10 @@ void run_tune(const Request& request, std::ostream& out, Progress& progress) {
   if (head.test_count() > 0) {
     out << name_of_precision(result) << " on the " << head.test_count()
         << " test contexts: " << fixed(test_precision(head, layer, result), 4) << '\n';
+  }
+  if (!request.out.empty()) {
+    save_index(*result.backend, request.out, out);
+    out << "load it with load_index() and ask it with " << query_code(result) << '\n';
   }
   if (json.is_open()) {
     json << to_json(head, options, result).dump(2) << '\n';
@@ -177,6 +184,7 @@ Action declare_tune(CLI::App& app) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--json", request->json, "Write the results to this file too")->type_name("OUT");
+  app.add_option("--out", request->out, "Save the index of the one to take to this file")->type_name("INDEX");
   return [request](std::ostream& out, Progress& progress) { run_tune(*request, out, progress); };
 }
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/commands/build.hpp"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/head.hpp"
+#include "harness/index_output.hpp"
+#include "harness/registry.hpp"
+#include "harness/table.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/evaluation/stopwatch.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+struct Request {
+  std::filesystem::path head;
+  std::string backend;
+  std::vector<std::string> settings;
+  std::filesystem::path out;
+};
+
+void run_build(const Request& request, std::ostream& out, Progress& progress) {
+  const Backend& backend = find_backend(request.backend);
+  const Choice choice = choose_backends(backend.name, request.settings).front();
+  check_index_output(request.out, request.head);
+  progress.show("reading " + request.head.string());
+  const Head head = load_head(request.head);
+  double seconds = 0.0;
+  const std::unique_ptr<TopKSoftmax> built = [&] {
+    const Stopwatch stopwatch(seconds);
+    try {
+      return backend.build(head, choice.settings, [&](std::string_view step, double done) {
+        progress.show("building " + backend.name + ": " + std::string(step), done);
+      });
+    } catch (const Error& error) {
+      throw Error(backend.name + ": " + error.what());
+    }
+  }();
+  progress.clear();
+  save_index(*built, request.out, out);
+  out << "built in " << fixed(seconds, 2) << " s for " << head.name << ": V = " << head.layer.vocab()
+      << ", d = " << head.layer.dim() << "; load it with load_index()\n";
+}
+
+}  // namespace
+
+Action declare_build(CLI::App& app) {
+  const auto request = std::make_shared<Request>();
+  app.add_option("--head", request->head, "Head file (safetensors: weight, bias, contexts.train, counts)")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--backend", request->backend, "One of those that topksoftmax-bench --list shows")
+      ->type_name("NAME")
+      ->required();
+  app.add_option("--set", request->settings, "A parameter, as l2s.clusters=100; may be repeated")
+      ->type_name("BACKEND.PARAMETER=VALUE");
+  app.add_option("--out", request->out, "The file that the index is saved to")
+      ->type_name("INDEX")
+      ->required();
+  return [request](std::ostream& out, Progress& progress) { run_build(*request, out, progress); };
+}
+
+}  // namespace topksoftmax::bench

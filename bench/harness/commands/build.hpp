@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "harness/command.hpp"
+
+namespace topksoftmax::bench {
+
+/// topksoftmax-bench build: builds a backend of the registry on a head file's layer and contexts.train, and
+/// saves its index.
+Action declare_build(CLI::App& app);
+
+}  // namespace topksoftmax::bench

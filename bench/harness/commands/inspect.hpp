@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "harness/command.hpp"
+
+namespace topksoftmax::bench {
+
+/// topksoftmax-bench inspect: prints what a safetensors file says of itself and its tensors; of an index
+/// also, where asked, whether its checksum holds and whether it fits a head file's layer.
+Action declare_inspect(CLI::App& app);
+
+}  // namespace topksoftmax::bench

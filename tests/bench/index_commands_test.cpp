@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// topksoftmax-bench build, inspect and tune --out as their user sees them: the program itself is run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "bench/program.hpp"
+#include "harness/head.hpp"
+#include "harness/registry.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::ProgramRun;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::run_bench;
+
+constexpr std::size_t kVocab = 300;
+constexpr std::size_t kDim = 16;
+constexpr std::size_t kContexts = 400;
+
+std::span<const float> values(const RowMajorMatrix& matrix) {
+  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
+}
+
+class IndexCommands : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_head(head_, 1);
+    write_head(other_, 9);
+  }
+
+  /// A head file without contexts.test: building needs none.
+  static void write_head(const std::filesystem::path& path, unsigned seed) {
+    const RowMajorMatrix weight = random_matrix(kVocab, kDim, seed, 0.3F);
+    const Eigen::VectorXf bias = random_vector(kVocab, 2);
+    const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
+    std::vector<std::int32_t> counts(kVocab);
+    std::iota(counts.rbegin(), counts.rend(), 1);
+    const std::vector<TensorView> tensors = {
+        tensor_view("weight", {kVocab, kDim}, values(weight)),
+        tensor_view("bias", {kVocab}, std::span(bias.data(), kVocab)),
+        tensor_view("contexts.train", {kContexts, kDim}, values(contexts)),
+        tensor_view("counts", {kVocab}, counts)};
+    write_safetensors(path, tensors, {{"name", "tiny"}, {"provenance", "made\x1b[31m up"}});
+  }
+
+  ProgramRun build(const std::string& arguments) const {
+    return run_bench("build --head " + head_.string() + " " + arguments);
+  }
+  ProgramRun inspect(const std::filesystem::path& file, const std::string& arguments = "") const {
+    return run_bench("inspect " + file.string() + " " + arguments);
+  }
+
+  testing::TemporaryFolder folder_;
+  std::filesystem::path head_ = folder_.path() / "tiny.safetensors";
+  std::filesystem::path other_ = folder_.path() / "other.safetensors";
+  std::filesystem::path index_ = folder_.path() / "head.index";
+};
+
+/// An error is one line on stderr and an exit code that is not 0.
+void expect_error(const ProgramRun& run, int exit_code, const std::string& part) {
+  EXPECT_EQ(run.exit_code, exit_code);
+  EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  EXPECT_THAT(run.err, HasSubstr(part));
+}
+
+TEST_F(IndexCommands, WhatIsBuiltAnswersAsTheRegistrysBackend) {
+  const bench::Head head = bench::load_head(head_);
+  const RowMajorMatrix contexts = clustered_contexts(20, kDim, 5, 7);
+  for (const bench::Backend& backend : bench::backends()) {
+    if (backend.name.starts_with("peer:")) continue;
+    SCOPED_TRACE(backend.name);
+    const ProgramRun built = build("--backend " + backend.name + " --out " + index_.string());
+    ASSERT_EQ(built.exit_code, 0) << built.err;
+    EXPECT_EQ(built.err, "");
+    EXPECT_THAT(built.out, HasSubstr(", an index of kind "));
+    EXPECT_THAT(built.out,
+                HasSubstr(std::to_string(std::filesystem::file_size(index_)) + " bytes\nbuilt in "));
+    EXPECT_THAT(built.out, HasSubstr("for tiny: V = 300, d = 16"));
+
+    const ProgramRun seen = inspect(index_, "--verify --head " + head_.string());
+    EXPECT_EQ(seen.exit_code, 0) << seen.err;
+    for (const char* part : {": an index of kind ", ", format version 1\nlayer: V = 300, d = 16, F32, hash ",
+                             "the checksum holds\n", "fits the layer of "}) {
+      EXPECT_THAT(seen.out, HasSubstr(part));
+    }
+
+    const auto expected = backend.build(head, {}, {});
+    const auto loaded = load_index(index_, head.layer);
+    for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+      const TopK a = expected->query(contexts.row(i), {.k = 7});
+      const TopK b = loaded->query(contexts.row(i), {.k = 7});
+      EXPECT_EQ(a.ids, b.ids);
+      EXPECT_EQ(a.logits, b.logits);
+    }
+  }
+}
+
+TEST_F(IndexCommands, InspectShowsOptionsAndTensors) {
+  ASSERT_EQ(build("--backend l2s-kmeans --set l2s-kmeans.clusters=4 --out " + index_.string()).exit_code, 0);
+  const ProgramRun run = inspect(index_);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* part : {"head.index: an index of kind l2s,", "\nclusters = 4\n", "\nname = l2s-kmeans\n",
+                           "\ntensor ", "\nclusters   F32  [4, 16] ", " 256\n", "\noffsets "}) {
+    EXPECT_THAT(run.out, HasSubstr(part));
+  }
+  EXPECT_THAT(run.out,
+              HasSubstr("the file has " + std::to_string(std::filesystem::file_size(index_)) + "\n"));
+  EXPECT_THAT(run.out, Not(HasSubstr("__padding__")));
+}
+
+TEST_F(IndexCommands, InspectKnowsHeadFilesAndOthers) {
+  const ProgramRun head = inspect(head_);
+  EXPECT_EQ(head.exit_code, 0) << head.err;
+  for (const char* part :
+       {"a head file: tiny\nlayer: V = 300, d = 16, F32, with a bias\n",
+        "contexts: 400 to learn from, 0 to judge on\n", "counts: of every token\n",
+        "provenance: made?[31m up\n", "\nweight ", "[300, 16]", "4 tensors, 47200 bytes; the file has "}) {
+    EXPECT_THAT(head.out, HasSubstr(part));
+  }
+  const std::filesystem::path plain = folder_.path() / "plain.safetensors";
+  const std::vector<float> floats(6);
+  write_safetensors(plain, std::vector<TensorView>{tensor_view("six", {2, 3}, floats)});
+  const ProgramRun run = inspect(plain);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("a safetensors file, neither an index nor a head file\n"));
+  EXPECT_THAT(run.out, HasSubstr("\nsix      F32  [2, 3]     24\n1 tensor, 24 bytes; "));
+  expect_error(inspect(plain, "--verify"), 1, "is a safetensors file but no index file");
+  expect_error(inspect(plain, "--head " + head_.string()), 1, "is a safetensors file but no index file");
+}
+
+TEST_F(IndexCommands, InspectSaysWhatDoesNotHold) {
+  ASSERT_EQ(build("--backend svd --out " + index_.string()).exit_code, 0);
+  const ProgramRun misfit = inspect(index_, "--head " + other_.string());
+  expect_error(misfit, 1, "was built for another layer");
+  EXPECT_THAT(misfit.out, HasSubstr(": an index of kind svd"));
+  std::fstream file(index_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-5, std::ios::end);
+  file.put('\x55');
+  file.close();
+  EXPECT_EQ(inspect(index_).exit_code, 0);
+  expect_error(inspect(index_, "--verify"), 1, "its checksum is");
+  expect_error(inspect(folder_.write("text", "hello")), 1, "text: ");
+  expect_error(inspect(folder_.path() / "absent"), 1, "absent");
+  expect_error(run_bench("inspect"), 2, "file");
+}
+
+TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
+  const std::string out = " --out " + index_.string();
+  expect_error(build("--backend unheard-of" + out), 2, "there is no backend \"unheard-of\"; there are exact");
+  expect_error(build("--backend exact,fused" + out), 2, "there is no backend \"exact,fused\"");
+  expect_error(build("--backend all" + out), 2, "there is no backend \"all\"");
+  expect_error(build("--backend svd --set svd.colour=3" + out), 2, "svd has no parameter \"colour\"");
+  expect_error(build("--backend l2s --set l2s.clusters=0" + out), 1, "l2s: ");
+  expect_error(build("--backend peer:eigen" + out), 1, "no index that can be saved");
+  expect_error(build("--backend fused"), 2, "--out");
+  expect_error(build("--backend fused --out /nonexistent/head.index"), 1,
+               "/nonexistent/head.index: cannot be");
+  expect_error(build("--backend fused --out " + folder_.path().string()), 1, "it is a folder");
+  expect_error(build("--backend fused --out " + head_.string()), 2, "--out is the head file");
+  expect_error(run_bench("build --head /nonexistent.safetensors --backend fused" + out), 1,
+               "/nonexistent.safetensors");
+  EXPECT_FALSE(std::filesystem::exists(index_));
+}
+
+TEST_F(IndexCommands, TuneSavesTheOneToTake) {
+  const std::string tune = "tune --head " + head_.string() + " --target p5=1 --max-seconds 0 --out ";
+  const ProgramRun run = run_bench(tune + index_.string());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("head.index: "));
+  EXPECT_THAT(run.out, HasSubstr("load it with load_index() and ask it with {.k = 5"));
+  const auto loaded = load_index(index_, bench::load_head(head_).layer);
+  EXPECT_THAT(run.out, HasSubstr("\n=> " + std::string(loaded->name())));
+  expect_error(run_bench(tune + "/nonexistent/head.index"), 1, "/nonexistent/head.index: cannot be written");
+}
+
+TEST_F(IndexCommands, AreListedInTheHelp) {
+  EXPECT_THAT(run_bench("--help").out, HasSubstr("inspect"));
+  EXPECT_THAT(run_bench("build --help").out, HasSubstr("--backend"));
+}
+
+}  // namespace
+}  // namespace topksoftmax
