@@ -17,6 +17,9 @@ void safetensors(Bytes input);
 /// A head file: opened, and its layers asked.
 void head_file(Bytes input);
 
+/// An index of any kind, changed in places: loaded, and asked where it is accepted.
+void index_file(Bytes input);
+
 /// A lexical table over two small vocabularies.
 void alignment_lists(Bytes input);
 
