@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace topksoftmax {
@@ -159,24 +160,25 @@ TEST(Batching, MaxiBatchesAreOfLikeLengths) {
 }
 
 TEST(Batching, TopUpKeepsTheBatchFuller) {
-  // The queue holds everything before it is asked, so that the steps do not depend on the threads.
-  std::vector<std::size_t> lengths = some_lengths(200);
+  // Decoding waits until the third group of sentences is encoded: the first two, all but one sentence, are in
+  // the queue then, whatever the threads do.
+  constexpr std::size_t count = 201;
+  const std::vector<std::size_t> lengths = some_lengths(count);
   Sentences mini(lengths);
   Sentences top_up(lengths);
-  const BatchReport run_down = mini_batching(200, mini.work(), {.batch = 16});
-  std::atomic<std::size_t> encoded = 0;
+  const BatchReport run_down = mini_batching(count, mini.work(), {.batch = 16});
+  std::atomic<int> groups = 0;
   BatchWork work = top_up.work();
-  work.encode = [&encoded, inner = work.encode](std::span<const std::size_t> sentences) {
+  work.encode = [&groups, inner = work.encode](std::span<const std::size_t> sentences) {
+    ++groups;
     inner(sentences);
-    encoded = 200;
   };
-  work.decode = [&encoded, inner = work.decode](std::span<const std::size_t> sentences,
-                                                std::span<bool> finished) {
-    while (encoded != 200) {
-    }
+  work.decode = [&groups, inner = work.decode](std::span<const std::size_t> sentences,
+                                               std::span<bool> finished) {
+    while (groups < 3) std::this_thread::yield();
     inner(sentences, finished);
   };
-  const BatchReport refilled = top_up_batching(200, work, {.batch = 16, .encode = 200, .queue = 200});
+  const BatchReport refilled = top_up_batching(count, work, {.batch = 16, .encode = 100, .queue = count});
   EXPECT_LT(refilled.steps, run_down.steps);
   EXPECT_GT(refilled.mean_batch(), run_down.mean_batch());
 }
