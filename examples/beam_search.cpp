@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,7 @@ namespace {
 
 void search(const TopKSoftmax& head, const LstmModel& model, const std::string& beginning) {
   std::vector<TokenId> words = {model.token("<eos>")};
-  std::istringstream input(beginning);
-  for (std::string word; input >> word;) words.push_back(model.token(word));
+  for (const std::string& word : words_of(beginning)) words.push_back(model.token(word));
 
   LstmModel::State state = model.start(1);
   for (std::size_t i = 0; i + 1 < words.size(); ++i) model.read(std::span(words).subspan(i, 1), state);

@@ -2,8 +2,6 @@
 //
 // A real language model, its softmax layer answered in full and by faster heads: how right they are, how
 // fast, and what they write.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -11,12 +9,12 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "language_model_steps.hpp"
 #include "lstm_model.hpp"
+#include "progress.hpp"
 #include "text.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
@@ -28,13 +26,6 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// A line that counts up while something takes long; nothing where the output is no terminal.
-void show_progress(const std::string& step, double done) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r\033[K  %s … %.0f %%", step.c_str(), 100.0 * done);
-  if (done >= 1.0) std::fprintf(stderr, "\r\033[K");
 }
 
 /// The largest difference between the model's log-probabilities and those stored in its file.
@@ -101,7 +92,7 @@ struct Written {
 };
 
 /// Every token but `<unk>`, and, for texts that go on, the end of a paragraph.
-TokenMask words_of(const LstmModel& model) {
+TokenMask writable_words(const LstmModel& model) {
   TokenMask mask = TokenMask::all(model.vocab());
   mask.forbid(model.token("<unk>"));
   mask.forbid(model.token("<eos>"));
@@ -110,7 +101,7 @@ TokenMask words_of(const LstmModel& model) {
 
 /// Lets the model write through a head: each word is drawn from the 20 that the head finds most probable.
 Written write_text(const LstmModel& model, const TopKSoftmax& head, std::size_t shown, std::size_t timed) {
-  const TokenMask mask = words_of(model);
+  const TokenMask mask = writable_words(model);
   RandomStream random(7);
   LstmModel::State state = model.start(1);
   Workspace workspace;
@@ -159,7 +150,7 @@ std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::strin
 /// Appends words to a text with one of the decoders.
 void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& arguments,
             std::vector<TokenId>& text) {
-  const TokenMask mask = words_of(model);
+  const TokenMask mask = writable_words(model);
   const QueryOptions query = {.allowed = mask};
   TextReader reader(model);
   RandomStream random(arguments.seed);
@@ -191,8 +182,7 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
 int write(const Arguments& arguments) {
   const LstmModel model(arguments.model);
   std::vector<TokenId> text = {model.token("<eos>")};
-  std::istringstream beginning(arguments.beginning);
-  for (std::string word; beginning >> word;) text.push_back(model.token(word));
+  for (const std::string& word : words_of(arguments.beginning)) text.push_back(model.token(word));
   const auto head = build_head(model, arguments.head);
   const std::size_t before = text.size();
   const auto start = std::chrono::steady_clock::now();

@@ -2,9 +2,19 @@
 #pragma once
 
 #include <cctype>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace topksoftmax::examples {
+
+/// The words of a text that blanks separate.
+inline std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream input(text);
+  std::vector<std::string> words;
+  for (std::string word; input >> word;) words.push_back(word);
+  return words;
+}
 
 /// Text as people write it: no blank before punctuation, a capital after a full stop, lines of 96 characters.
 class Typesetter {

@@ -2,8 +2,6 @@
 //
 // A German-English translation model whole: BLEU of beam searches with each head, and how much faster the
 // softmax layer and the decoder become.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -14,7 +12,9 @@
 #include <vector>
 
 #include "bleu.hpp"
-#include "language_model_steps.hpp"
+#include "progress.hpp"
+#include "text.hpp"
+#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
@@ -37,13 +37,6 @@ struct Sentence {
   std::vector<std::string> reference;
   std::string greedy;  ///< what the model itself writes
 };
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream input(text);
-  std::vector<std::string> words;
-  for (std::string word; input >> word;) words.push_back(word);
-  return words;
-}
 
 std::vector<Sentence> read_sentences(const std::string& path, std::size_t limit) {
   std::ifstream file(path);
@@ -74,12 +67,6 @@ struct Run {
   double seconds = 0.0;        ///< encoder, decoder and head
   double model_seconds = 0.0;  ///< encoder and decoder
 };
-
-void show_progress(const std::string& step, double done) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r\033[K  %s … %.0f %%", step.c_str(), 100.0 * done);
-  if (done >= 1.0) std::fprintf(stderr, "\r\033[K");
-}
 
 /// Translates sentence after sentence, as an interactive translator meets them.
 Run translate(const TranslationModel& model, const TopKSoftmax& head, std::size_t beam,

@@ -88,6 +88,16 @@ bool answer_from_logits(const Query& query, const Candidates& candidates, std::s
 
 }  // namespace
 
+void score_candidates(const SoftmaxLayer& layer, const Candidates& candidates, const float* h,
+                      float* logits) {
+  const std::size_t count = candidates.ids.size();
+  if (candidates.packed != nullptr) {
+    kernels::active().scan(*candidates.packed, 0, count, h, logits);
+  } else {
+    kernels::active().scan_gathered(layer.rows(), candidates.ids.data(), count, h, logits);
+  }
+}
+
 void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const Candidates& candidates,
                             Workspace& workspace, TopK& answer) {
   std::span<const TokenId> ids = candidates.ids;
@@ -98,13 +108,12 @@ void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const
   const bool biased = query.edits.bias_count != 0;
   if (biased) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
 
-  const kernels::Implementation& kernel = kernels::active();
   const bool scored = candidates.logits != nullptr && !biased;
   float* const logits = scored ? candidates.logits : workspace.logits.get<float>(ids.size());
-  if (!scored && candidates.packed != nullptr && !biased) {
-    kernel.scan(*candidates.packed, 0, ids.size(), query.h, logits);
-  } else if (!scored) {
-    kernel.scan_gathered(layer.rows(), ids.data(), ids.size(), query.h, logits);
+  if (!scored && biased) {
+    kernels::active().scan_gathered(layer.rows(), ids.data(), ids.size(), query.h, logits);
+  } else if (!scored && !candidates.everything) {
+    score_candidates(layer, candidates, query.h, logits);
   }
   const QueryWork work = work_of(layer, candidates, ids.size());
   if (!answer_from_logits(query, candidates, ids, work, logits, workspace, answer)) {

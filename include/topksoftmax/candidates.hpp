@@ -46,6 +46,10 @@ struct Candidates {
   std::size_t bytes_read = 0;  ///< by the screener
 };
 
+/// The exact logits of the candidates: logits[i] that of ids[i]. Reads candidates·d weights.
+TOPKSOFTMAX_EXPORT void score_candidates(const SoftmaxLayer& layer, const Candidates& candidates,
+                                         const float* h, float* logits);
+
 /// rescore → select → normalise: exact logits of the candidates (and of the tokens that the query biases),
 /// the k best of them, log Z. Where fewer than query.k of them are allowed, it answers from the whole
 /// vocabulary instead, unless Query::fall_back is false. Reads candidates·d weights.

@@ -2,7 +2,6 @@
 #include "topksoftmax/decoding/batching.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <numeric>

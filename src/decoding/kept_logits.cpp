@@ -80,22 +80,18 @@ std::vector<KeptLogits::Weighted> KeptLogits::best(std::size_t wanted) const {
   for (std::size_t i = 0; i < found; ++i) {
     tokens[i] = {{logits_[static_cast<std::size_t>(ids[i])], ids[i]}, values[i]};
   }
-  std::erase_if(tokens, [this](const Weighted& one) { return ranks_before(last_, one.token); });
   return tokens;
 }
 
 std::size_t KeptLogits::order_to_mass(std::span<Weighted> tokens, double target) {
   constexpr std::size_t few = 16;
-  const auto first_ranks = [](const Weighted& a, const Weighted& b) {
-    return ranks_before(a.token, b.token);
-  };
   std::size_t begin = 0;
   std::size_t end = tokens.size();
   double before = 0.0;
   while (end - begin > few) {
     const std::size_t middle = begin + (end - begin) / 2;
     const auto at = [tokens](std::size_t i) { return tokens.begin() + static_cast<std::ptrdiff_t>(i); };
-    std::nth_element(at(begin), at(middle), at(end), first_ranks);
+    std::nth_element(at(begin), at(middle), at(end), goes_first);
     double sum = 0.0;
     for (std::size_t i = begin; i < middle; ++i) sum += tokens[i].weight;
     if (before + sum >= target) {
@@ -106,7 +102,7 @@ std::size_t KeptLogits::order_to_mass(std::span<Weighted> tokens, double target)
     }
   }
   std::sort(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-            tokens.begin() + static_cast<std::ptrdiff_t>(end), first_ranks);
+            tokens.begin() + static_cast<std::ptrdiff_t>(end), goes_first);
   while (begin + 1 < end && before + tokens[begin].weight < target) before += tokens[begin++].weight;
   return begin + 1;
 }
@@ -124,7 +120,7 @@ void KeptLogits::keep(std::span<const Weighted> tokens) {
 void KeptLogits::cut_to_best(std::size_t count) {
   std::vector<Weighted> tokens = best(count);
   std::nth_element(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count - 1), tokens.end(),
-                   [](const Weighted& a, const Weighted& b) { return ranks_before(a.token, b.token); });
+                   goes_first);
   keep(std::span<const Weighted>(tokens).first(count));
 }
 

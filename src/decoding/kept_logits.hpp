@@ -38,6 +38,8 @@ class KeptLogits {
     double weight;  ///< exp((logit − the best one's)/temperature)
   };
 
+  static bool goes_first(const Weighted& a, const Weighted& b) { return ranks_before(a.token, b.token); }
+
   /// Where the weights, the most probable token first, sum up to some mass.
   struct Crossing {
     ScoredToken token{};    ///< the first with which they reach it
@@ -49,6 +51,7 @@ class KeptLogits {
   SampledToken sampled(TokenId id) const;
   double weight(float logit) const;
   std::vector<float> weights() const;
+  /// At least the `wanted` best, in no order; before anything is cut.
   std::vector<Weighted> best(std::size_t wanted) const;
   Crossing cross(double target) const;
   void cut_to_best(std::size_t count);

@@ -70,11 +70,7 @@ double LowRankLogProb::operator()(const float* h, std::size_t dim, TokenId token
   auto* const logits = workspace.logits.get<float>(vocab + ids.size());
   outside_->logits(h, workspace.heap.get<float>(outside_->width()), logits);
   float* const inside = logits + vocab;
-  if (found->packed != nullptr) {
-    kernels::active().scan(*found->packed, 0, ids.size(), h, inside);
-  } else {
-    kernels::active().scan_gathered(layer.rows(), ids.data(), ids.size(), h, inside);
-  }
+  score_candidates(layer, *found, h, inside);
   for (std::size_t i = 0; i < ids.size(); ++i) logits[ids[i]] = inside[i];
   return log_prob_of(logits, vocab, token);
 }

@@ -36,13 +36,11 @@ class Drafter {
   Distribution of_candidates(const Candidates& candidates, const float* h) {
     ids_.assign(candidates.ids.begin(), candidates.ids.end());
     logits_.resize(ids_.size());
-    const kernels::Implementation& kernel = kernels::active();
-    const bool in_order = std::is_sorted(ids_.begin(), ids_.end());
-    if (!in_order) std::sort(ids_.begin(), ids_.end());
-    if (candidates.packed != nullptr && in_order) {
-      kernel.scan(*candidates.packed, 0, ids_.size(), h, logits_.data());
+    if (std::is_sorted(ids_.begin(), ids_.end())) {
+      score_candidates(head_.layer(), candidates, h, logits_.data());
     } else {
-      kernel.scan_gathered(head_.layer().rows(), ids_.data(), ids_.size(), h, logits_.data());
+      std::sort(ids_.begin(), ids_.end());
+      kernels::active().scan_gathered(head_.layer().rows(), ids_.data(), ids_.size(), h, logits_.data());
     }
     const Distribution by_place = KeptLogits(logits_, options_.sampling).distribution();
     std::vector<TokenId> ids(by_place.size());

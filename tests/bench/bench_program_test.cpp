@@ -23,15 +23,12 @@ using testing::random_matrix;
 using testing::random_vector;
 using testing::read_text;
 using testing::run_bench;
+using testing::values;
 
 constexpr std::size_t kVocab = 300;
 constexpr std::size_t kDim = 16;
 constexpr std::size_t kTrain = 400;
 constexpr std::size_t kTest = 90;
-
-std::span<const float> values(const RowMajorMatrix& matrix) {
-  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
-}
 
 class BenchProgram : public ::testing::Test {
  protected:
@@ -195,7 +192,8 @@ TEST_F(BenchProgram, SweepsEveryBackendThatItLists) {
 
 TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
   const std::filesystem::path page = folder_.path() / "report.html";
-  const ProgramRun run = measure("--sweep --backends fused,fgd,certified,peer:hnswlib --html " + page.string());
+  const ProgramRun run =
+      measure("--sweep --backends fused,fgd,certified,peer:hnswlib --html " + page.string());
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string html = read_text(page);
   for (const char* part : {"<!DOCTYPE html>", "<svg", "</svg>", "fgd", "certified",
@@ -210,13 +208,10 @@ TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
 
 TEST_F(BenchProgram, RepeatsThePapersExperiments) {
   const std::string small = " --queries 60 --set l2s.rounds=1 wta-lsh.bands=40 wta-lsh-each.bands=40";
-  const std::map<std::string, std::string> columns = {{"clusters", "clusters"},
-                                                      {"vocabulary", "full softmax"},
-                                                      {"k", "dist_cnt"},
-                                                      {"beam", "wta-lsh-each"},
-                                                      {"top-frequent", "T "},
-                                                      {"bounds", "survivors"},
-                                                      {"fusion", "one pass"}};
+  const std::map<std::string, std::string> columns = {
+      {"clusters", "clusters"}, {"vocabulary", "full softmax"}, {"k", "dist_cnt"},
+      {"beam", "wta-lsh-each"}, {"top-frequent", "T "},         {"bounds", "survivors"},
+      {"fusion", "one pass"}};
   for (const auto& [name, column] : columns) {
     const ProgramRun run = measure("--ablation " + name + small);
     EXPECT_EQ(run.exit_code, 0) << name << ": " << run.err;

@@ -27,14 +27,11 @@ using testing::ProgramRun;
 using testing::random_matrix;
 using testing::random_vector;
 using testing::run_bench;
+using testing::values;
 
 constexpr std::size_t kVocab = 300;
 constexpr std::size_t kDim = 16;
 constexpr std::size_t kContexts = 400;
-
-std::span<const float> values(const RowMajorMatrix& matrix) {
-  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
-}
 
 class IndexCommands : public ::testing::Test {
  protected:

@@ -17,13 +17,10 @@ namespace {
 using testing::ProgramRun;
 using testing::random_matrix;
 using testing::run_bench;
+using testing::values;
 
 constexpr std::size_t kVocab = 260;
 constexpr std::size_t kDim = 8;
-
-std::span<const float> values(const RowMajorMatrix& matrix) {
-  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
-}
 
 class BenchLanguageModel : public ::testing::Test {
  protected:

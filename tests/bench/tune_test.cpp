@@ -21,6 +21,7 @@ using testing::ProgramRun;
 using testing::random_matrix;
 using testing::read_text;
 using testing::run_bench;
+using testing::values;
 
 constexpr std::size_t kVocab = 300;
 constexpr std::size_t kDim = 16;
@@ -33,9 +34,6 @@ class TuneProgram : public ::testing::Test {
     const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
     const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
     const std::vector<std::int32_t> counts(kVocab, 7);
-    const auto values = [](const RowMajorMatrix& matrix) {
-      return std::span<const float>(matrix.data(), static_cast<std::size_t>(matrix.size()));
-    };
     const std::vector<TensorView> tensors = {
         tensor_view("weight", {kVocab, kDim}, values(weight)),
         tensor_view("contexts.train", {kContexts, kDim}, values(contexts)),

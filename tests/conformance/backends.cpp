@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/backends.hpp"
 
+#include <algorithm>
+
 #include "topksoftmax/topksoftmax.hpp"
 
 namespace topksoftmax::testing {
@@ -65,6 +67,13 @@ const std::vector<Backend>& all_backends() {
                   const auto&) { return WtaLshEach::build(layer, {.hash = {.bands = 60}}); }},
   };
   return all;
+}
+
+std::string suite_name(const Backend& backend) {
+  std::string name = backend.name;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == ':'; }, '_');
+  return name;
 }
 
 }  // namespace topksoftmax::testing

@@ -25,4 +25,7 @@ struct Backend {
 
 const std::vector<Backend>& all_backends();
 
+/// Its name as googletest takes it: letters, digits and underscores.
+std::string suite_name(const Backend& backend);
+
 }  // namespace topksoftmax::testing

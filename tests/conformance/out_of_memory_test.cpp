@@ -169,12 +169,7 @@ TEST_P(OutOfMemory, ABuildThrowsOnceAndLeaksNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OutOfMemory, ::testing::ValuesIn(testing::all_backends()),
-                         [](const auto& backend) {
-                           std::string name = backend.param.name;
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return c == '-' || c == ':'; }, '_');
-                           return name;
-                         });
+                         [](const auto& backend) { return testing::suite_name(backend.param); });
 
 }  // namespace
 }  // namespace topksoftmax

@@ -8,19 +8,14 @@
 #include <fstream>
 #include <sstream>
 
+#include "text.hpp"
 #include "topksoftmax/fused.hpp"
 
 namespace topksoftmax {
 namespace {
 
 using examples::TranslationModel;
-
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream input(text);
-  std::vector<std::string> all;
-  for (std::string word; input >> word;) all.push_back(word);
-  return all;
-}
+using examples::words_of;
 
 class Translation : public ::testing::Test {
  protected:
@@ -59,7 +54,7 @@ TEST_F(Translation, GreedyOutputIsTheModelsOwn) {
     std::getline(columns, source, '\t');
     std::getline(columns, reference, '\t');
     std::getline(columns, greedy, '\t');
-    const auto found = search({model_->source_tokens(words(source))}, 1);
+    const auto found = search({model_->source_tokens(words_of(source))}, 1);
     std::string text;
     for (const TokenId token : found[0][0].tokens) {
       if (token != TranslationModel::kEnd) text += (text.empty() ? "" : " ") + model_->target_word(token);
@@ -72,8 +67,9 @@ TEST_F(Translation, GreedyOutputIsTheModelsOwn) {
 
 TEST_F(Translation, SentencesOfABatchDoNotMix) {
   const std::vector<std::vector<TokenId>> sentences = {
-      model_->source_tokens(words("ein mann mit einem hut .")), model_->source_tokens(words("zwei hunde .")),
-      model_->source_tokens(words("kinder spielen im park ."))};
+      model_->source_tokens(words_of("ein mann mit einem hut .")),
+      model_->source_tokens(words_of("zwei hunde .")),
+      model_->source_tokens(words_of("kinder spielen im park ."))};
   const auto together = search(sentences, 4);
   for (std::size_t s = 0; s < sentences.size(); ++s) {
     const auto alone = search({sentences[s]}, 4);
@@ -83,7 +79,7 @@ TEST_F(Translation, SentencesOfABatchDoNotMix) {
 }
 
 TEST_F(Translation, UnknownWordsAreUnknown) {
-  EXPECT_EQ(model_->source_tokens(words("xyzzyx"))[0], TranslationModel::kUnknown);
+  EXPECT_EQ(model_->source_tokens(words_of("xyzzyx"))[0], TranslationModel::kUnknown);
 }
 
 }  // namespace

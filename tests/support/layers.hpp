@@ -2,7 +2,9 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cstddef>
 #include <random>
+#include <span>
 
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -23,6 +25,11 @@ inline RowMajorMatrix random_matrix(Eigen::Index rows, Eigen::Index cols, unsign
 
 inline Eigen::VectorXf random_vector(Eigen::Index size, unsigned seed, float scale = 1.0F) {
   return random_matrix(1, size, seed, scale).row(0);
+}
+
+/// The values of a matrix, row after row.
+inline std::span<const float> values(const RowMajorMatrix& matrix) {
+  return {matrix.data(), static_cast<std::size_t>(matrix.size())};
 }
 
 /// A layer with random weights and biases.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -15,7 +14,7 @@
 #include "harness/language_model/request.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/evaluation/stopwatch.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -159,10 +158,8 @@ void run_batching(const LanguageModelRequest& request, std::ostream& out) {
         for (std::size_t w = 0; w < all.size(); ++w) {
           request.progress.show(choice.backend->name + ", " + distribution.name + ", " + all[w].name);
           Writer writer(request.model, *head, lengths);
-          const auto start = std::chrono::steady_clock::now();
+          const Stopwatch watch(seconds[w].emplace_back(0.0));
           reports[w] = all[w].run(lengths, writer.work());
-          seconds[w].push_back(
-              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
       }
       double mini = 0.0;
