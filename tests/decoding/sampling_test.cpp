@@ -143,6 +143,19 @@ TEST(Sampling, GreedyTakesTheBest) {
   }
 }
 
+TEST(Sampling, TheLeastTemperatureIsGreedy) {
+  const Drawn world;
+  const Fused head(world.layer);
+  const Eigen::VectorXf h = world.contexts.row(3);
+  const TokenId best = head.query(h, {.k = 1}).ids[0];
+  RandomStream random(5);
+  for (const double top_p : {1.0, 0.9}) {
+    const SampledToken token = Sampler({.temperature = 1e-30, .top_p = top_p}).draw(head, h, random);
+    EXPECT_EQ(token.id, best);
+    EXPECT_EQ(token.log_prob, 0.0);
+  }
+}
+
 TEST(Sampling, MaskAndBiasActBeforeEverything) {
   const Drawn world;
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
@@ -214,6 +227,7 @@ TEST(Sampling, RefusesUnusableOptions) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(Sampler({.temperature = -1.0}), std::invalid_argument);
   EXPECT_THROW(Sampler({.temperature = nan}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.temperature = 1e-31}), std::invalid_argument);
   EXPECT_THROW(Sampler({.temperature = HUGE_VAL}), std::invalid_argument);
   EXPECT_THROW(Sampler({.top_p = 0.0}), std::invalid_argument);
   EXPECT_THROW(Sampler({.top_p = 1.1}), std::invalid_argument);

@@ -25,7 +25,8 @@ struct SamplingOptions {
   double min_p = 0.0;  ///< of these the ones at least min_p times as probable as the most probable
 };
 
-/// Throws std::invalid_argument unless temperature ≥ 0 is finite, 0 < top_p ≤ 1 and 0 ≤ min_p ≤ 1.
+/// Throws std::invalid_argument unless temperature is 0 or finite and at least 1e-30, 0 < top_p ≤ 1 and
+/// 0 ≤ min_p ≤ 1.
 TOPKSOFTMAX_EXPORT void check(const SamplingOptions& options);
 
 /// A token that was drawn.
