@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "evaluation/tuning_plan.hpp"
+#include "evaluation/tuning_search.hpp"
 #include "evaluation/tuning_trials.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/confidence.hpp"
@@ -141,32 +142,38 @@ TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts, const TuneO
   const std::vector<TuningAxis> searched = searched_axes(material);
   std::size_t settings = 0;
   for (const std::vector<TuningAxis>* axes : {&standard, &searched}) {
-    for (const TuningAxis& axis : *axes) settings += axis.exact ? 0 : axis.points.size();
+    for (const TuningAxis& axis : *axes) settings += axis.exact ? 0 : count_settings(axis);
   }
   const double row_confidence = 1.0 - (1.0 - options.confidence) / static_cast<double>(settings);
 
   TuningTrials trials(layer, validation.view(), options, row_confidence);
-  const double axes = static_cast<double>(standard.size() + searched.size());
-  std::size_t tried = 0;
+  const double steps = static_cast<double>(standard.size() + searched.size() + 1);
+  std::size_t begun = 0;
   const auto begin = [&](const TuningAxis& axis) {
     searching = "trying " + axis.backend;
-    reporter.at(kSearchShare * static_cast<double>(tried++) / axes);
+    reporter.at(kSearchShare * static_cast<double>(begun++) / steps);
     reporter.tell(searching);
   };
   for (const TuningAxis& axis : standard) {
     begin(axis);
     trials.try_standard(axis);
   }
+  const bool provable =
+      mean_lower_bound(1.0, validation.view().count, row_confidence) >= options.target.precision;
   TuneResult result;
-  if (mean_lower_bound(1.0, validation.view().count, row_confidence) >= options.target.precision) {
-    try {
-      for (const TuningAxis& axis : searched) {
-        begin(axis);
-        trials.search(axis, check_time);
-      }
-    } catch (const OutOfTime&) {
-      result.finished = false;
+  try {
+    TuningSearch search(trials, check_time);
+    for (const TuningAxis& axis : searched) {
+      if (!axis.exact && !provable) continue;
+      begin(axis);
+      search.run(axis);
     }
+    if (const TuningAxis* refined = search.to_refine()) {
+      begin(*refined);
+      search.refine();
+    }
+  } catch (const OutOfTime&) {
+    result.finished = false;
   }
   trials.time([&](double share) {
     reporter.at(kSearchShare + (1.0 - kSearchShare) * share);

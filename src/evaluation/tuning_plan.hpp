@@ -26,26 +26,37 @@ struct TuningMaterial {
 /// Builds a backend.
 using TuningBuild = std::function<std::shared_ptr<const TopKSoftmax>()>;
 
-/// One setting of a system.
-struct TuningPoint {
+/// What a query can be asked with: QueryOptions::effort, and what it is called.
+struct TuningEffort {
   std::string settings = {};
-  std::string code = {};
-  /// Called when the point is tried; points that only differ in their effort have the same.
-  std::shared_ptr<const TuningBuild> build;
   std::size_t effort = 0;
 };
 
-/// A system's trade-off, from its fastest and least precise setting to its slowest and most precise.
+/// A backend that is built once, and asked with every effort from the fastest and least precise one on.
+struct TuningModel {
+  std::string settings = {};
+  std::string code = {};
+  TuningBuild build;
+  std::vector<TuningEffort> efforts = {{}};  ///< at least one
+};
+
+/// A system's trade-off, from its fastest and least precise model to its slowest and most precise.
 struct TuningAxis {
   std::string backend;
   bool exact = false;  ///< whether its answers are, by proof
-  std::vector<TuningPoint> points = {};
+  std::vector<TuningModel> models = {};
+  /// The same models, learned with more pains: as fast, and more precise. Null: there are none.
+  std::shared_ptr<const TuningAxis> refined = nullptr;
 };
 
-/// What is always tried: fused, certified and quantized, a point each, the exact ones first.
+/// What is always tried: fused, certified and quantized, a setting each, the exact ones first.
 std::vector<TuningAxis> standard_axes(const TuningMaterial& material);
 
-/// What is searched, the quickest to build first.
+/// What is searched: first what is quick to build and soon makes others too slow to be worth more than a
+/// glance.
 std::vector<TuningAxis> searched_axes(const TuningMaterial& material);
+
+/// Settings that the search of an axis, refined or not, can come to.
+std::size_t count_settings(const TuningAxis& axis);
 
 }  // namespace topksoftmax

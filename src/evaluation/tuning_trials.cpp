@@ -20,13 +20,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kRounds = 5;
-constexpr std::size_t kSlice = 100;
-constexpr std::size_t kFewestTimed = 20;
-constexpr std::size_t kMostTimed = 500;
+/// How thorough a timing is.
+struct Care {
+  std::size_t rounds;
+  std::size_t fewest;  ///< contexts
+  std::size_t most;
+  double seconds;  ///< what it would take if all were as slow as the full scan, and a tenth of it warming up
+};
 
-/// What the timing would take if all were as slow as the full scan, and a tenth of it warming up.
-constexpr double kTimingSeconds = 10.0;
+constexpr Care kTiming = {.rounds = 5, .fewest = 20, .most = 500, .seconds = 10.0};
+constexpr Care kGlance = {.rounds = 3, .fewest = 5, .most = 100, .seconds = 0.05};
+constexpr std::size_t kSlice = 100;
+
+/// What takes so many times as long as the quickest, at a glance, is not going to be the fastest.
+constexpr double kTooSlow = 1.5;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -58,19 +65,29 @@ class Asker {
   TopK answer_;
 };
 
-/// So many contexts that timing `works` backends takes no longer than it may.
-std::size_t contexts_to_time(const SoftmaxLayer& layer, const Contexts& contexts, std::size_t k,
-                             std::size_t works) {
+/// The time of a query that scans all of the layer.
+double time_of_scan(const SoftmaxLayer& layer, const Contexts& contexts, std::size_t k) {
   const Fused fused(layer);
   Asker asker(fused, contexts, {.k = k});
   asker.ask(0, 1);
   const Clock::time_point start = Clock::now();
   asker.ask(0, 1);
-  const double seconds = std::max(seconds_since(start), 1e-7);
-  const double most = kTimingSeconds / (static_cast<double>(kRounds * works) * seconds);
+  return std::max(seconds_since(start), 1e-7);
+}
+
+/// Times several against each other, on one thread.
+std::vector<Timing> time_askers(std::vector<Asker>& askers, std::size_t contexts, double scan_seconds,
+                                const Care& care, const std::function<void(double)>& progress = {}) {
+  const double most = care.seconds / (static_cast<double>(care.rounds * askers.size()) * scan_seconds);
   const auto wanted = static_cast<std::size_t>(
-      std::clamp(most, static_cast<double>(kFewestTimed), static_cast<double>(kMostTimed)));
-  return std::min(wanted, contexts.count);
+      std::clamp(most, static_cast<double>(care.fewest), static_cast<double>(care.most)));
+  std::vector<TimedWork> works;
+  for (Asker& asker : askers) {
+    works.emplace_back([&asker](std::size_t first, std::size_t items) { asker.ask(first, items); });
+  }
+  const PinnedThread pinned;
+  return time_interleaved(works, std::min(wanted, contexts),
+                          {.rounds = care.rounds, .slice = kSlice, .progress = progress});
 }
 
 }  // namespace
@@ -83,20 +100,24 @@ TuningTrials::TuningTrials(const SoftmaxLayer& layer, const Contexts& validation
       budget_(options.budget),
       row_confidence_(row_confidence),
       truth_(find_ground_truth(layer, validation.data, validation.count, validation.dim, validation.stride,
-                               options.target.k, 0)) {}
+                               options.target.k, 0)),
+      scan_seconds_(time_of_scan(layer, validation, truth_.k)) {}
 
-bool TuningTrials::measure(const TuningAxis& axis, const TuningPoint& point,
-                           std::shared_ptr<const TopKSoftmax>& built) {
+bool TuningTrials::begin(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
+                         std::shared_ptr<const TopKSoftmax>& built) {
   TuneRow& row = trials_.emplace_back().row;
   row.backend = axis.backend;
-  row.settings = point.settings;
-  row.code = point.code;
-  row.effort = point.effort;
+  row.settings = model.settings;
+  if (!model.settings.empty() && !effort.settings.empty()) row.settings += " ";
+  row.settings += effort.settings;
+  row.code = model.code;
+  row.effort = effort.effort;
   row.exact = axis.exact;
+  row.build_seconds = 0.0;
   if (built == nullptr) {
     const Clock::time_point start = Clock::now();
     try {
-      built = (*point.build)();
+      built = model.build();
     } catch (const Error& error) {
       row.reason = error.what();
       return false;
@@ -105,43 +126,66 @@ bool TuningTrials::measure(const TuningAxis& axis, const TuningPoint& point,
       throw;
     }
     row.build_seconds = seconds_since(start);
-  } else {
-    row.build_seconds = 0.0;
   }
   row.index_bytes = built->index_bytes();
+  return true;
+}
+
+void TuningTrials::glance(const TopKSoftmax& backend) {
+  const Trial& quickest = trials_[quickest_];
+  std::vector<Asker> askers;
+  askers.emplace_back(backend, validation_, QueryOptions{.k = truth_.k, .effort = trials_.back().row.effort});
+  askers.emplace_back(*quickest.backend, validation_,
+                      QueryOptions{.k = truth_.k, .effort = quickest.row.effort});
+  const std::vector<Timing> timings = time_askers(askers, validation_.count, scan_seconds_, kGlance);
+  trials_.back().glance = quickest.glance * timings[0].seconds_per_item / timings[1].seconds_per_item;
+}
+
+void TuningTrials::measure(const TopKSoftmax& backend) {
+  TuneRow& row = trials_.back().row;
   const std::vector<TopK> answers =
-      answer_contexts(*built, validation_.data, validation_.count, validation_.dim, validation_.stride,
-                      {.k = truth_.k, .effort = point.effort}, 1);
+      answer_contexts(backend, validation_.data, validation_.count, validation_.dim, validation_.stride,
+                      {.k = truth_.k, .effort = row.effort}, 1);
   const Precision precision =
       measure_precision(layer_, validation_.data, validation_.count, validation_.stride, truth_, answers);
   row.precision = precision.at.back();
   row.bytes_read = precision.bytes_read_mean;
-  row.lower_bound = axis.exact ? 1.0 : mean_lower_bound(row.precision, validation_.count, row_confidence_);
-  return true;
+  row.lower_bound = row.exact ? 1.0 : mean_lower_bound(row.precision, validation_.count, row_confidence_);
+}
+
+void TuningTrials::compare_with_quickest() {
+  if (trials_.back().glance < trials_[quickest_].glance) quickest_ = trials_.size() - 1;
 }
 
 void TuningTrials::try_standard(const TuningAxis& axis) {
+  const TuningModel& model = axis.models.front();
   std::shared_ptr<const TopKSoftmax> built;
-  if (measure(axis, axis.points.front(), built)) trials_.back().backend = std::move(built);
+  if (!begin(axis, model, model.efforts.front(), built)) return;
+  trials_.back().backend = built;
+  measure(*built);
+  if (trials_.size() == 1) return;
+  glance(*built);
+  if (meets_target(trials_.back().row) && small_enough(trials_.back().row)) compare_with_quickest();
 }
 
-void TuningTrials::search(const TuningAxis& axis, const std::function<void()>& check_time) {
-  std::shared_ptr<const TuningBuild> build;
-  std::shared_ptr<const TopKSoftmax> built;
-  std::size_t low = 0;
-  std::size_t high = axis.points.size();
-  while (low < high) {
-    check_time();
-    const std::size_t middle = low + (high - low) / 2;
-    const TuningPoint& point = axis.points[middle];
-    if (point.build != build) built = nullptr;
-    build = point.build;
-    if (!measure(axis, point, built)) return;
-    Trial& trial = trials_.back();
-    const bool met = meets_target(trial.row);
-    if (met && small_enough(trial.row)) trial.backend = built;
-    (met ? high : low) = met ? middle : middle + 1;
+TuningVerdict TuningTrials::try_setting(const TuningAxis& axis, const TuningModel& model,
+                                        const TuningEffort& effort,
+                                        std::shared_ptr<const TopKSoftmax>& built) {
+  if (!begin(axis, model, effort, built)) return TuningVerdict::hopeless;
+  if (!small_enough(trials_.back().row)) return TuningVerdict::hopeless;
+  glance(*built);
+  const Trial& quickest = trials_[quickest_];
+  Trial& trial = trials_.back();
+  const double times = trial.glance / quickest.glance;
+  if (times > kTooSlow) {
+    trial.row.reason = "about " + fixed(times, 1) + "× the time of " + quickest.row.backend + " at a glance";
+    return TuningVerdict::hopeless;
   }
+  measure(*built);
+  if (!meets_target(trial.row)) return TuningVerdict::missed;
+  trial.backend = built;
+  compare_with_quickest();
+  return TuningVerdict::met;
 }
 
 void TuningTrials::time(const std::function<void(double)>& progress) {
@@ -149,17 +193,12 @@ void TuningTrials::time(const std::function<void(double)>& progress) {
   for (Trial& trial : trials_) {
     if (trial.backend != nullptr) timed.push_back(&trial);
   }
-  const std::size_t count = contexts_to_time(layer_, validation_, truth_.k, timed.size());
   std::vector<Asker> askers;
   for (const Trial* trial : timed)
     askers.emplace_back(*trial->backend, validation_,
                         QueryOptions{.k = truth_.k, .effort = trial->row.effort});
-  std::vector<TimedWork> works;
-  for (Asker& asker : askers)
-    works.emplace_back([&asker](std::size_t first, std::size_t items) { asker.ask(first, items); });
-  const PinnedThread pinned;
   const std::vector<Timing> timings =
-      time_interleaved(works, count, {.rounds = kRounds, .slice = kSlice, .progress = progress});
+      time_askers(askers, validation_.count, scan_seconds_, kTiming, progress);
   for (std::size_t i = 0; i < timed.size(); ++i)
     timed[i]->row.microseconds = 1e6 * timings[i].seconds_per_item;
 }
@@ -172,8 +211,8 @@ std::size_t TuningTrials::fastest() const {
   std::size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < trials_.size(); ++i) {
-    const auto& [row, backend] = trials_[i];
-    if (backend == nullptr || !meets_target(row) || !small_enough(row)) continue;
+    const TuneRow& row = trials_[i].row;
+    if (trials_[i].backend == nullptr || !meets_target(row) || !small_enough(row)) continue;
     if (row.microseconds < least) {
       least = row.microseconds;
       best = i;
@@ -184,13 +223,13 @@ std::size_t TuningTrials::fastest() const {
 
 std::string TuningTrials::reason(const TuneRow& row, const TuneRow& chosen) const {
   if (!row.reason.empty()) return row.reason;
+  if (!small_enough(row)) {
+    return "an index of more than " + fixed(static_cast<double>(*budget_.index_bytes) * 1e-6, 2) + " MB";
+  }
   if (!meets_target(row)) {
     return target_.precision == 1.0
                ? "not exact by proof"
                : "only P@" + std::to_string(truth_.k) + " ≥ " + fixed(row.lower_bound, 4) + " is sure";
-  }
-  if (!small_enough(row)) {
-    return "an index of more than " + fixed(static_cast<double>(*budget_.index_bytes) * 1e-6, 2) + " MB";
   }
   return fixed(row.microseconds / chosen.microseconds, 2) + "× the time of the one taken";
 }

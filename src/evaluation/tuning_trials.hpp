@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "evaluation/tuning_plan.hpp"
@@ -15,6 +17,13 @@ namespace topksoftmax {
 /// Thrown where there is no time left.
 struct OutOfTime {};
 
+/// What a trial tells of its setting, and of those before and behind it.
+enum class TuningVerdict : std::uint8_t {
+  met,       ///< its precision is sure to reach the target
+  missed,    ///< it is not
+  hopeless,  ///< too slow, too large or impossible, whatever its precision, and so is all behind it
+};
+
 /// Measures settings on contexts that none of them has learned from, and keeps a list of them.
 class TuningTrials {
  public:
@@ -22,12 +31,18 @@ class TuningTrials {
   TuningTrials(const SoftmaxLayer& layer, const Contexts& validation, const TuneOptions& options,
                double row_confidence);
 
-  /// Tries the only point of an axis, and times it whatever its precision.
+  /// Tries the only setting of an axis, and times it whatever its precision. The first of all is exact.
   void try_standard(const TuningAxis& axis);
 
-  /// Finds the first point of an axis that meets the target, as if all after it did and none before it.
-  /// `check_time`, called before each point, throws OutOfTime when there is none left.
-  void search(const TuningAxis& axis, const std::function<void()>& check_time);
+  /// Tries a setting. `built` is the model's backend, or null, and takes what is built now. One that at a
+  /// glance takes much longer than the quickest eligible one so far is given up: its precision is not
+  /// measured.
+  TuningVerdict try_setting(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
+                            std::shared_ptr<const TopKSoftmax>& built);
+
+  /// Of what was tried last: how sure its precision is, and its time at a glance, in that of the first.
+  double last_bound() const { return trials_.back().row.lower_bound; }
+  double last_glance() const { return trials_.back().glance; }
 
   /// Times those that are standard, and those that are eligible, against each other.
   void time(const std::function<void(double)>& progress);
@@ -44,11 +59,18 @@ class TuningTrials {
   struct Trial {
     TuneRow row;
     std::shared_ptr<const TopKSoftmax> backend;  ///< null unless it is to be timed
+    double glance = 1.0;
   };
 
-  /// Builds and measures one setting into a new trial: false if that is not possible. `built` is what the
-  /// point's build gave before, or null, and takes what is built now.
-  bool measure(const TuningAxis& axis, const TuningPoint& point, std::shared_ptr<const TopKSoftmax>& built);
+  /// Adds a trial and builds its backend into `built`, unless there is one: false if that is not possible.
+  bool begin(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
+             std::shared_ptr<const TopKSoftmax>& built);
+  /// Compares the last trial's speed with that of the quickest.
+  void glance(const TopKSoftmax& backend);
+  /// Finds the last trial's precision.
+  void measure(const TopKSoftmax& backend);
+  /// Keeps in mind which is the quickest, now that the last trial is eligible.
+  void compare_with_quickest();
 
   bool meets_target(const TuneRow& row) const { return row.lower_bound >= target_.precision; }
   bool small_enough(const TuneRow& row) const;
@@ -60,7 +82,9 @@ class TuningTrials {
   TuneBudget budget_;
   double row_confidence_;
   GroundTruth truth_;
+  double scan_seconds_;  ///< of one query of Fused, about
   std::vector<Trial> trials_;
+  std::size_t quickest_ = 0;  ///< of the eligible trials, by their glances
 };
 
 }  // namespace topksoftmax

@@ -65,7 +65,7 @@ struct TuneRow {
   double lower_bound = kUnknown;   ///< what the expected P@k is at least; 1 where exact
   double microseconds = kUnknown;  ///< a query, one at a time on one thread
   double bytes_read = kUnknown;    ///< the mean of QueryWork::bytes_read
-  std::string reason;              ///< why it was not taken; empty for the one that was
+  std::string reason;              ///< why it was not taken, or not measured; empty for the one that was
 };
 
 /// What tuning found.
@@ -89,11 +89,19 @@ struct TuneResult {
 /// Finds the fastest backend, with its settings, whose answers are good enough.
 ///
 /// The contexts are divided at random into those to learn from and those to judge on. `Fused`, `Quantized`
-/// and `Certified` are always tried; then, while there is time, l2s-kmeans, `SvdSoftmax`, `AdaptiveSoftmax`,
-/// `Shortlist` (with counts), `Fgd` and `L2S`, each at the least value of its own trade-off that meets the
-/// target, found by bisection; where that is a query's effort, one build serves all values. Those that meet
-/// the target, and the three, are then timed against each other in one run (time_interleaved), asked for k
-/// tokens with probabilities. The fastest is taken, so nothing slower than `Fused`, which is what there is if
+/// and `Certified` are always tried; then, while there is time, every other system that needs no more than
+/// the layer, contexts and counts: `Shortlist` (with counts), `SvdSoftmax`, l2s-kmeans of 30, 100 and 200
+/// clusters, `Fgd`, `AdaptiveSoftmax`, `WtaLsh`, `WtaLshEach`, `PcaMips`, `LshMips`, `GreedyMips`, and
+/// `Certify` over L2S. Of each the least value of its own trade-off that meets the target is found by
+/// bisection. Where a query's effort trades too, one build serves all values: an L2S that misses the target
+/// with one cluster visited may meet it with three. At last `L2S` learns, for it takes the longest, where
+/// k-means did best.
+///
+/// Before a setting is judged on all contexts, a glance on a few compares its speed with that of the fastest
+/// so far that meets the target. What takes 1.5 times as long is given up, with all slower values, so a
+/// system that cannot win costs its build and milliseconds. So does an index larger than it may be. What is
+/// left, and the three, are then timed against each other in one run (time_interleaved), asked for k tokens
+/// with probabilities. The fastest is taken, so nothing slower than `Fused`, which is what there is if
 /// nothing else will do.
 ///
 /// What counts is not a row's measured precision but its lower bound: mean_lower_bound over the validation
@@ -103,9 +111,10 @@ struct TuneResult {
 /// right answers could prove the target from so many contexts, and so for a precision of 1, only backends
 /// that are exact by proof are eligible, and no other is tried but `Quantized`.
 ///
-/// Deterministic but for the times, and what they decide. Memory: a copy of the contexts used. Cost: builds
-/// and learning of what is tried (L2S: three times N·V·d multiply-adds and its training), answers to the
-/// validation contexts from each, on every thread that OpenMP offers; then about ten seconds on one. Throws
+/// Deterministic but for the times, and what they decide. Memory: a copy of the contexts used, and the index
+/// that is being tried, twice the layer at most. Cost: builds and learning of what is tried (each L2S: N·V·d
+/// multiply-adds and its training), answers to the validation contexts from those that are fast enough, on
+/// every thread that OpenMP offers; then about ten seconds on one. Throws
 /// Error for fewer than 10 contexts, for contexts of another dimension or that are not finite, for counts
 /// that are not V, and for unusable options. What `progress` throws is passed on.
 TOPKSOFTMAX_EXPORT TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts,
