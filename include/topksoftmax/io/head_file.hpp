@@ -17,11 +17,11 @@ namespace topksoftmax {
 /// A softmax layer with contexts that its model really produced, as a safetensors file holds them:
 ///
 ///   weight          [V,d]  F32, F16, BF16, or I8 with
-///   weight.scale    [V]    F32
-///   bias            [V]    optional
-///   contexts.train  [N,d]  optional: what backends may learn from
-///   contexts.test   [M,d]  optional: what they are judged on
-///   counts          [V]    optional: how often each token occurred in the training text
+///   weight.scale    [V]    F32: w = scale·q
+///   bias            [V]    F32, F16 or BF16, optional
+///   contexts.train  [N,d]  likewise: what backends may learn from
+///   contexts.test   [M,d]  likewise: what they are judged on
+///   counts          [V]    integers, optional: how often each token occurred in the training text
 ///
 /// Metadata: name, provenance.
 class TOPKSOFTMAX_EXPORT HeadFile {

@@ -8,7 +8,8 @@
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
-// Index files are safetensors files, so that NumPy reads them too. The metadata (strings all):
+// Index files are safetensors files, so that NumPy reads them too (tests/io/numpy_answers.py answers from
+// some of them with it). The metadata (strings all):
 //
 //   kind            the backend's
 //   format_version  "1"
@@ -16,7 +17,7 @@
 //   dtype           how its weights are stored: F32, F16, BF16, I8
 //   layer_hash      of W and b: an index is loaded for the layer that it was built for, and no other
 //   checksum        of all other metadata and of the tensors: see verify_index()
-//   options.NAME    every option of the build, with what was left open chosen
+//   options.NAME    the numbers that it was built with, those that were left open as they were chosen
 //
 // and the tensors, each at a multiple of 64 bytes ("__padding__…" fill the gaps), little-endian:
 //
@@ -65,11 +66,11 @@
 //   quantized     prefixes            U8  [⌈V/16⌉, *]     blocks of 16 rows: see kernels::PrefixBlocks
 //   certified,    Q                   F32 [M, d]          with R as CertifiedScreener names them
 //   certify       R                   F32 [M, M]
-//                 norms               F64 [2]             η, ‖R‖
+//                 norms               F64 [4]             η, ‖R‖, the largest ‖w‖, the largest |b|
 //                 weights             F64 [2, 4]          κ of the prefixes, κ of prefixes and tails
 //                 prefixes            U8  [⌈V/16⌉, *]     kernels::PrefixBlocks, options.prefix coordinates
-//                 tails               U8  [V, *]          kernels::PrefixTails of the others, if there are
-//                 any
+//                 tails               U8  [V, *]          kernels::PrefixTails of the others, if there
+//                                                         are any
 //   certify       wrapped.*                               kind, options and tensors of the wrapped backend
 
 namespace topksoftmax {

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers the test contexts of a head file with NumPy, and compares with what the library has answered.
+
+usage: numpy_answers.py HEAD ANSWERS [INDEX]
+
+ANSWERS: ids [M, k] and logits [M, k] of contexts.test. INDEX: what finds the candidates; all tokens if none.
+"""
+
+import sys
+
+import numpy
+from numpy_reader import Head, Index, TensorFile, widened
+
+BLOCK = 16
+
+
+def l2s(index, layer, h, k):
+    cluster = numpy.argmax(index["clusters"] @ h)
+    first, last = index["offsets"][cluster : cluster + 2]
+    return index["ids"][first:last]
+
+
+def best(estimates, count):
+    return numpy.argsort(-estimates, kind="stable")[:count]
+
+
+def svd(index, layer, h, k):
+    previews = index["tokens"] @ (index["directions"] @ h) + layer.b
+    return best(previews, max(index.options()["refine_width"], k))
+
+
+def adaptive(index, layer, h, k):
+    ids, starts = index["ids"], index["starts"].astype(int)
+    gates = index["gates"] @ h + index["gates.offsets"] + index["gates.reach"] * numpy.linalg.norm(h)
+    candidates = ids[: starts[0]]
+    for tier, gate in enumerate(gates):
+        if gate >= numpy.sort(layer.logits(h, candidates))[-k]:
+            candidates = numpy.concatenate([candidates, ids[starts[tier] : starts[tier + 1]]])
+    return candidates
+
+
+def shortlist(index, layer, h, k):
+    return index["list"]
+
+
+def prefix_blocks(index):
+    """Bias, radius [V] and the coordinates [V, width] of kernels::PrefixBlocks."""
+    blocks = numpy.array(index["prefixes"])
+    bias = blocks[:, : 4 * BLOCK].view("<f4")
+    scale, radius = (
+        widened(blocks[:, at * BLOCK : (at + 2) * BLOCK].copy().view("<u2")) for at in (4, 6)
+    )
+    q = blocks[:, 8 * BLOCK :].reshape(len(blocks), -1, BLOCK, 4).transpose(0, 2, 1, 3)
+    w = (q.reshape(len(blocks), BLOCK, -1).astype("f8") - 128) * scale[:, :, None]
+    rows = index.vocab
+    return bias.reshape(-1)[:rows], radius.reshape(-1)[:rows], w.reshape(-1, w.shape[2])[:rows]
+
+
+def quantized(index, layer, h, k):
+    bias, _, w = prefix_blocks(index)
+    return best(bias + w[:, : len(h)] @ h, max(index.options()["refine_width"], 2 * k))
+
+
+def certified(index, layer, h, k):
+    """The tokens that the bounds do not rule out, and that the bounds are true."""
+    Q, R = index["Q"].astype("f8"), index["R"].astype("f8")
+    bias, radius, w = prefix_blocks(index)
+    prefix = w.shape[1]
+    c = Q @ h
+    x = R @ c
+    outside = numpy.sqrt(max(h @ h - c @ c / (1 + index["norms"][0]), 0))
+    norm = numpy.linalg.norm
+
+    def context_radius(weights, *terms):
+        return norm(weights[:3] * numpy.array(terms))  # the fourth is for roundings, which float64 has not
+
+    logits = layer.logits(h)
+    estimates = bias + w @ x[:prefix]
+    bounds = radius * context_radius(index["weights"][0], norm(x[prefix:]), outside, norm(x[:prefix]))
+    assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
+    uppers = estimates + bounds
+    if "tails" in index:
+        tails = numpy.array(index["tails"])
+        scale, radius = tails[:, -8:].copy().view("<f4").T
+        q = tails[:, : index.options()["width"] - prefix].view("i1")
+        estimates = estimates + scale * (q @ x[prefix:])
+        bounds = radius * context_radius(index["weights"][1], 0, outside, norm(x))
+        assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
+        uppers = numpy.minimum(uppers, estimates + bounds)
+    return numpy.flatnonzero(uppers >= logits[best(estimates, k)].min())
+
+
+SCREENERS = {f.__name__: f for f in (l2s, svd, adaptive, shortlist, quantized, certified)}
+
+
+class Layer:
+    def __init__(self, head):
+        self.W, self.b = head.weights(), head.biases()
+
+    def logits(self, h, ids=slice(None)):
+        return self.W[ids] @ h + self.b[ids]
+
+    def rounding(self, h):
+        """How far a logit in float32 may be off (the README says so)."""
+        return (len(h) + 2) * 2.0**-24 * (abs(self.W) @ abs(h) + abs(self.b))
+
+
+def main(head_path, answers_path, index_path=None):
+    head, answers = Head(head_path), TensorFile(answers_path)
+    layer = Layer(head)
+    vocab, k = len(layer.b), answers["ids"].shape[1]
+    index = Index(index_path) if index_path else None
+    if index is not None:
+        assert (index.vocab, index.dim) == layer.W.shape
+        assert index.metadata["dtype"] == head.header["weight"]["dtype"]
+    scored = 0
+    for h, ids, logits in zip(head["contexts.test"].astype("f8"), answers["ids"], answers["logits"]):
+        candidates = numpy.arange(vocab)
+        if index is not None:
+            found = numpy.sort(SCREENERS[index.kind](index, layer, h, k))
+            candidates = found if len(found) >= k else candidates
+        scored += len(candidates)
+        own = layer.logits(h, candidates)
+        first = best(own, k)
+        assert (candidates[first] == ids).all(), (candidates[first], ids)
+        assert (abs(own[first] - logits) <= layer.rounding(h)[ids]).all(), (own[first], logits)
+    assert index is None or scored < vocab * len(answers["ids"]), "nothing was ruled out"
+
+
+main(*sys.argv[1:])
