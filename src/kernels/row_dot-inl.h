@@ -96,18 +96,20 @@ HWY_INLINE FloatVec LoadTail(const typename Stored<type>::Lane* p, std::size_t c
 
 #if HWY_TARGET != HWY_SCALAR
 
+// Each takes one shuffle and one or two blends: shuffles have one port to themselves on most processors, and
+// folds are a good part of what a tile of a batch costs.
+
 /// Halves of the whole vector: [a folded | b folded].
 template <class V>
 HWY_INLINE V FoldHalves(V a, V b) {
   const FloatTag d;
-  return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+  return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, b, a));
 }
 
 /// Neighbouring blocks of four lanes: blocks [a, c, b, d] from a = [a a b b], b = [c c d d].
 template <class V>
 HWY_INLINE V FoldBlocks(V a, V b) {
-  return hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
-                 hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
+  return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
 }
 
 /// Lanes two apart within each block: [a a b b].
@@ -116,14 +118,14 @@ HWY_INLINE V FoldPairs(V a, V b) {
   const hn::Repartition<double, FloatTag> d64;
   const auto wide_a = hn::BitCast(d64, a);
   const auto wide_b = hn::BitCast(d64, b);
-  return hn::Add(hn::BitCast(FloatTag(), hn::InterleaveLower(d64, wide_a, wide_b)),
-                 hn::BitCast(FloatTag(), hn::InterleaveUpper(d64, wide_a, wide_b)));
+  return hn::Add(hn::BitCast(FloatTag(), hn::OddEven(wide_b, wide_a)),
+                 hn::BitCast(FloatTag(), hn::CombineShiftRightBytes<8>(d64, wide_b, wide_a)));
 }
 
 /// Neighbouring lanes: [a, c, b, d] from a = [a a b b], b = [c c d d].
 template <class V>
 HWY_INLINE V FoldNeighbours(V a, V b) {
-  return hn::Add(hn::OddEven(hn::Shuffle2301(b), a), hn::OddEven(b, hn::Shuffle2301(a)));
+  return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
 }
 
 /// Four vectors whose blocks hold four partial sums each, to one with a sum a lane.
