@@ -55,15 +55,25 @@ QueryWork work_of(const SoftmaxLayer& layer, const Candidates& candidates, std::
           .candidates = count};
 }
 
+/// The k best of the tokens, best first, in the workspace.
+std::span<const ScoredToken> select_best(const float* logits, std::span<const TokenId> ids, std::size_t k,
+                                         Workspace& workspace) {
+  const kernels::Implementation& kernel = kernels::active();
+  auto* const best = workspace.heap.get<ScoredToken>(k);
+  if (ids.size() <= kernels::kFew) return {best, kernel.rank_few(logits, ids.data(), ids.size(), k, best)};
+  kernels::TopKHeap heap(best, k);
+  kernel.select(logits, ids.data(), ids.size(), heap);
+  return heap.sort();
+}
+
 /// select → normalise. The logits are edited in place. False, and the answer untouched, if fewer than query.k
 /// tokens are left and the query wants to fall back.
 bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
                         const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
   const kernels::Implementation& kernel = kernels::active();
   if (!query.edits.empty()) edit(query.edits, ids, logits);
-  kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
-  kernel.select(logits, ids.data(), ids.size(), heap);
-  if (query.fall_back && heap.size() < query.k) return false;
+  const std::span<const ScoredToken> best = select_best(logits, ids, query.k, workspace);
+  if (query.fall_back && best.size() < query.k) return false;
 
   double inside = 0.0;
   if (query.probabilities) {
@@ -72,7 +82,7 @@ bool answer_from_logits(const Query& query, const Candidates& candidates, std::s
     sum.sum = kernel.sum_exp(logits, ids.size(), sum.max);
     inside = sum.value();
   }
-  store_tokens(heap, answer);
+  store_tokens(best, answer);
   if (query.probabilities) {
     answer.normalizer = candidates.normalizer;
     answer.log_z_low = kernels::log_add_exp(inside, candidates.outside_low);

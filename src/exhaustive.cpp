@@ -23,8 +23,7 @@ bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
 
 }  // namespace
 
-void store_tokens(kernels::TopKHeap& heap, TopK& answer) {
-  const std::span<const ScoredToken> tokens = heap.sort();
+void store_tokens(std::span<const ScoredToken> tokens, TopK& answer) {
   answer.ids.reserve(tokens.size());
   answer.logits.reserve(tokens.size());
   answer.ids.resize(tokens.size());
@@ -37,7 +36,7 @@ void store_tokens(kernels::TopKHeap& heap, TopK& answer) {
 
 void store_exact(kernels::TopKHeap& heap, const Query& query, const kernels::LogSumExp& sum,
                  const QueryWork& work, TopK& answer) {
-  store_tokens(heap, answer);
+  store_tokens(heap.sort(), answer);
   if (query.probabilities) {
     store_log_z(Normalizer::exact, sum.value(), answer);
   } else {

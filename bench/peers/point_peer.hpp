@@ -54,7 +54,7 @@ class PointPeer final : public TopKSoftmax {
       heap.push({products[i], static_cast<TokenId>(ids[i])});
       sum += std::exp(static_cast<double>(products[i]) - static_cast<double>(products[0]));
     }
-    store_tokens(heap, answer);
+    store_tokens(heap.sort(), answer);
     if (query.probabilities) {
       store_log_z(Normalizer::candidates, static_cast<double>(products[0]) + std::log(sum), answer);
     } else {

@@ -30,11 +30,11 @@ TOPKSOFTMAX_EXPORT void answer_batch_from_all(const SoftmaxLayer& layer, const Q
 TOPKSOFTMAX_EXPORT void answer_from_allowed(const SoftmaxLayer& layer, const Query& query,
                                             std::size_t allowed, Workspace& workspace, TopK& answer);
 
-/// Puts the tokens of a heap into an answer, which stays untouched if memory runs out. The heap is spent
-/// then.
-TOPKSOFTMAX_EXPORT void store_tokens(kernels::TopKHeap& heap, TopK& answer);
+/// Puts the tokens into an answer, which stays untouched if memory runs out.
+TOPKSOFTMAX_EXPORT void store_tokens(std::span<const ScoredToken> tokens, TopK& answer);
 
 /// The same for a heap that has seen every token that may be returned, with the log-sum-exp of their logits.
+/// The heap is spent then.
 TOPKSOFTMAX_EXPORT void store_exact(kernels::TopKHeap& heap, const Query& query,
                                     const kernels::LogSumExp& sum, const QueryWork& work, TopK& answer);
 

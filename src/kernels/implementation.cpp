@@ -15,6 +15,7 @@
 #include <hwy/targets.h>
 
 #include "kernels/bounded-inl.h"
+#include "kernels/few-inl.h"
 #include "kernels/prefix_bounds-inl.h"
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
@@ -37,6 +38,8 @@ constinit const Implementation kImplementation = {
     .fused_scan_batch = &FusedScanBatch,
     .select = &Select,
     .fused_select = &FusedSelect,
+    .kth_of_few = &KthOfFew,
+    .rank_few = &RankFew,
     .max = &Max,
     .sum_exp = &SumExp,
     .exp = &Exp,

@@ -33,6 +33,9 @@ struct Partition {
 /// Elements that some kernels may write beyond the last: a vector's.
 inline constexpr std::size_t kSlack = 16;
 
+/// Values that are few enough to be ranked by comparing each with every other.
+inline constexpr std::size_t kFew = 64;
+
 /// The hot loops, compiled for one instruction set.
 ///
 /// Within one implementation a row's dot product is always summed in the same order: one accumulator of N
@@ -84,6 +87,14 @@ struct Implementation {
   /// there already.
   void (*fused_select)(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
                        LogSumExp* sum);
+
+  /// The k-th largest, 1 ≤ k ≤ count, of count ≤ kFew values. Cost: count²/lanes.
+  float (*kth_of_few)(const float* values, std::size_t count, std::size_t k);
+
+  /// The k best of count ≤ kFew tokens, no id twice, best first, those with a logit of −∞ left out; returns
+  /// how many these are. Equal to what a TopKHeap keeps. Cost: count²/lanes.
+  std::size_t (*rank_few)(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
+                          ScoredToken* best);
 
   /// The largest of count values, −∞ for none.
   float (*max)(const float* values, std::size_t count);
