@@ -78,7 +78,7 @@ struct Workspace {
   ScratchBuffer candidates;  ///< their ids
   ScratchBuffer heap;        ///< the k best so far
   TokenSet seen;             ///< tokens already among the candidates
-  ScratchBuffer screen[6];   ///< for the screener alone
+  ScratchBuffer screen[7];   ///< for the screener alone
   TopK proposed;             ///< what the backend answers that another one is made of
 };
 

@@ -33,6 +33,7 @@ constinit const Implementation kImplementation = {
     .scan_gathered = &ScanGathered,
     .scan_batch = &ScanBatch,
     .scan_gathered_batch = &ScanGatheredBatch,
+    .combine_rows = &CombineRows,
     .argmax = &Argmax,
     .fused_scan = &FusedScan,
     .fused_scan_batch = &FusedScanBatch,
@@ -44,6 +45,8 @@ constinit const Implementation kImplementation = {
     .sum_exp = &SumExp,
     .exp = &Exp,
     .prefix_bounds = &PrefixBounds,
+    .prefix_bounds_gathered = &PrefixBoundsGathered,
+    .box_bounds = &BoxBounds,
     .tail_bounds = &TailBounds,
     .promising = &Promising,
     .reaching = &Reaching,
@@ -53,6 +56,7 @@ constinit const Implementation kImplementation = {
     .wta_codes_batch = &WtaCodesBatch,
     .mark_reaching = &MarkReaching,
     .squared_distance = &SquaredDistance,
+    .squared_length = &SquaredLength,
 };
 
 }  // namespace HWY_NAMESPACE

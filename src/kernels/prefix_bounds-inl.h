@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/row_dot-inl.h"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -196,8 +197,27 @@ HWY_INLINE void WithBlockDots(const PrefixContext& context, std::size_t width, c
 }
 #endif
 
-inline void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context,
-                         float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+/// Where a block's parts begin.
+struct BlockHeader {
+  const float* bias;
+  const hwy::bfloat16_t* scale;
+  const hwy::bfloat16_t* radius;
+  const std::uint8_t* q;
+};
+
+HWY_INLINE BlockHeader HeaderOf(const PrefixBlocks& blocks, std::size_t block) {
+  const std::byte* const data = blocks.data + block * blocks.block_bytes();
+  const auto* const bias = reinterpret_cast<const float*>(data);
+  const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
+  return {bias, scale, scale + kBlockRows,
+          reinterpret_cast<const std::uint8_t*>(data + PrefixBlocks::kHeader)};
+}
+
+/// Bounds of the blocks that block_of names, one after the other.
+template <class BlockOf>
+HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
+                            const PrefixContext& context, float* HWY_RESTRICT estimates,
+                            float* HWY_RESTRICT radii) {
   WithBlockDots(context, prefix.width, [&](const auto& block_dots) HWY_ATTR {
     const FloatTag d;
     const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
@@ -207,27 +227,72 @@ inline void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& contex
     const auto rounding = hn::Set(d, PrefixBlocks::kRounding);
     const auto smallest = hn::Set(d, PrefixBlocks::kSmallest);
     HWY_ALIGN std::int32_t dots[kBlockRows];
-    for (std::size_t block = 0; block < prefix.blocks(); ++block) {
-      const std::byte* const header = prefix.data + block * prefix.block_bytes();
-      const auto* const bias = reinterpret_cast<const float*>(header);
-      const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
-      const auto* const radius = scale + kBlockRows;
-      block_dots(reinterpret_cast<const std::uint8_t*>(header + PrefixBlocks::kHeader), dots);
+    for (std::size_t i = 0; i < count; ++i) {
+      const BlockHeader header = HeaderOf(prefix, block_of(i));
+      block_dots(header.q, dots);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto dot = hn::ConvertTo(d, hn::Load(d32, dots + r));
-        const auto row_scale = hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, scale + r)), context_scale);
-        const auto estimate = hn::MulAdd(dot, row_scale, hn::LoadU(d, bias + r));
+        const auto row_scale = hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, header.scale + r)), context_scale);
+        const auto estimate = hn::MulAdd(dot, row_scale, hn::LoadU(d, header.bias + r));
         const auto spread =
-            hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, radius + r)), context_radius, smallest);
-        hn::StoreU(estimate, d, estimates + block * kBlockRows + r);
-        hn::StoreU(hn::MulAdd(hn::Abs(estimate), rounding, spread), d, radii + block * kBlockRows + r);
+            hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, header.radius + r)), context_radius, smallest);
+        hn::StoreU(estimate, d, estimates + i * kBlockRows + r);
+        hn::StoreU(hn::MulAdd(hn::Abs(estimate), rounding, spread), d, radii + i * kBlockRows + r);
       }
     }
   });
 }
 
-inline void TailBounds(const PrefixTails& tails, const TailContext& context,
-                       const float* HWY_RESTRICT prefix_estimates, const TokenId* HWY_RESTRICT ids,
+inline void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
+                         float* radii) {
+  BoundBlocks(
+      prefix, [](std::size_t i) { return i; }, prefix.blocks(), context, estimates, radii);
+}
+
+inline void PrefixBoundsGathered(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
+                                 const PrefixContext& context, float* estimates, float* radii) {
+  BoundBlocks(
+      prefix, [blocks](std::size_t i) { return static_cast<std::size_t>(blocks[i]); }, count, context,
+      estimates, radii);
+}
+
+inline void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
+                      float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+  WithBlockDots(context, boxes.centres.width, [&](const auto& centre_dots) HWY_ATTR {
+    const std::remove_cvref_t<decltype(centre_dots)> spread_dots(magnitudes, boxes.spreads.width);
+    const FloatTag d;
+    const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
+    const hn::Rebind<std::int32_t, FloatTag> d32;
+    const auto context_scale = hn::Set(d, context.scale);
+    const auto context_radius = hn::Set(d, context.radius);
+    const auto rounding = hn::Set(d, PrefixBlocks::kRounding);
+    const auto smallest = hn::Set(d, PrefixBlocks::kSmallest);
+    const auto product = [&](const std::int32_t* dots, const hwy::bfloat16_t* scale) HWY_ATTR {
+      return hn::Mul(hn::ConvertTo(d, hn::Load(d32, dots)),
+                     hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, scale)), context_scale));
+    };
+    HWY_ALIGN std::int32_t centre[kBlockRows];
+    HWY_ALIGN std::int32_t spread[kBlockRows];
+    for (std::size_t block = 0; block < boxes.centres.blocks(); ++block) {
+      const BlockHeader centres = HeaderOf(boxes.centres, block);
+      const BlockHeader spreads = HeaderOf(boxes.spreads, block);
+      centre_dots(centres.q, centre);
+      spread_dots(spreads.q, spread);
+      for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+        const auto bias = hn::LoadU(d, centres.bias + r);
+        const auto middle = product(centre + r, centres.scale + r);
+        const auto half = product(spread + r, spreads.scale + r);
+        const auto sizes = hn::Add(hn::Add(hn::Abs(middle), hn::Abs(bias)), half);
+        const auto radius =
+            hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, centres.radius + r)), context_radius, smallest);
+        hn::StoreU(hn::Add(middle, bias), d, estimates + block * kBlockRows + r);
+        hn::StoreU(hn::Add(hn::MulAdd(sizes, rounding, radius), half), d, radii + block * kBlockRows + r);
+      }
+    }
+  });
+}
+
+inline void TailBounds(const PrefixTails& tails, const TailContext& context, const TokenId* HWY_RESTRICT ids,
                        std::size_t count, float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
   using Lane = Stored<WeightType::int8>::Lane;
   const std::size_t row_bytes = tails.row_bytes();
@@ -245,7 +310,7 @@ inline void TailBounds(const PrefixTails& tails, const TailContext& context,
     for (std::size_t r = 0; r < size; ++r) {
       float footer[2];
       std::memcpy(footer, rows[r] + row_bytes - PrefixTails::kFooter, sizeof(footer));
-      const float before = prefix_estimates[ids[first + r]];
+      const float before = estimates[first + r];
       const float behind = footer[0] * dots[r];
       estimates[first + r] = before + behind;
       radii[first + r] = footer[1] * context.radius + PrefixBlocks::kSmallest +

@@ -58,6 +58,52 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
   });
 }
 
+/// sums[i] = Σ_j x_j · m[j][i] for the kVectors vectors of columns that begin at `first`.
+template <WeightType type, std::size_t kVectors>
+HWY_INLINE void CombineColumns(const Rows& m, std::size_t first, const float* HWY_RESTRICT x,
+                               float* HWY_RESTRICT sums) {
+  using Lane = typename Stored<type>::Lane;
+  const FloatTag d;
+  FloatVec even[kVectors];
+  FloatVec odd[kVectors];  // a second chain of each: one alone would wait for itself
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t v = 0; v < kVectors; ++v) even[v] = odd[v] = hn::Zero(d);
+  const auto add = [](const Lane* row, float weight, FloatVec* acc) HWY_ATTR {
+    const auto factor = hn::Set(FloatTag(), weight);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      acc[v] = hn::MulAdd(Stored<type>::Load(row + v * kLanes), factor, acc[v]);
+    }
+  };
+  const Lane* row = static_cast<const Lane*>(m.data) + first;
+  std::size_t j = 0;
+  for (; j + 2 <= m.count; j += 2, row += 2 * m.stride) {
+    add(row, x[j], even);
+    add(row + m.stride, x[j + 1], odd);
+  }
+  if (j < m.count) add(row, x[j], even);
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t v = 0; v < kVectors; ++v)
+    hn::StoreU(hn::Add(even[v], odd[v]), d, sums + first + v * kLanes);
+}
+
+inline void CombineRows(const Rows& m, const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
+  WithType(m.type, [&](auto type) HWY_ATTR {
+    constexpr WeightType kType = decltype(type)::value;
+    std::size_t first = 0;
+    const auto combine = [&](auto vectors) HWY_ATTR {
+      CombineColumns<kType, decltype(vectors)::value>(m, first, x, sums);
+      first += decltype(vectors)::value * kLanes;
+    };
+    while (first + 4 * kLanes <= m.dim && m.dim - first != 5 * kLanes && m.dim - first != 6 * kLanes) {
+      combine(std::integral_constant<std::size_t, 4>());
+    }
+    while (first + 3 * kLanes <= m.dim) combine(std::integral_constant<std::size_t, 3>());
+    while (first + 2 * kLanes <= m.dim) combine(std::integral_constant<std::size_t, 2>());
+    while (first < m.dim) combine(std::integral_constant<std::size_t, 1>());
+  });
+}
+
 /// Rows whose logits the fused kernels hold at a time.
 constexpr std::size_t kFusedBlock = 64;
 

@@ -8,6 +8,7 @@
 #include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
 #include "screeners/prefix_index.hpp"
+#include "screeners/prefix_index_builder.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "training/check_contexts.hpp"
 #include "training/chunks.hpp"
@@ -20,8 +21,9 @@ constexpr std::string_view kName = "certified";
 Candidates screen_bounded(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
                           const PrefixIndex::Bounds& bounds, Workspace& workspace) {
   std::size_t bytes_read = 0;
-  const float threshold = bounds.usable ? threshold_from_best(layer, query, bounds, workspace, bytes_read)
-                                        : -std::numeric_limits<float>::infinity();
+  const float threshold = bounds.usable
+                              ? threshold_from_best(layer, index, query, bounds, workspace, bytes_read)
+                              : -std::numeric_limits<float>::infinity();
   Candidates candidates =
       candidates_reaching(threshold, layer, index, query, bounds, index.rows(), workspace);
   candidates.bytes_read += bytes_read;
@@ -81,7 +83,7 @@ std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer, const float* con
   const Contexts all{contexts, count, dim, stride};
   check_contexts(layer, all, "certified");
   const RowMajorMatrix H = chunk_of(all, 0, count);
-  auto index = std::make_shared<const PrefixIndex>(layer, H, options);
+  auto index = std::make_shared<const PrefixIndex>(build_prefix_index(layer, H, options));
   return std::unique_ptr<Certified>(new Certified(std::move(layer), std::move(index)));
 }
 

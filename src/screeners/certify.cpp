@@ -9,6 +9,7 @@
 #include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
 #include "screeners/prefix_index.hpp"
+#include "screeners/prefix_index_builder.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "training/check_contexts.hpp"
@@ -41,8 +42,8 @@ std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<const TopKSoftmax> backen
                                        const CertifiedOptions& options) {
   if (backend == nullptr) throw Error("certify: there is no backend to wrap");
   check_contexts(backend->layer(), contexts, "certify");
-  auto index =
-      std::make_shared<const PrefixIndex>(backend->layer(), chunk_of(contexts, 0, contexts.count), options);
+  auto index = std::make_shared<const PrefixIndex>(
+      build_prefix_index(backend->layer(), chunk_of(contexts, 0, contexts.count), options));
   return std::unique_ptr<Certify>(new Certify(std::move(backend), std::move(index)));
 }
 
@@ -84,7 +85,8 @@ void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) c
   if (bounds.usable && (candidates.everything || candidates.ids.size() > tolerable(query.k))) {
     // The backend found no good tokens; the estimates know better ones.
     bytes_read += candidates.bytes_read - index_->bytes_scanned();
-    threshold = std::max(threshold, threshold_from_best(layer(), query, bounds, workspace, bytes_read));
+    threshold =
+        std::max(threshold, threshold_from_best(layer(), *index_, query, bounds, workspace, bytes_read));
     candidates = candidates_reaching(threshold, layer(), *index_, query, bounds, index_->rows(), workspace);
   }
   answer_from_candidates(layer(), query, candidates, workspace, answer);

@@ -18,6 +18,9 @@ constexpr std::size_t kWorthwhileShare = 4;
 /// How much lower the cut is for the first attempt at a narrower interval of log Z; twice as much every time.
 constexpr float kFirstStep = 1.0F;
 
+/// Rows among which likely ones are sought become so many times more while too few of them are allowed.
+constexpr std::size_t kMoreLikely = 8;
+
 /// log Σ exp of the candidates' logits, which stay in the workspace and with the candidates.
 double score(const SoftmaxLayer& layer, const Query& query, Candidates& candidates, Workspace& workspace) {
   const kernels::Implementation& kernel = kernels::active();
@@ -36,19 +39,29 @@ bool is_worth_bounding(const Query& query, const PrefixIndex& index) {
   return query.k <= index.rows() / kWorthwhileShare && !exact_log_z;
 }
 
-float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const PrefixIndex::Bounds& bounds,
-                          Workspace& workspace, std::size_t& bytes_read) {
+float threshold_from_best(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
+                          const PrefixIndex::Bounds& bounds, Workspace& workspace, std::size_t& bytes_read) {
   const kernels::Implementation& kernel = kernels::active();
-  const std::size_t vocab = layer.vocab();
-  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, vocab);
-  auto* const ids = workspace.candidates.get<TokenId>(vocab + kernels::kSlack);
-  auto* const maxima = workspace.logits.get<float>(vocab / 8 + 2 * kernels::kSlack);
-  const std::size_t found = kernel.promising(bounds.estimates, vocab, wanted, maxima, ids);
-  if (found < query.k) return -std::numeric_limits<float>::infinity();
+  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, index.rows());
+  PrefixIndex::BoundedRows rows;
+  TokenId* ids = nullptr;
+  std::size_t found = 0;
+  // Where many tokens are forbidden, it takes more rows to find so many that are not.
+  for (std::size_t likely = wanted;; likely *= kMoreLikely) {
+    rows = index.likely_rows(query, bounds, likely, workspace);
+    bytes_read += rows.bytes_read;
+    ids = workspace.candidates.get<TokenId>(rows.count + kernels::kSlack);
+    auto* const maxima = workspace.logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
+    found = kernel.promising(rows.estimates, rows.count, wanted, maxima, ids);
+    if (found >= query.k) break;
+    if (likely >= index.rows()) return -std::numeric_limits<float>::infinity();
+  }
   const std::size_t count = std::min(found, 4 * wanted);  // equal estimates may be many
+  for (std::size_t i = 0; i < count; ++i) ids[i] = index.token(rows.place(static_cast<std::size_t>(ids[i])));
   auto* const logits = workspace.logits.get<float>(count);
   kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
   bytes_read += layer.rows().bytes(count);
+  if (count <= kernels::kFew) return kernel.kth_of_few(logits, count, query.k);
   std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
   return logits[query.k - 1];
 }
@@ -58,16 +71,15 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
                                Workspace& workspace) {
   Candidates candidates;
   candidates.certified = true;
-  candidates.screened = index.rows();
+  candidates.screened = index.bounds_scanned();
   candidates.bytes_read = index.bytes_scanned();
   const bool any_width = query.log_z_tolerance == std::numeric_limits<double>::infinity();
   const bool hopeless = !bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
   float step = kFirstStep;
   for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
-    const PrefixIndex::Survivors survivors =
-        index.survivors(bounds, cut, query.probabilities, most, workspace);
+    const PrefixIndex::Survivors survivors = index.survivors(query, bounds, cut, most, workspace);
     candidates.bytes_read += survivors.bytes_read;
-    candidates.screened += survivors.by_tails;
+    candidates.screened += survivors.bounded;
     if (survivors.ids.size() > std::min(most, index.rows() / kWorthwhileShare)) break;
     most = index.rows();  // a lower cut lets more pass, and says nothing of the threshold
     candidates.ids = survivors.ids;

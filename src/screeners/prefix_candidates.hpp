@@ -16,8 +16,8 @@ bool is_worth_bounding(const Query& query, const PrefixIndex& index);
 
 /// The k-th best logit of rows with high estimates: the exact threshold, or just below it. −∞ if fewer than k
 /// rows may be returned.
-float threshold_from_best(const SoftmaxLayer& layer, const Query& query, const PrefixIndex::Bounds& bounds,
-                          Workspace& workspace, std::size_t& bytes_read);
+float threshold_from_best(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
+                          const PrefixIndex::Bounds& bounds, Workspace& workspace, std::size_t& bytes_read);
 
 /// The tokens that may be among the k best when k tokens are known to reach `threshold`, certified, with log
 /// Z as an interval no wider than the query tolerates. Every token where these are too many, or where their

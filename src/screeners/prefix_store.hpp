@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "aligned_storage.hpp"
+#include "screeners/row_order.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/stored_array.hpp"
 
@@ -44,7 +46,8 @@ inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n)
   const float scale = static_cast<double>(peak) > kTooShortToRound ? peak / most : 0.0F;
   const float inverse = scale > 0.0F ? 1.0F / scale : 0.0F;
   for (std::size_t j = 0; j < width; ++j) {
-    n[j] = static_cast<std::int16_t>(std::lrint(std::clamp(x[j] * inverse, -most, most)));
+    const float steps = std::clamp(x[j] * inverse, -most, most);
+    n[j] = static_cast<std::int16_t>(steps + std::copysign(0.5F, steps));
   }
   return scale;
 }
@@ -57,15 +60,28 @@ class PrefixStore {
   PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width)
       : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width} {}
 
-  /// Reads what save() has written, of rows [V] of this width, a multiple of 4. Throws Error for a bias that
-  /// is not the layer's, and for scales and radii that are NaN or below 0.
-  PrefixStore(const IndexReader& in, std::size_t width);
-  /// The tensor "prefixes" U8 [blocks, block_bytes].
-  void save(IndexWriter& out) const;
+  /// Reads what save() has written under a name, of so many rows of this width, a multiple of 4. Throws Error
+  /// for biases that are NaN, and for scales and radii that are NaN or below 0.
+  PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows, std::size_t width);
+  /// The tensor `name` U8 [blocks, block_bytes].
+  void save(IndexWriter& out, std::string_view name) const;
+
+  /// Throws Error unless the biases are those of the layer's rows, kept in this order.
+  void check_biases(const IndexReader& in, std::string_view name, const RowOrder& order) const;
 
   const kernels::PrefixBlocks& blocks() const { return blocks_; }
 
+  // What is stored of a row.
+  float bias(std::size_t row) const;
+  double scale(std::size_t row) const;
+  double radius(std::size_t row) const;
+  int coordinate(std::size_t row, std::size_t j) const;
+
  private:
+  const std::byte* block_of(std::size_t row) const {
+    return bytes_.data() + row / kernels::PrefixBlocks::kRows * blocks_.block_bytes();
+  }
+
   StoredArray<std::byte> bytes_;
   kernels::PrefixBlocks blocks_;
 };
@@ -80,6 +96,9 @@ class PrefixWriter {
   /// their scale.
   double put(std::size_t row, float bias, std::span<const double> x, std::int8_t* q);
 
+  /// Writes a row of coordinates x ≥ 0 [width] that are rounded up, with a bias of 0.
+  void put_up(std::size_t row, std::span<const double> x);
+
   /// Writes a row's radius, rounded up.
   void put_radius(std::size_t row, double radius);
 
@@ -87,6 +106,9 @@ class PrefixWriter {
   PrefixStore finish() &&;
 
  private:
+  void put_header(std::size_t row, float bias, std::uint16_t scale);
+  void put_coordinate(std::size_t row, std::size_t j, int q);
+
   std::byte* block_of(std::size_t row) {
     return storage_.get() + row / kernels::PrefixBlocks::kRows * blocks_.block_bytes();
   }

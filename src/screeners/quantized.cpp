@@ -17,6 +17,7 @@ namespace topksoftmax {
 namespace {
 
 constexpr std::string_view kName = "quantized";
+constexpr const char* kPrefixes = "prefixes";
 
 /// The options that an index file records.
 template <class Options, class Visit>
@@ -53,9 +54,12 @@ class QuantizedRows {
     store_ = std::move(writer).finish();
   }
 
-  explicit QuantizedRows(const IndexReader& in) : dim_(in.dim()), store_(in, width_for(dim_)) {}
+  explicit QuantizedRows(const IndexReader& in)
+      : dim_(in.dim()), store_(in, kPrefixes, in.vocab(), width_for(dim_)) {
+    store_.check_biases(in, kPrefixes, RowOrder());
+  }
 
-  void save(IndexWriter& out) const { store_.save(out); }
+  void save(IndexWriter& out) const { store_.save(out, kPrefixes); }
 
   std::size_t dim() const { return dim_; }
   const kernels::PrefixBlocks& blocks() const { return store_.blocks(); }

@@ -50,8 +50,10 @@ const std::vector<Backend>& all_backends() {
       {.name = "shortlist", .make = [](const auto& layer, const auto&) { return Shortlist::build(layer); }},
       {.name = "quantized", .make = [](const auto& layer, const auto&) { return Quantized::build(layer); }},
       {.name = "certified",
-       .make = [](const auto& layer,
-                  const auto& contexts) { return Certified::build(layer, contexts, {.width = 16}); },
+       .make =
+           [](const auto& layer, const auto& contexts) {
+             return Certified::build(layer, contexts, {.width = 16, .boxes = BoundBoxes::never});
+           },
        .exact = true},
       {.name = "certify:shortlist",
        .make =
@@ -65,6 +67,13 @@ const std::vector<Backend>& all_backends() {
       {.name = "wta-lsh-each",
        .make = [](const auto& layer,
                   const auto&) { return WtaLshEach::build(layer, {.hash = {.bands = 60}}); }},
+      {.name = "certified-boxes",
+       .make =
+           [](const auto& layer, const auto& contexts) {
+             return Certified::build(layer, contexts, {.width = 16, .boxes = BoundBoxes::always});
+           },
+       .system = "certified",
+       .exact = true},
   };
   return all;
 }

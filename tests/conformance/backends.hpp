@@ -16,6 +16,7 @@ namespace topksoftmax::testing {
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<TopKSoftmax>(const SoftmaxLayer&, const RowMajorMatrix& contexts)> make;
+  std::string system{};       ///< its own name, where another backend has it too; empty: `name`
   bool exact = false;         ///< every answer is the exact top-k
   bool exhaustible = true;    ///< full effort is the exact top-k
   bool shares_batch = false;  ///< candidates are shared over a batch, which may add tokens to a query's list

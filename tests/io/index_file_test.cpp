@@ -476,6 +476,23 @@ TEST(IndexFiles, ChecksWhatMemorySafetyNeeds) {
       *certified, [](Parts& p) { p.metadata["options.prefix"] = "9"; }, "prefix is 9");
   expect_refused(
       *certified, [](Parts& p) { p.metadata["options.width"] = "100000000"; }, "width 100000000");
+  const auto boxed =
+      Certified::build(world().layer, world().train, {.prefix = 8, .width = 16, .boxes = BoundBoxes::always});
+  expect_refused(
+      *boxed, [&](Parts& p) { p.set("boxes.centres", 16, nan); }, "in row 1");
+  expect_refused(
+      *boxed, [&](Parts& p) { p.set("boxes.spreads", 24, nan); }, "in row 1");
+  expect_refused(
+      *boxed, [](Parts& p) { std::memcpy(p.bytes["order"].data(), p.bytes["order"].data() + 4, 4); },
+      "twice");
+  expect_refused(
+      *boxed, [](Parts& p) { p.metadata["options.boxes"] = "0"; }, "another bias than the layer");
+  expect_refused(
+      *boxed,
+      [](Parts& p) {
+        p.set("Q", 0, std::uint16_t{0x7e00});  // NaN
+      },
+      "\"Q\"");
 
   const auto adaptive = AdaptiveSoftmax::build(world().layer, world().train);
   expect_refused(

@@ -43,42 +43,49 @@ def shortlist(index, layer, h, k):
     return index["list"]
 
 
-def prefix_blocks(index):
-    """Bias, radius [V] and the coordinates [V, width] of kernels::PrefixBlocks."""
-    blocks = numpy.array(index["prefixes"])
+def prefix_blocks(index, name, rows):
+    """Bias, radius [rows] and the coordinates [rows, width] of kernels::PrefixBlocks."""
+    blocks = numpy.array(index[name])
     bias = blocks[:, : 4 * BLOCK].view("<f4")
     scale, radius = (
         widened(blocks[:, at * BLOCK : (at + 2) * BLOCK].copy().view("<u2")) for at in (4, 6)
     )
     q = blocks[:, 8 * BLOCK :].reshape(len(blocks), -1, BLOCK, 4).transpose(0, 2, 1, 3)
     w = (q.reshape(len(blocks), BLOCK, -1).astype("f8") - 128) * scale[:, :, None]
-    rows = index.vocab
     return bias.reshape(-1)[:rows], radius.reshape(-1)[:rows], w.reshape(-1, w.shape[2])[:rows]
 
 
 def quantized(index, layer, h, k):
-    bias, _, w = prefix_blocks(index)
+    bias, _, w = prefix_blocks(index, "prefixes", index.vocab)
     return best(bias + w[:, : len(h)] @ h, max(index.options()["refine_width"], 2 * k))
 
 
 def certified(index, layer, h, k):
     """The tokens that the bounds do not rule out, and that the bounds are true."""
-    Q, R = index["Q"].astype("f8"), index["R"].astype("f8")
-    bias, radius, w = prefix_blocks(index)
+    bias, radius, w = prefix_blocks(index, "prefixes", index.vocab)
     prefix = w.shape[1]
-    c = Q @ h
-    x = R @ c
+    c = h @ index["Q"].astype("f8")
+    M = len(index["R"])
+    x = (c[:M] @ index["R"].astype("f8"))[:M]
     outside = numpy.sqrt(max(h @ h - c @ c / (1 + index["norms"][0]), 0))
     norm = numpy.linalg.norm
+    tokens = index["order"] if "order" in index else numpy.arange(index.vocab)
 
     def context_radius(weights, *terms):
         return norm(weights[:3] * numpy.array(terms))  # the fourth is for roundings, which float64 has not
 
-    logits = layer.logits(h)
+    logits = layer.logits(h)[tokens]
     estimates = bias + w @ x[:prefix]
-    bounds = radius * context_radius(index["weights"][0], norm(x[prefix:]), outside, norm(x[:prefix]))
+    ours = context_radius(index["weights"][0], norm(x[prefix:]), outside, norm(x[:prefix]))
+    bounds = radius * ours
     assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
     uppers = estimates + bounds
+    if "boxes.centres" in index:
+        boxes = -(-index.vocab // BLOCK)
+        top, reach, centres = prefix_blocks(index, "boxes.centres", boxes)
+        spreads = prefix_blocks(index, "boxes.spreads", boxes)[2]
+        highest = top + centres @ x[:prefix] + spreads @ abs(x[:prefix]) + reach * ours
+        assert (numpy.repeat(highest, BLOCK)[: index.vocab] >= uppers * (1 - 1e-9)).all()
     if "tails" in index:
         tails = numpy.array(index["tails"])
         scale, radius = tails[:, -8:].copy().view("<f4").T
@@ -87,7 +94,7 @@ def certified(index, layer, h, k):
         bounds = radius * context_radius(index["weights"][1], 0, outside, norm(x))
         assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
         uppers = numpy.minimum(uppers, estimates + bounds)
-    return numpy.flatnonzero(uppers >= logits[best(estimates, k)].min())
+    return tokens[numpy.flatnonzero(uppers >= logits[best(estimates, k)].min())]
 
 
 SCREENERS = {f.__name__: f for f in (l2s, svd, adaptive, shortlist, quantized, certified)}

@@ -129,6 +129,7 @@ TEST_F(NumpyTest, AnswersFromIndexFiles) {
     backends.push_back(Shortlist::build(layer));
     backends.push_back(Quantized::build(layer));
     backends.push_back(Certified::build(layer, train, {.prefix = 8}));  // has tails
+    backends.push_back(Certified::build(layer, train, {.prefix = 8, .boxes = BoundBoxes::always}));
     for (const auto& backend : backends) {
       backend->save(file("index"));
       write_answers(*backend, head);
@@ -150,7 +151,8 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   save(*Fgd::build(layer), "upper layers");
   const CertifiedOptions with_tails = {.prefix = 8};
   save(*Certified::build(layer, train, with_tails), "tails");
-  save(*Certify::wrap(L2S::train_kmeans(layer, train), train, with_tails), "tails and l2s");
+  const CertifiedOptions with_boxes = {.prefix = 8, .boxes = BoundBoxes::always};
+  save(*Certify::wrap(L2S::train_kmeans(layer, train), train, with_boxes), "tails, boxes and l2s");
   EXPECT_EQ(complaint("numpy_table.py", arguments), "");
 }
 

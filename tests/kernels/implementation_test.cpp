@@ -116,6 +116,34 @@ TEST_P(Kernels, ScanAgreesWithTheReferenceForEveryStoredType) {
   }
 }
 
+TEST_P(Kernels, CombineRowsAddsWeightedRowsOfEveryStoredType) {
+  for (const Size size : {Size{1, 16}, Size{2, 32}, Size{7, 48}, Size{100, 64}, Size{33, 80}, Size{20, 96},
+                          Size{16, 112}, Size{5, 256}}) {
+    for (const WeightType type : kTypes) {
+      const StoredLayer stored(type, size, 12);
+      Rows rows = stored.layer().rows();
+      rows.bias = rows.scales = nullptr;
+      const Eigen::VectorXf x = testing::random_vector(size.vocab, 5);
+      std::vector<float> sums(rows.dim);
+      kernel().combine_rows(rows, x.data(), sums.data());
+      Eigen::MatrixXd W = stored.layer().weights().cast<double>();
+      if (type == WeightType::int8) {
+        for (Eigen::Index i = 0; i < W.rows(); ++i) {
+          W.row(i) /= static_cast<double>(stored.layer().rows().scales[i]);
+        }
+      }
+      const Eigen::VectorXd expected = W.transpose() * x.cast<double>();
+      const Eigen::VectorXd sizes = W.cwiseAbs().transpose() * x.cwiseAbs().cast<double>();
+      for (Eigen::Index j = 0; j < size.dim; ++j) {
+        // The reference's int8 weights are rounded once themselves.
+        const double share = static_cast<double>(size.vocab + (type == WeightType::int8 ? 3 : 1));
+        ASSERT_NEAR(sums[static_cast<std::size_t>(j)], expected[j], share * 0x1p-24 * sizes[j] + 1e-30)
+            << "type " << static_cast<int>(type) << ", V = " << size.vocab << ", d = " << size.dim;
+      }
+    }
+  }
+}
+
 TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
   for (const Size size :
        {Size{1, 1}, Size{2, 7}, Size{67, 16}, Size{131, 200}, Size{64, 65}, Size{10007, 24}}) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -87,6 +88,70 @@ TEST_P(PrefixKernels, EstimatesAreTheIntegerProducts) {
   }
 }
 
+std::vector<std::int16_t> random_context(std::size_t width, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<std::int16_t> n(width);
+  for (std::int16_t& x : n) x = static_cast<std::int16_t>(static_cast<int>(engine() % 32513) - 16256);
+  return n;
+}
+
+TEST_P(PrefixKernels, SomeBlocksAreBoundedAsAllAre) {
+  for (const std::size_t width : {4U, 16U, 60U}) {
+    const RandomBlocks made(133, width, static_cast<unsigned>(width));
+    const std::vector<std::int16_t> n = random_context(width, 4);
+    const kernels::PrefixContext context = {n.data(), 0.001F, 3.0F};
+    std::vector<float> estimates(144), radii(144), some_estimates(48), some_radii(48);
+    GetParam().prefix_bounds(made.blocks, context, estimates.data(), radii.data());
+    const std::vector<TokenId> blocks = {7, 0, 8};
+    GetParam().prefix_bounds_gathered(made.blocks, blocks.data(), blocks.size(), context,
+                                      some_estimates.data(), some_radii.data());
+    for (std::size_t i = 0; i < 48; ++i) {
+      const std::size_t row = static_cast<std::size_t>(blocks[i / 16]) * 16 + i % 16;
+      if (row >= 133) continue;
+      ASSERT_EQ(some_estimates[i], estimates[row]);
+      ASSERT_EQ(some_radii[i], radii[row]);
+    }
+  }
+}
+
+TEST_P(PrefixKernels, BoxesReachAsFarAsTheirCentresAndSpreads) {
+  for (const std::size_t width : {4U, 8U, 16U, 24U, 32U, 60U}) {
+    const RandomBlocks centres(37, width, static_cast<unsigned>(width));
+    RandomBlocks spreads(37, width, static_cast<unsigned>(width) + 1);
+    for (std::size_t v = 0; v < 48; ++v) {  // spreads have no sign
+      for (std::size_t j = 0; j < width; ++j) {
+        int& q = spreads.q[v * width + j];
+        q = std::abs(q);
+        auto* const block =
+            const_cast<std::byte*>(spreads.blocks.data) + v / 16 * spreads.blocks.block_bytes();
+        block[PrefixBlocks::kHeader + j / 4 * 64 + v % 16 * 4 + j % 4] = static_cast<std::byte>(q + 128);
+      }
+    }
+    const std::vector<std::int16_t> n = random_context(width, 4);
+    std::vector<std::int16_t> magnitudes;
+    for (const std::int16_t x : n) magnitudes.push_back(static_cast<std::int16_t>(std::abs(x)));
+    std::vector<float> estimates(48), radii(48);
+    GetParam().box_bounds({centres.blocks, spreads.blocks}, {n.data(), 0.001F, 3.0F}, magnitudes.data(),
+                          estimates.data(), radii.data());
+    for (std::size_t box = 0; box < 37; ++box) {
+      double middle = 0.0;
+      double half = 0.0;
+      for (std::size_t j = 0; j < width; ++j) {
+        middle += 0.001 * n[j] * static_cast<double>(centres.scale[box]) * centres.q[box * width + j];
+        half += 0.001 * magnitudes[j] * static_cast<double>(spreads.scale[box]) * spreads.q[box * width + j];
+      }
+      const auto bias = static_cast<double>(centres.bias[box]);
+      const double radius = 3.0 * static_cast<double>(centres.radius[box]) + half;
+      const double size = std::abs(middle) + std::abs(bias) + radius;
+      ASSERT_NEAR(estimates[box], middle + bias, 1e-6 * size);
+      // From outside, and close.
+      const double reach = static_cast<double>(estimates[box]) + static_cast<double>(radii[box]);
+      ASSERT_GE(reach, middle + bias + radius - 1e-7 * size);
+      ASSERT_LE(reach, middle + bias + radius + 1e-5 * size);
+    }
+  }
+}
+
 TEST_P(PrefixKernels, TailsAddTheirProducts) {
   for (const std::size_t width : {1U, 40U, 56U, 57U, 200U}) {
     constexpr std::size_t count = 50;
@@ -119,8 +184,8 @@ TEST_P(PrefixKernels, TailsAddTheirProducts) {
       std::vector<TokenId> ids(asked);
       for (TokenId& id : ids) id = static_cast<TokenId>(engine() % count);
       std::vector<float> estimates(asked), radii(asked);
-      GetParam().tail_bounds(tails, {h.data(), 2.0F}, before.data(), ids.data(), asked, estimates.data(),
-                             radii.data());
+      for (std::size_t i = 0; i < asked; ++i) estimates[i] = before[ids[i]];
+      GetParam().tail_bounds(tails, {h.data(), 2.0F}, ids.data(), asked, estimates.data(), radii.data());
       for (std::size_t i = 0; i < asked; ++i) {
         const auto v = static_cast<std::size_t>(ids[i]);
         double product = 0.0;

@@ -29,6 +29,9 @@ TEST_P(SquaredDistance, AgreesWithDoublePrecision) {
       const float found =
           GetParam().squared_distance(a.data() + 1, b.data() + 1, static_cast<std::size_t>(dim));
       EXPECT_NEAR(found, expected, static_cast<double>(dim + 3) * std::ldexp(1.0, -24) * expected) << dim;
+      const double length = a.segment(1, dim).cast<double>().squaredNorm();
+      const float squared = GetParam().squared_length(a.data() + 1, static_cast<std::size_t>(dim));
+      EXPECT_NEAR(squared, length, static_cast<double>(dim + 3) * std::ldexp(1.0, -24) * length) << dim;
     }
   }
 }

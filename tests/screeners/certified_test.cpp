@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,8 @@ void expect_exact(const Certified& certified, const Exact& exact, const Eigen::V
 
 constexpr std::array kCoordinates = {BoundCoordinates::balanced, BoundCoordinates::contexts,
                                      BoundCoordinates::rows};
+
+constexpr std::array kBoxes = {BoundBoxes::automatic, BoundBoxes::never, BoundBoxes::always};
 
 struct Attack {
   std::string name;
@@ -91,14 +94,18 @@ const std::vector<Attack>& attacks() {
 TEST(Certified, IsNeverWrongUnderAttack) {
   Workspace workspace;
   for (const Attack& attack : attacks()) {
-    for (const auto& [coordinates, biased] :
-         {std::pair(BoundCoordinates::balanced, false), std::pair(BoundCoordinates::balanced, true),
-          std::pair(BoundCoordinates::contexts, true), std::pair(BoundCoordinates::rows, true)}) {
+    for (const auto& [coordinates, biased, boxes] :
+         {std::tuple(BoundCoordinates::balanced, false, BoundBoxes::never),
+          std::tuple(BoundCoordinates::balanced, true, BoundBoxes::never),
+          std::tuple(BoundCoordinates::balanced, false, BoundBoxes::always),
+          std::tuple(BoundCoordinates::balanced, true, BoundBoxes::always),
+          std::tuple(BoundCoordinates::contexts, true, BoundBoxes::always),
+          std::tuple(BoundCoordinates::rows, true, BoundBoxes::never)}) {
       const RowMajorMatrix W = attack.rows();
       const SoftmaxLayer layer = SoftmaxLayer::own(W, biased ? random_vector(900, 9) : Eigen::VectorXf());
       const RowMajorMatrix contexts = clustered_contexts(300, 20, 5, 10);
-      const auto certified =
-          Certified::build(layer, contexts, {.prefix = 8, .width = 12, .coordinates = coordinates});
+      const auto certified = Certified::build(
+          layer, contexts, {.prefix = 8, .width = 12, .coordinates = coordinates, .boxes = boxes});
       const auto exact = Exact::make(layer);
       for (unsigned seed = 0; seed < 30; ++seed) {
         const Eigen::VectorXf seen = contexts.row(static_cast<Eigen::Index>(seed));
@@ -148,12 +155,14 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
     const std::size_t prefix = engine() % 2 == 0 ? 0 : 4 + engine() % (width - 3) / 4 * 4;
     const SoftmaxLayer layer = random_layer(vocab, dim, round);
     const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
+    const BoundBoxes boxes = kBoxes[engine() % kBoxes.size()];
     const auto certified =
-        engine() % 4 == 0 ? Certified::build(layer, {.prefix = prefix, .width = width})
+        engine() % 4 == 0 ? Certified::build(layer, {.prefix = prefix, .width = width, .boxes = boxes})
                           : Certified::build(layer, contexts,
                                              {.prefix = prefix,
                                               .width = width,
-                                              .coordinates = kCoordinates[engine() % kCoordinates.size()]});
+                                              .coordinates = kCoordinates[engine() % kCoordinates.size()],
+                                              .boxes = boxes});
     const auto exact = Exact::make(layer);
     for (unsigned q = 0; q < 200; ++q) {
       const Eigen::VectorXf h =
@@ -191,8 +200,9 @@ TEST(Certified, PrefixesLeaveFewestRowsInBalancedCoordinates) {
   const SoftmaxLayer layer = SoftmaxLayer::own(W);
   std::vector<std::size_t> left;
   for (const BoundCoordinates coordinates : kCoordinates) {
-    const auto certified = Certified::build(layer, contexts.topRows(400),
-                                            {.prefix = 16, .width = 40, .coordinates = coordinates});
+    const auto certified =
+        Certified::build(layer, contexts.topRows(400),
+                         {.prefix = 16, .width = 40, .coordinates = coordinates, .boxes = BoundBoxes::never});
     std::size_t sum = 0;
     for (Eigen::Index i = 400; i < 500; ++i) {
       sum += certified->query(contexts.row(i), {.k = 5}).work.screened - layer.vocab();
@@ -203,23 +213,54 @@ TEST(Certified, PrefixesLeaveFewestRowsInBalancedCoordinates) {
   EXPECT_LT(left[0], left[2]);
 }
 
+TEST(Certified, BoxesAreOpenedForFewRows) {
+  // Rows and contexts of few kinds: those of other kinds than the context's are far below it.
+  const RowMajorMatrix kinds = random_matrix(12, 32, 1, 1.5F);
+  RowMajorMatrix W = random_matrix(4000, 32, 2, 0.1F);
+  RowMajorMatrix contexts = random_matrix(400, 32, 3, 0.1F);
+  for (Eigen::Index v = 0; v < W.rows(); ++v) W.row(v) += kinds.row(v % 12);
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) contexts.row(i) += kinds.row(i % 12);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const auto exact = Exact::make(layer);
+  const auto chosen = Certified::build(layer, contexts.topRows(300));
+  const auto without = Certified::build(layer, contexts.topRows(300), {.boxes = BoundBoxes::never});
+  Workspace workspace;
+  for (Eigen::Index i = 300; i < 400; ++i) {
+    expect_exact(*chosen, *exact, contexts.row(i), 5, workspace, "chosen");
+    expect_exact(*without, *exact, contexts.row(i), 5, workspace, "without");
+    EXPECT_LT(chosen->query(contexts.row(i), {.k = 5}).work.screened, layer.vocab() / 2);
+    EXPECT_GE(without->query(contexts.row(i), {.k = 5}).work.screened, layer.vocab());
+  }
+}
+
+TEST(Certified, HasNoBoxesWhereTheyWouldAllBeOpened) {
+  const SoftmaxLayer layer = random_layer(3000, 48, 3);
+  const RowMajorMatrix contexts = random_matrix(200, 48, 4);
+  const auto certified = Certified::build(layer, contexts, {.width = 24});
+  EXPECT_GE(certified->query(contexts.row(0), {.k = 5}).work.screened, layer.vocab());
+}
+
 TEST(Certified, MasksAndBiasesAreCertifiedToo) {
   const SoftmaxLayer layer = random_layer(2000, 24, 3);
   const RowMajorMatrix contexts = clustered_contexts(300, 24, 6, 4);
-  const auto certified = Certified::build(layer, contexts, {.width = 24});
   const auto exact = Exact::make(layer);
-  TokenMask mask(2000);
-  for (TokenId id = 0; id < 2000; id += 2) mask.allow(id);
   const std::vector<TokenBias> bias = {{4, 3.0F}, {5, 100.0F}, {600, -50.0F}, {1998, 6.0F}};
-  for (Eigen::Index i = 0; i < 100; ++i) {
-    const QueryOptions options = {.k = 6, .allowed = mask, .logit_bias = bias};
-    const TopK answer = certified->query(contexts.row(i), options);
-    const TopK truth = exact->query(contexts.row(i), options);
-    EXPECT_TRUE(answer.certified);
-    EXPECT_EQ(answer.ids, truth.ids);
-    EXPECT_EQ(answer.logits, truth.logits);
-    EXPECT_LE(answer.log_z_low, truth.log_z + 1e-5);
-    EXPECT_GE(answer.log_z_high, truth.log_z - 1e-5);
+  for (const BoundBoxes boxes : kBoxes) {
+    const auto certified = Certified::build(layer, contexts, {.width = 24, .boxes = boxes});
+    for (const TokenId step : {2, 7}) {
+      TokenMask mask(2000);
+      for (TokenId id = 0; id < 2000; id += step) mask.allow(id);
+      for (Eigen::Index i = 0; i < 100; ++i) {
+        const QueryOptions options = {.k = 6, .allowed = mask, .logit_bias = bias};
+        const TopK answer = certified->query(contexts.row(i), options);
+        const TopK truth = exact->query(contexts.row(i), options);
+        EXPECT_TRUE(answer.certified);
+        EXPECT_EQ(answer.ids, truth.ids);
+        EXPECT_EQ(answer.logits, truth.logits);
+        EXPECT_LE(answer.log_z_low, truth.log_z + 1e-5);
+        EXPECT_GE(answer.log_z_high, truth.log_z - 1e-5);
+      }
+    }
   }
 }
 
@@ -244,13 +285,12 @@ TEST(Certified, StoredTypesAreCertifiedAsStored) {
 TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
   const SoftmaxLayer layer = random_layer(3000, 24, 1);
   const RowMajorMatrix contexts = clustered_contexts(60, 24, 6, 2);
-  const auto certified = Certified::build(layer, contexts, {.width = 12});
   const auto exact = Exact::make(layer);
   std::vector<TokenBias> bias;
   for (TokenId id = 0; id < 3000; id += 200) bias.push_back({id, 2.0F});
   TokenMask mask(layer.vocab());
   for (TokenId id = 0; id < 3000; id += 2) mask.allow(id);
-  for (const bool edited : {false, true}) {
+  const auto check = [&](const Certified& certified, bool edited) {
     for (const double tolerance : {3.0, 1.0, 0.3, 0.01, 0.0}) {
       QueryOptions options{.k = 5, .log_z_tolerance = tolerance};
       if (edited) {
@@ -258,7 +298,7 @@ TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
         options.logit_bias = bias;
       }
       for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
-        const TopK answer = certified->query(contexts.row(i), options);
+        const TopK answer = certified.query(contexts.row(i), options);
         const TopK truth = exact->query(contexts.row(i), options);
         ASSERT_EQ(answer.ids, truth.ids);
         ASSERT_EQ(answer.logits, truth.logits);
@@ -267,7 +307,13 @@ TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
         ASSERT_GE(answer.log_z_high, truth.log_z - 1e-5);
       }
     }
+  };
+  for (const BoundBoxes boxes : kBoxes) {
+    const auto certified = Certified::build(layer, contexts, {.width = 12, .boxes = boxes});
+    check(*certified, false);
+    check(*certified, true);
   }
+  const auto certified = Certified::build(layer, contexts);
   EXPECT_THROW(certified->query(contexts.row(0), {.log_z_tolerance = -1.0}), std::invalid_argument);
   EXPECT_THROW(
       certified->query(contexts.row(0), {.log_z_tolerance = std::numeric_limits<double>::quiet_NaN()}),
@@ -308,6 +354,7 @@ TEST(Certified, AMillionRandomCases) {
     CertifiedOptions options{.prefix = 4 * pick(0, 2), .width = pick(8, 20), .context_sample = 200};
     const bool learned = engine() % 4 != 0;
     if (learned) options.coordinates = kCoordinates[pick(0, kCoordinates.size() - 1)];
+    options.boxes = kBoxes[pick(0, kBoxes.size() - 1)];
     const auto certified =
         learned ? Certified::build(layer, H.topRows(300), options) : Certified::build(layer, options);
     const auto exact = Exact::make(layer);
@@ -325,16 +372,18 @@ TEST(Certified, AMillionRandomCases) {
 TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
   const SoftmaxLayer layer = random_layer(30000, 12, 1);  // more prefixes than one part of a pass
   const RowMajorMatrix contexts = clustered_contexts(27, 12, 3, 2);
-  const auto certified = Certified::build(layer, contexts, {.prefix = 12, .width = 12});
-  for (const std::size_t k : {1U, 20U, 9000U}) {
-    const std::vector<TopK> batched = certified->query_batch(contexts, {.k = k});
-    for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
-      const TopK single = certified->query(contexts.row(i), {.k = k});
-      const TopK& answer = batched[static_cast<std::size_t>(i)];
-      ASSERT_EQ(answer.ids, single.ids);
-      ASSERT_EQ(answer.logits, single.logits);
-      ASSERT_EQ(answer.log_z_low, single.log_z_low);
-      ASSERT_EQ(answer.log_z_high, single.log_z_high);
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto certified = Certified::build(layer, contexts, {.prefix = 12, .width = 12, .boxes = boxes});
+    for (const std::size_t k : {1U, 20U, 9000U}) {
+      const std::vector<TopK> batched = certified->query_batch(contexts, {.k = k});
+      for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+        const TopK single = certified->query(contexts.row(i), {.k = k});
+        const TopK& answer = batched[static_cast<std::size_t>(i)];
+        ASSERT_EQ(answer.ids, single.ids);
+        ASSERT_EQ(answer.logits, single.logits);
+        ASSERT_EQ(answer.log_z_low, single.log_z_low);
+        ASSERT_EQ(answer.log_z_high, single.log_z_high);
+      }
     }
   }
 }

@@ -17,7 +17,12 @@ Backend certified() {
                     {{"balanced", BoundCoordinates::balanced},
                      {"contexts", BoundCoordinates::contexts},
                      {"rows", BoundCoordinates::rows}},
-                    "what bounds are made in")},
+                    "what bounds are made in"),
+       choice_field("boxes", &Options::boxes,
+                    {{"automatic", BoundBoxes::automatic},
+                     {"never", BoundBoxes::never},
+                     {"always", BoundBoxes::always}},
+                    "whether blocks of similar rows are bounded first")},
       [](const Head& head, const Options& options, const TrainingProgress&) {
         return Certified::build(head.layer, head.train, options);
       });

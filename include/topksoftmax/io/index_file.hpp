@@ -64,11 +64,15 @@
 //   shortlist     order               I32 [V]             tokens, the most frequent first
 //                 list                I32 [*]             those that are scored
 //   quantized     prefixes            U8  [⌈V/16⌉, *]     blocks of 16 rows: see kernels::PrefixBlocks
-//   certified,    Q                   F32 [M, d]          with R as CertifiedScreener names them
-//   certify       R                   F32 [M, M]
+//   certified,    Q                   F16 [d, *]          Qᵀ, as CertifiedScreener names it, with zeros …
+//   certify       R                   F32 [M, *]          … behind the M columns of it, and of Rᵀ
 //                 norms               F64 [4]             η, ‖R‖, the largest ‖w‖, the largest |b|
 //                 weights             F64 [2, 4]          κ of the prefixes, κ of prefixes and tails
+//                 order               I32 [V]             the token of each row of the following; absent: 0,
+//                                                         1, 2, …
 //                 prefixes            U8  [⌈V/16⌉, *]     kernels::PrefixBlocks, options.prefix coordinates
+//                 boxes.centres       U8  [⌈V/256⌉, *]    with boxes.spreads, if options.boxes is 1:
+//                 boxes.spreads       U8  [⌈V/256⌉, *]    kernels::PrefixBoxes, around each block of 16 rows
 //                 tails               U8  [V, *]          kernels::PrefixTails of the others, if there
 //                                                         are any
 //   certify       wrapped.*                               kind, options and tensors of the wrapped backend

@@ -10,6 +10,7 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
@@ -66,6 +67,11 @@ struct Implementation {
   void (*scan_gathered_batch)(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits);
 
+  /// sums[i] = Σ_j x[j] · rows[j][i] for i < dim, which is a multiple of kSlack: rows are added up, not
+  /// multiplied by a context, so nothing is folded. Within (count + 1)·2⁻²⁴·Σ_j |x[j] · rows[j][i]| of the
+  /// real sums. No bias; rows of int8 have no scales. Reads count·dim weights.
+  void (*combine_rows)(const Rows& rows, const float* x, float* sums);
+
   /// The row with the largest rows[i]·h + bias, the lowest of equals. Reads V·d weights.
   std::size_t (*argmax)(const Rows& rows, const float* h);
 
@@ -82,9 +88,9 @@ struct Implementation {
   /// Pushes count logits; the i-th is token ids[i], or token i where ids is null.
   void (*select)(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap);
 
-  /// Bias, top-k and (if `sum` is not null) log-sum-exp of count products w·h in one pass that writes nothing:
-  /// token i has the logit products[i] + bias[i] (null: no bias). What fused_scan does, for products that are
-  /// there already.
+  /// Bias, top-k and (if `sum` is not null) log-sum-exp of count products w·h in one pass that writes
+  /// nothing: token i has the logit products[i] + bias[i] (null: no bias). What fused_scan does, for products
+  /// that are there already.
   void (*fused_select)(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
                        LogSumExp* sum);
 
@@ -111,11 +117,22 @@ struct Implementation {
   void (*prefix_bounds)(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
                         float* radii);
 
-  /// estimates[i] and radii[i] of the logits of rows ids[i], i < count (see PrefixTails): estimate =
-  /// prefix_estimates[ids[i]] + scale·Σ q_j·h_j, radius = row's radius · context.radius and the roundings.
-  /// Reads count·tails.row_bytes().
-  void (*tail_bounds)(const PrefixTails& tails, const TailContext& context, const float* prefix_estimates,
-                      const TokenId* ids, std::size_t count, float* estimates, float* radii);
+  /// The same for `count` blocks only, one after the other: estimates[16·i + r] of row r of block blocks[i].
+  /// Reads count·prefix.block_bytes().
+  void (*prefix_bounds_gathered)(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
+                                 const PrefixContext& context, float* estimates, float* radii);
+
+  /// estimates[i] and radii[i] of every box (see PrefixBoxes), rounded up to whole blocks of them: no row of
+  /// the box has a logit above estimate + radius, nor a prefix_bounds above it. magnitudes[j] = |n_j|. Reads
+  /// boxes.bytes().
+  void (*box_bounds)(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
+                     float* estimates, float* radii);
+
+  /// Adds to estimates[i], those of the prefixes of rows ids[i], i < count, scale·Σ q_j·h_j of their tails
+  /// (see PrefixTails); radii[i] = row's radius · context.radius and the roundings. Reads
+  /// count·tails.row_bytes().
+  void (*tail_bounds)(const PrefixTails& tails, const TailContext& context, const TokenId* ids,
+                      std::size_t count, float* estimates, float* radii);
 
   /// Ids of all values from some number on, ascending, which is chosen so that these are at least `wanted`,
   /// and few more unless many are equal; none if too few values are finite, which may be up to eight times
@@ -153,6 +170,10 @@ struct Implementation {
 
   /// ‖a − b‖² of two vectors [dim], with a relative error of at most (dim + 3)·2⁻²⁴.
   float (*squared_distance)(const float* a, const float* b, std::size_t dim);
+
+  /// ‖x‖² of a vector [dim], with a relative error of at most (dim + 3)·2⁻²⁴, but for what is smaller than
+  /// floats can be.
+  float (*squared_length)(const float* x, std::size_t dim);
 };
 
 /// Every implementation that this processor can run, the fastest first.

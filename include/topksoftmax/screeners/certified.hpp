@@ -29,6 +29,15 @@ enum class BoundCoordinates : std::uint8_t {
   rows,
 };
 
+/// Whether sixteen similar rows at a time are bounded as one first, by a box around their coordinates. Where
+/// contexts differ in few directions most boxes stay closed, and their rows unread; where they differ in many,
+/// nearly all are opened and only cost.
+enum class BoundBoxes : std::uint8_t {
+  automatic,  ///< where that makes less work for the contexts
+  never,
+  always,
+};
+
 struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
   /// counting, on the contexts, the work that each choice would make.
@@ -42,6 +51,7 @@ struct CertifiedOptions {
   std::size_t expected_k = 5;
   /// `rows` and `contexts` are there to be compared with.
   BoundCoordinates coordinates = BoundCoordinates::balanced;
+  BoundBoxes boxes = BoundBoxes::automatic;
 };
 
 class PrefixIndex;
@@ -62,12 +72,17 @@ class PrefixIndex;
 /// is not among the k best. Whatever overflows or is no number is kept; contexts so long that the exact
 /// kernel itself might overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows.
 ///
+/// Boxes: if every ŵ₁ of a block's rows is in c ± e, coordinate by coordinate, then ŵ₁·ĥ₁ ≤ c·ĥ₁ + e·|ĥ₁|, so
+/// with the largest bias and radius of the block no logit in it is above that: a block below the threshold is
+/// not read, and its rows count in log Z by this bound. Blocks are made of rows that are near to each other.
+///
 /// The balanced coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so
 /// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
 ///
-/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes, a cache line or
-/// two for each of the rows left, then the weights of those left after that. QueryWork::screened counts the
-/// bounds: V, and one more for each row that its prefix left. log Z is an interval, from the same bounds.
+/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes (with boxes, an
+/// eighth of that and those of the boxes that are opened), a cache line or two for each of the rows left, then
+/// the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows by
+/// their prefixes, and of those that these left. log Z is an interval, from the same bounds.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const PrefixIndex> index)

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+
+namespace topksoftmax::kernels {
+
+/// A box around each block of PrefixBlocks: its rows' coordinates as they are stored, x_j = scale·q_j, are in
+/// centre_j ± spread_j. Boxes lie like rows do, sixteen together.
+struct PrefixBoxes {
+  /// Of a box's centre, as of a row. Bias and radius are the largest of its rows.
+  PrefixBlocks centres;
+  /// 0 ≤ q_j, rounded up. Bias and radius are 0.
+  PrefixBlocks spreads;
+
+  std::size_t count() const { return centres.rows; }
+  std::size_t bytes() const { return centres.bytes() + spreads.bytes(); }
+};
+
+}  // namespace topksoftmax::kernels

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <cstddef>
+
+#include "screeners/coordinate_chooser.hpp"
+#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/stored_array.hpp"
+
+namespace topksoftmax {
+
+class IndexReader;
+class IndexWriter;
+
+/// A bound on the relative error of n float roundings.
+inline double roundings(std::size_t n) {
+  return 1.01 * static_cast<double>(n) * 0x1p-24;
+}
+
+/// Doubles of a build are this good at the least, relative to what they measure.
+inline constexpr double kOutward = 1.0 + 1e-9;
+
+/// A vector's length at the least and at the most.
+struct LengthBounds {
+  double low = 0.0;
+  double high = 0.0;
+};
+LengthBounds length_of(const float* x, std::size_t count);
+
+/// From contexts and rows to the coordinates that they are bounded in: Q and R of CertifiedScreener.
+class ContextTransform {
+ public:
+  ContextTransform() = default;
+  explicit ContextTransform(const CoordinateBasis& basis);
+
+  /// Reads what save() has written; norms [2] are η and ‖R‖.
+  ContextTransform(const IndexReader& in, std::size_t width, const double* norms);
+  /// The tensors "Q" F16 [d, room] and "R" F32 [width, room], both transposed, with zeros behind `width`
+  /// columns.
+  void save(IndexWriter& out) const;
+
+  std::size_t dim() const { return dim_; }
+  std::size_t width() const { return width_; }
+  /// The width rounded up to what is computed at a time.
+  std::size_t room() const { return room_for(width_); }
+  std::size_t bytes() const { return Q_.size() * sizeof(Eigen::half) + R_.size() * sizeof(float); }
+  double unorthogonality() const { return unorthogonality_; }
+  double norm() const { return transform_norm_; }
+
+  /// (RQ)ᵀ [d×width].
+  Eigen::MatrixXd basis() const;
+
+  /// c = Qh and h' = Rc, both [room()] with zeros behind `width`.
+  void apply(const float* h, float* projected, float* transformed) const;
+
+  /// How long a context and what becomes of it are.
+  struct Lengths {
+    LengthBounds context;      ///< ‖h‖
+    LengthBounds projected;    ///< ‖c‖
+    LengthBounds transformed;  ///< ‖h'‖
+  };
+  Lengths lengths(const float* h, const float* projected, const float* transformed) const;
+
+  /// ‖h⊥‖ at the most.
+  double outside(const Lengths& lengths) const;
+
+  /// The errors of h' and those of the exact kernel's dot product and of products of h' at the most, per unit
+  /// of a row's length.
+  double error(const Lengths& lengths) const;
+
+ private:
+  double projection_error(const Lengths& lengths) const;
+
+  static std::size_t room_for(std::size_t width) {
+    return (width + kernels::kSlack - 1) / kernels::kSlack * kernels::kSlack;
+  }
+
+  std::size_t dim_ = 0;
+  std::size_t width_ = 0;
+  StoredArray<Eigen::half> Q_;    ///< Qᵀ [d×room]
+  StoredArray<float> R_;          ///< Rᵀ [width×room]
+  double unorthogonality_ = 0.0;  ///< η ≥ ‖QQᵀ − I‖
+  double transform_norm_ = 0.0;   ///< ‖R‖_F
+};
+
+}  // namespace topksoftmax
