@@ -36,6 +36,27 @@ inline float Max(const float* HWY_RESTRICT values, std::size_t count) {
   return max;
 }
 
+/// exp(x) for x ≤ 0, within three roundings; what is below −87 counts as that, and sums do not notice. Half
+/// the instructions of one for every x.
+template <class V>
+HWY_INLINE V ExpOfNonPositive(V x) {
+  const FloatTag d;
+  const hn::Rebind<std::int32_t, FloatTag> d32;
+  // x = n·ln 2 + r; adding 1.5·2²³ rounds to a whole number, and leaves it in the lower bits.
+  const auto to_whole = hn::Set(d, 0x1.8p23F);
+  const auto held = hn::Max(x, hn::Set(d, -87.0F));
+  const auto whole = hn::MulAdd(held, hn::Set(d, 0x1.715476p0F), to_whole);
+  const auto n = hn::Sub(whole, to_whole);
+  const auto r =
+      hn::NegMulAdd(n, hn::Set(d, -0x1.05c61p-29F), hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1F), held));
+  // 1 + r + r²·q(r), q fitted to exp at Chebyshev's points of |r| ≤ ln 2 / 2: within 1.1e-8.
+  auto p = hn::Set(d, 0x1.6d432ap-10F);
+  for (const float c : {0x1.120b74p-7F, 0x1.5554eap-5F, 0x1.5554dcp-3F, 0.5F, 1.0F, 1.0F}) {
+    p = hn::MulAdd(p, r, hn::Set(d, c));
+  }
+  return hn::BitCast(d, hn::Add(hn::BitCast(d32, p), hn::ShiftLeft<23>(hn::BitCast(d32, whole))));
+}
+
 /// Vectors of one partial sum before it is added up in double precision: their rounding stays below 2⁻¹⁸.
 constexpr std::size_t kSumBlock = 64;
 
@@ -46,7 +67,7 @@ inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float 
   const FloatTag d;
   const auto shift = hn::Set(d, max);
   const auto exp_at = [&](std::size_t at)
-                          HWY_ATTR { return hn::Exp(d, hn::Sub(hn::LoadU(d, values + at), shift)); };
+                          HWY_ATTR { return ExpOfNonPositive(hn::Sub(hn::LoadU(d, values + at), shift)); };
   double sum = 0.0;
   std::size_t i = 0;
   while (i + kSumChains * kLanes <= count) {
@@ -70,7 +91,8 @@ inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float 
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       rest[lane] = i + lane < count ? values[i + lane] : -std::numeric_limits<float>::infinity();
     }
-    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Exp(d, hn::Sub(hn::Load(d, rest), shift)))));
+    sum += static_cast<double>(
+        hn::GetLane(hn::SumOfLanes(d, ExpOfNonPositive(hn::Sub(hn::Load(d, rest), shift)))));
   }
   return sum;
 }
