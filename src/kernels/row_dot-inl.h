@@ -261,31 +261,41 @@ HWY_INLINE V KeepFinite(V x) {
   return hn::IfThenElse(hn::IsNaN(x), lowest, hn::Min(hn::Max(x, lowest), highest));
 }
 
-/// Turns kTile dot products into logits: scale and bias, taken at the rows that `row_of` names.
-template <WeightType type, class RowOf>
-HWY_INLINE void FinishTile(const Rows& rows, const RowOf& row_of, float* HWY_RESTRICT sums) {
-  const FloatTag d;
-  HWY_ALIGN float bias[kTile];
-  if (rows.bias != nullptr) {
-    for (std::size_t r = 0; r < kTile; ++r) bias[r] = rows.bias[row_of(r)];
-  } else {
-    std::memset(bias, 0, sizeof(bias));
-  }
-  HWY_ALIGN float scale[kTile];
-  if constexpr (type == WeightType::int8) {
-    for (std::size_t r = 0; r < kTile; ++r) scale[r] = rows.scales[row_of(r)];
-  }
-  for (std::size_t i = 0; i < kTile; i += kLanes) {
-    auto x = hn::LoadU(d, sums + i);
-    const auto b = hn::LoadU(d, bias + i);
-    if constexpr (type == WeightType::int8) {
-      x = hn::MulAdd(hn::LoadU(d, scale + i), x, b);
+/// What turns kTile dot products into logits: scales and biases, taken at the rows that `row_of` names.
+template <WeightType type>
+class TileEnds {
+ public:
+  template <class RowOf>
+  HWY_INLINE TileEnds(const Rows& rows, const RowOf& row_of) {
+    if (rows.bias != nullptr) {
+      for (std::size_t r = 0; r < kTile; ++r) bias_[r] = rows.bias[row_of(r)];
     } else {
-      x = hn::Add(x, b);
+      std::memset(bias_, 0, sizeof(bias_));
     }
-    hn::StoreU(KeepFinite(x), d, sums + i);
+    if constexpr (type == WeightType::int8) {
+      for (std::size_t r = 0; r < kTile; ++r) scale_[r] = rows.scales[row_of(r)];
+    }
   }
-}
+
+  HWY_INLINE void Finish(float* HWY_RESTRICT sums) const {
+    const FloatTag d;
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < kTile; i += kLanes) {
+      auto x = hn::LoadU(d, sums + i);
+      const auto b = hn::Load(d, bias_ + i);
+      if constexpr (type == WeightType::int8) {
+        x = hn::MulAdd(hn::Load(d, scale_ + i), x, b);
+      } else {
+        x = hn::Add(x, b);
+      }
+      hn::StoreU(KeepFinite(x), d, sums + i);
+    }
+  }
+
+ private:
+  HWY_ALIGN float bias_[kTile];
+  HWY_ALIGN float scale_[type == WeightType::int8 ? kTile : 1];
+};
 
 /// The logits of kTile rows, row r being rows[row_of(r)].
 template <WeightType type, class RowOf>
@@ -295,7 +305,7 @@ HWY_INLINE void LogitTile(const Rows& rows, const RowOf& row_of, const float* HW
   const typename Stored<type>::Lane* p[kTile];
   for (std::size_t r = 0; r < kTile; ++r) p[r] = data + row_of(r) * rows.stride;
   DotTile<type>(p, rows.dim, h, logits);
-  FinishTile<type>(rows, row_of, logits);
+  TileEnds<type>(rows, row_of).Finish(logits);
 }
 
 /// Calls body with the type of the rows as a constant.

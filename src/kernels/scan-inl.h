@@ -162,26 +162,56 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
   });
 }
 
-/// logits[q·kFusedBlock + i] for i < count ≤ kTile of the rows that row_of names and kTileContexts contexts.
-/// Writes whole tiles.
-template <WeightType type, class RowOf>
-HWY_INLINE void ScanTileBatch(const Rows& rows, const RowOf& row_of, std::size_t count,
-                              const float* const* contexts, std::size_t context_count,
-                              float* HWY_RESTRICT logits) {
-  using Lane = typename Stored<type>::Lane;
-  const auto* data = static_cast<const Lane*>(rows.data);
-  const auto row_at = [&](std::size_t r) { return row_of(std::min(r, count - 1)); };
-  HWY_ALIGN float sums[kTile];
-  for (std::size_t i = 0; i < count; i += kTileRows) {
-    const Lane* p[kTileRows];
-    for (std::size_t r = 0; r < kTileRows; ++r) p[r] = data + row_at(i + r) * rows.stride;
-    DotTileBatch<type>(p, rows.dim, contexts, context_count, sums);
-    for (std::size_t q = 0; q < kTileContexts; ++q) {
-      std::memcpy(logits + q * kFusedBlock + i, sums + q * kTileRows, kTileRows * sizeof(float));
+/// kTile rows of a batch, the last one repeated where there are fewer, in tiles with kTileContexts contexts.
+template <WeightType type>
+class BatchTile {
+ public:
+  template <class RowOf>
+  HWY_INLINE BatchTile(const Rows& rows, const RowOf& row_of, std::size_t count)
+      : dim_(rows.dim),
+        parts_{MakePart(rows, row_of, count, 0), MakePart(rows, row_of, count, 1),
+               MakePart(rows, row_of, count, 2), MakePart(rows, row_of, count, 3)} {}
+
+  /// logits[q·kFusedBlock + r] of row r and context q, of whole tiles.
+  HWY_INLINE void Scan(const float* const* contexts, std::size_t context_count,
+                       float* HWY_RESTRICT logits) const {
+    HWY_ALIGN float sums[kTile];
+    for (std::size_t part = 0; part < kParts; ++part) {
+      DotTileBatch<type>(parts_[part].rows, dim_, contexts, context_count, sums);
+      parts_[part].ends.Finish(sums);
+      for (std::size_t q = 0; q < kTileContexts; ++q) {
+        std::memcpy(logits + q * kFusedBlock + part * kTileRows, sums + q * kTileRows,
+                    kTileRows * sizeof(float));
+      }
     }
   }
-  for (std::size_t q = 0; q < kTileContexts; ++q) FinishTile<type>(rows, row_at, logits + q * kFusedBlock);
-}
+
+ private:
+  using Lane = typename Stored<type>::Lane;
+  static constexpr std::size_t kParts = kTile / kTileRows;
+  static_assert(kParts == 4);
+
+  struct Part {
+    const Lane* rows[kTileRows];
+    TileEnds<type> ends;
+  };
+
+  template <class RowOf>
+  static HWY_INLINE Part MakePart(const Rows& rows, const RowOf& row_of, std::size_t count,
+                                  std::size_t part) {
+    const auto row_at = [&](std::size_t r) {
+      return row_of(std::min(part * kTileRows + r % kTileRows, count - 1));
+    };
+    Part made = {{}, {rows, row_at}};
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      made.rows[r] = static_cast<const Lane*>(rows.data) + row_at(r) * rows.stride;
+    }
+    return made;
+  }
+
+  std::size_t dim_;
+  Part parts_[kParts];
+};
 
 /// The kTileContexts contexts from the q-th on; the last tile repeats the last context.
 HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::size_t batch, std::size_t q,
@@ -214,11 +244,12 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
         soon(row_at(i + kTileRows + r));
       }
       const std::size_t size = std::min(kTileRows, count - i);
+      const TileEnds<decltype(type)::value> ends(rows,
+                                                 [&](std::size_t r) { return row_at(i + r % kTileRows); });
       for (std::size_t q = 0; q < batch; q += kTileContexts) {
         TileContexts(contexts, stride, batch, q, tile);
         DotTileBatch<decltype(type)::value>(p, rows.dim, tile, batch - q, block);
-        FinishTile<decltype(type)::value>(
-            rows, [&](std::size_t r) { return row_at(i + r % kTileRows); }, block);
+        ends.Finish(block);
         for (std::size_t c = 0; c < kTileContexts && q + c < batch; ++c) {
           std::memcpy(logits + (q + c) * count + i, block + c * kTileRows, size * sizeof(float));
         }
@@ -256,12 +287,12 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
       for (std::size_t group = 0; group < batch; group += kGroupContexts) {
         const std::size_t size = std::min(kGroupContexts, batch - group);
         for (std::size_t i = 0; i < count; i += kTile) {
+          const BatchTile<decltype(type)::value> rows_of_tile(
+              rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i));
           for (std::size_t q = 0; q < size; q += kTileContexts) {
             const float* tile[kTileContexts];
             TileContexts(contexts, stride, batch, group + q, tile);
-            ScanTileBatch<decltype(type)::value>(
-                rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i), tile,
-                size - q, logits + q * kFusedBlock + i);
+            rows_of_tile.Scan(tile, size - q, logits + q * kFusedBlock + i);
           }
         }
         for (std::size_t q = 0; q < size; ++q) {
