@@ -24,6 +24,9 @@ class Choices {
     return first;
   }
 
+  /// The place of one of `count` ≤ 32 things: seeds go on to mean the same when more are added behind them.
+  std::size_t place(std::size_t count) { return byte() % 32 % count; }
+
   bool yes() { return byte() % 2 != 0; }
 
   /// A number from `low` to `high`.

@@ -192,7 +192,7 @@ void ask(const TopKSoftmax& backend) {
 
 void index_file(Bytes input) {
   Choices choices(input);
-  Index index = indexes()[choices.byte() % indexes().size()];
+  Index index = indexes()[choices.place(indexes().size())];
   const bool whole = !choices.left();
   for (int changes = 0; changes < 8 && choices.left(); ++changes) damage(choices, index);
   const MemoryFile memory(index.file());

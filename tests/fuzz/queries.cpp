@@ -204,7 +204,7 @@ void ask_batch(const Backend& backend, const TopKSoftmax& head, const RowMajorMa
 void queries(Bytes input) {
   Choices choices(input);
   const std::vector<Backend>& backends = testing::all_backends();
-  const Backend& backend = backends[choices.byte() % backends.size()];
+  const Backend& backend = backends[choices.place(backends.size())];
   const std::size_t vocab = choices.between(1, kMostTokens);
   const std::size_t dim = choices.between(1, kLargestDim);
   const RowMajorMatrix W = matrix(choices, vocab, dim);

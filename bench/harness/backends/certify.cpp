@@ -9,7 +9,7 @@ namespace {
 
 /// Of both: a short list is enough for a threshold.
 struct CertifyL2SOptions {
-  std::size_t clusters = 32;
+  std::size_t clusters = 16;
   double budget = 12.0;
   CertifiedOptions bounds = {};
 };
