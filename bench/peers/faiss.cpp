@@ -16,11 +16,12 @@
 namespace topksoftmax::bench {
 namespace {
 
-/// A faiss index, and how it takes a query's effort.
-template <class Index, class Parameters>
+/// A faiss index, and where it keeps what a query's effort is. (Its graph's search takes a part of that from
+/// the index whatever the query's own parameters say, and finds nothing more with a longer queue.)
+template <class Index>
 class FaissIndex final : public PointIndex {
  public:
-  using SetEffort = void (*)(Parameters&, std::size_t);
+  using SetEffort = void (*)(Index&, std::size_t);
 
   FaissIndex(std::unique_ptr<Index> index, const RowMajorMatrix& points, SetEffort set_effort,
              std::size_t bytes)
@@ -31,10 +32,8 @@ class FaissIndex final : public PointIndex {
 
   std::size_t search(const float* query, std::size_t k, std::size_t effort, std::int64_t* ids,
                      float* products) const override {
-    Parameters parameters;
-    if (set_effort_ != nullptr) set_effort_(parameters, effort);
-    index_->search(1, query, static_cast<faiss::Index::idx_t>(k), products, ids,
-                   set_effort_ == nullptr ? nullptr : &parameters);
+    if (set_effort_ != nullptr) set_effort_(*index_, effort);
+    index_->search(1, query, static_cast<faiss::Index::idx_t>(k), products, ids);
     return static_cast<std::size_t>(std::find(ids, ids + k, -1) - ids);
   }
   std::size_t bytes() const override { return bytes_; }
@@ -71,7 +70,7 @@ Backend faiss_flat_peer() {
       "peer:faiss-flat", "faiss's exact search (IndexFlatIP)", {},
       [](const Head& head, NoOptions, const TrainingProgress&) {
         const RowMajorMatrix points = biased_rows(head.layer);
-        using Flat = FaissIndex<faiss::IndexFlatIP, faiss::SearchParameters>;
+        using Flat = FaissIndex<faiss::IndexFlatIP>;
         return std::make_unique<PointPeer>(
             head.layer, "peer:faiss-flat",
             std::make_unique<Flat>(std::make_unique<faiss::IndexFlatIP>(points.cols()), points, nullptr,
@@ -97,16 +96,15 @@ Backend faiss_ivf_peer() {
         };
         const RowMajorMatrix points = biased_rows(head.layer);
         const std::size_t lists = std::min(options.lists, head.layer.vocab());
-        using Ivf = FaissIndex<Owned, faiss::SearchParametersIVF>;
+        using Ivf = FaissIndex<Owned>;
         auto index = std::make_unique<Owned>(std::make_unique<faiss::IndexFlatIP>(points.cols()),
                                              static_cast<std::size_t>(points.cols()), lists);
-        return std::make_unique<PointPeer>(head.layer, "peer:faiss-ivf",
-                                           std::make_unique<Ivf>(
-                                               std::move(index), points,
-                                               [](faiss::SearchParametersIVF& parameters,
-                                                  std::size_t effort) { parameters.nprobe = effort; },
-                                               float_bytes(points)),
-                                           options.nprobe);
+        return std::make_unique<PointPeer>(
+            head.layer, "peer:faiss-ivf",
+            std::make_unique<Ivf>(
+                std::move(index), points,
+                [](Owned& inverted, std::size_t effort) { inverted.nprobe = effort; }, float_bytes(points)),
+            options.nprobe);
       },
       {{.parameter = "nprobe",
         .values = [](const Head&) { return std::vector<std::size_t>{1, 2, 4, 8, 16, 32, 64}; },
@@ -125,16 +123,15 @@ Backend faiss_hnsw_peer() {
         auto index = std::make_unique<faiss::IndexHNSWFlat>(dimension(points), static_cast<int>(options.M),
                                                             faiss::METRIC_INNER_PRODUCT);
         index->hnsw.efConstruction = static_cast<int>(options.ef_construction);
-        using Hnsw = FaissIndex<faiss::IndexHNSWFlat, faiss::SearchParametersHNSW>;
-        return std::make_unique<PointPeer>(
-            head.layer, "peer:faiss-hnsw",
-            std::make_unique<Hnsw>(
-                std::move(index), points,
-                [](faiss::SearchParametersHNSW& parameters, std::size_t effort) {
-                  parameters.efSearch = static_cast<int>(effort);
-                },
-                float_bytes(points)),
-            options.ef_search);
+        using Hnsw = FaissIndex<faiss::IndexHNSWFlat>;
+        return std::make_unique<PointPeer>(head.layer, "peer:faiss-hnsw",
+                                           std::make_unique<Hnsw>(
+                                               std::move(index), points,
+                                               [](faiss::IndexHNSWFlat& graph, std::size_t effort) {
+                                                 graph.hnsw.efSearch = static_cast<int>(effort);
+                                               },
+                                               float_bytes(points)),
+                                           options.ef_search);
       },
       {{.parameter = "ef_search",
         .values =
@@ -149,7 +146,7 @@ Backend faiss_sq8_peer() {
       "peer:faiss-sq8", "faiss's scan of 8-bit rows (IndexScalarQuantizer)", {},
       [](const Head& head, NoOptions, const TrainingProgress&) {
         const RowMajorMatrix points = biased_rows(head.layer);
-        using Sq8 = FaissIndex<faiss::IndexScalarQuantizer, faiss::SearchParameters>;
+        using Sq8 = FaissIndex<faiss::IndexScalarQuantizer>;
         return std::make_unique<PointPeer>(
             head.layer, "peer:faiss-sq8",
             std::make_unique<Sq8>(
