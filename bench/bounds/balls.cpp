@@ -3,7 +3,9 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -18,7 +20,50 @@ namespace {
 
 using Eigen::Index;
 using Eigen::MatrixXd;
-using Eigen::VectorXd;
+
+/// Logits and bounds beyond this could leave float's range: nothing is bounded then.
+constexpr double kLargestLogit = 1e30;
+
+/// An upper bound of every logit of a group.
+struct GroupBound {
+  float upper;
+  std::uint32_t group;
+};
+
+/// Bounds of all groups, one product each: coefficients·x + bias. Works in Workspace::screen[1] and [2].
+std::span<GroupBound> bound_groups(const SoftmaxLayer& coefficients, const float* x, Workspace& workspace) {
+  const std::size_t groups = coefficients.vocab();
+  auto* const uppers = workspace.screen[1].get<float>(groups);
+  auto* const bounds = workspace.screen[2].get<GroupBound>(groups);
+  kernels::active().scan(coefficients.rows(), 0, groups, x, uppers);
+  for (std::size_t g = 0; g < groups; ++g) bounds[g] = {uppers[g], static_cast<std::uint32_t>(g)};
+  return {bounds, groups};
+}
+
+/// Calls visit(group) for one group after the other, the highest bound first, until all that is left is below
+/// the threshold that the last call returned. The bounds are reordered.
+template <class Visit>
+void visit_best_first(std::span<GroupBound> bounds, const Visit& visit) {
+  const auto lower = [](const GroupBound& a, const GroupBound& b) { return a.upper < b.upper; };
+  std::make_heap(bounds.begin(), bounds.end(), lower);
+  float threshold = -std::numeric_limits<float>::infinity();
+  for (auto end = bounds.end(); end != bounds.begin() && bounds.front().upper >= threshold; --end) {
+    std::pop_heap(bounds.begin(), end, lower);
+    threshold = visit(std::prev(end)->group);
+  }
+}
+
+/// Rounds a length up, whatever it was computed from.
+float outwards(double length) {
+  return static_cast<float>(length * (1.0 + 1e-6));
+}
+
+/// What a bound is too low at the most for a context of length 1, for the roundings of float32: of its own
+/// product, over the center and the radius, and of the logit. Norms are the largest of a ball and of a row.
+double rounding_slack(std::size_t dim, double ball_norm, double row_norm) {
+  const auto terms = [](std::size_t n) { return 2.0 * 0x1p-24 * static_cast<double>(n + 8); };
+  return terms(dim + 1) * ball_norm + terms(dim) * row_norm;
+}
 
 /// Rows by cluster; clusters that have none are left out.
 RowGroups cluster(const RowMajorMatrix& W, std::size_t clusters) {
@@ -71,10 +116,9 @@ BallScreener::BallScreener(const SoftmaxLayer& layer, const BallOptions& options
   const double row_norm = W.cast<double>().rowwise().norm().maxCoeff();
   const double ball_norm = balls.cast<double>().rowwise().norm().maxCoeff();
   largest_ = std::max(row_norm, ball_norm);
-  const auto width = static_cast<std::size_t>(dim + 1);
-  balls.col(dim).array() += outwards(rounding_slack(layer.dim(), width, ball_norm, row_norm));
+  balls.col(dim).array() += outwards(rounding_slack(layer.dim(), ball_norm, row_norm));
   tops.array() +=
-      outwards(rounding_slack(layer.dim(), width, 1.0, 1.0) * static_cast<double>(b.cwiseAbs().maxCoeff()));
+      outwards(rounding_slack(layer.dim(), 1.0, 1.0) * static_cast<double>(b.cwiseAbs().maxCoeff()));
   balls_ = SoftmaxLayer::own(std::move(balls), std::move(tops));
   ordered_ = SoftmaxLayer::own(rows, biases);
 }
@@ -84,7 +128,8 @@ Candidates BallScreener::screen(const Query& query, Workspace& workspace) const 
   const std::size_t dim = ordered_.dim();
   auto* const x = workspace.screen[0].get<float>(dim + 1);
   std::copy_n(query.h, dim, x);
-  const double length = norm_of(query.h, dim);
+  const double length =
+      Eigen::Map<const Eigen::VectorXf>(query.h, static_cast<Index>(dim)).cast<double>().norm();
   x[dim] = outwards(length);
   Candidates candidates;
   if (!query.edits.empty() || !(length * largest_ < kLargestLogit)) {

@@ -2,16 +2,30 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
+#include <vector>
 
-#include "bounds/row_groups.hpp"
 #include "harness/backend.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax::bench {
+
+/// A layer's tokens in groups, those of a group next to each other.
+struct RowGroups {
+  std::vector<TokenId> tokens;     ///< [V]
+  std::vector<std::size_t> begin;  ///< [groups + 1], where each begins among the tokens
+
+  std::size_t count() const { return begin.size() - 1; }
+  std::size_t size(std::size_t group) const { return begin[group + 1] - begin[group]; }
+  std::span<const TokenId> of(std::size_t group) const {
+    return std::span(tokens).subspan(begin[group], size(group));
+  }
+};
 
 struct BallOptions {
   std::size_t clusters = 0;  ///< 0: one for every 16 rows

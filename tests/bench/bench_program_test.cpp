@@ -221,6 +221,30 @@ TEST_F(BenchProgram, RepeatsThePapersExperiments) {
   expect_error(measure("--ablation colours"), 2, "there are clusters");
 }
 
+TEST_F(BenchProgram, SaysWhichBoundsHaveBoxes) {
+  // --set does not change what a row's name promises.
+  const ProgramRun run = measure("--ablation bounds --queries 60 --set l2s.rounds=1 certified.boxes=always");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  std::map<std::string, std::vector<std::string>> boxes;  // by label: what stands in the second column
+  std::istringstream lines(run.out);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t gap = line.find("  ");
+    if (gap == std::string::npos) continue;
+    std::istringstream cells(line.substr(gap));
+    cells >> boxes[line.substr(0, gap)].emplace_back();
+  }
+  using Cells = std::vector<std::string>;
+  EXPECT_EQ(boxes["k = 5"], Cells{"boxes"});
+  EXPECT_EQ(boxes["balls, 18"], Cells{"-"});
+  for (const std::string prefix : {"16", "32", "64"}) {
+    EXPECT_EQ(boxes["W's own SVD, prefix " + prefix], Cells{"never"});
+    EXPECT_EQ(boxes["contexts' eigenvectors, prefix " + prefix], Cells{"never"});
+    EXPECT_EQ(boxes["balanced, prefix " + prefix], (Cells{"never", "always"}));
+  }
+  EXPECT_EQ(boxes["certified, its own threshold"], Cells{"automatic"});
+  EXPECT_EQ(boxes["certified, L2S's threshold"], Cells{"automatic"});
+}
+
 TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {
   expect_error(run_bench("--head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
   expect_error(run_bench("--backends exact"), 2, "--head");

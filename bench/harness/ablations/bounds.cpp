@@ -4,7 +4,6 @@
 #include <ostream>
 
 #include "bounds/balls.hpp"
-#include "bounds/boxes.hpp"
 #include "harness/ablation.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/error.hpp"
@@ -18,26 +17,36 @@ constexpr std::array<const char*, 3> kPrefixes = {"16", "32", "64"};
 /// Rows of a ball in the mean.
 constexpr std::array<std::size_t, 2> kBallRows = {16, 100};
 
-/// Certified in other coordinates than its own, and in these.
+/// Certified in other coordinates than its own, and in these without boxes and with them.
 struct Variant {
   const char* label;
   const char* coordinates;
   const char* width;
+  const char* boxes;
 };
-constexpr std::array<Variant, 4> kVariants = {{
-    {"W's own SVD", "rows", "0"},
-    {"W's own SVD, all coordinates", "rows", "256"},  // behind the prefix, as FEXIPRO has them
-    {"contexts' eigenvectors", "contexts", "0"},
-    {"balanced", "balanced", "0"},
+constexpr std::array<Variant, 5> kVariants = {{
+    {"W's own SVD", "rows", "0", "never"},
+    {"W's own SVD, all coordinates", "rows", "256", "never"},  // behind the prefix, as FEXIPRO has them
+    {"contexts' eigenvectors", "contexts", "0", "never"},
+    {"balanced", "balanced", "0", "never"},
+    {"balanced", "balanced", "0", "always"},
 }};
 
+/// What a row of the table is of.
+struct Bounds {
+  std::string label;
+  std::string boxes;  ///< whether Certified has them, as its option says it
+
+  std::string str() const { return label + ", boxes: " + boxes; }
+};
+
 /// Throws Error unless the answers are those of the fused softmax, bit for bit.
-void check_answers(const Contestant& contestant, const std::string& label, const RowMajorMatrix& contexts,
+void check_answers(const Contestant& contestant, const Bounds& bounds, const RowMajorMatrix& contexts,
                    const std::vector<TopK>& expected, std::size_t k) {
   const std::vector<TopK> answers = answer_contexts(*contestant.system, contexts, {.k = k});
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].ids == expected[i].ids && answers[i].logits == expected[i].logits) continue;
-    throw Error("bounds: for test context " + std::to_string(i) + ", " + label +
+    throw Error("bounds: for test context " + std::to_string(i) + ", " + bounds.str() +
                 " gives another answer than the fused softmax");
   }
 }
@@ -47,28 +56,27 @@ void check_answers(const Contestant& contestant, const std::string& label, const
 void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
   const Measurer measurer(request.head, request.measure, request.progress);
   const Backend balls = ball_bounds();
-  const Backend boxes = box_bounds();
-  std::vector<std::string> labels;
+  std::vector<Bounds> entered;
   std::vector<Contestant> contestants;
-  const auto enter = [&](std::string label, const Choice& choice) {
-    labels.push_back(std::move(label));
+  const auto enter = [&](std::string label, std::string boxes, const Choice& choice) {
+    entered.push_back({std::move(label), std::move(boxes)});
     contestants.push_back(measurer.build(choice));
   };
   for (const std::size_t rows : kBallRows) {
     const std::size_t clusters = std::max<std::size_t>(request.head.layer.vocab() / rows, 1);
-    enter("balls, " + std::to_string(clusters), {&balls, {{"clusters", std::to_string(clusters)}}});
+    enter("balls, " + std::to_string(clusters), "-", {&balls, {{"clusters", std::to_string(clusters)}}});
   }
   for (const char* prefix : kPrefixes) {
     for (const Variant& variant : kVariants) {
-      enter(std::string(variant.label) + ", prefix " + prefix,
-            request.choice(
-                "certified",
-                {{"coordinates", variant.coordinates}, {"prefix", prefix}, {"width", variant.width}}));
+      enter(std::string(variant.label) + ", prefix " + prefix, variant.boxes,
+            request.choice("certified", {{"coordinates", variant.coordinates},
+                                         {"prefix", prefix},
+                                         {"width", variant.width},
+                                         {"boxes", variant.boxes}}));
     }
-    enter(std::string("boxes, prefix ") + prefix, {&boxes, {{"prefix", prefix}}});
   }
-  enter("certified, its own threshold", request.choice("certified", {}));
-  enter("certified, L2S's threshold", request.choice("certify:l2s", {}));
+  enter("certified, its own threshold", "automatic", request.choice("certified", {{"boxes", "automatic"}}));
+  enter("certified, L2S's threshold", "automatic", request.choice("certify:l2s", {}));
 
   request.progress.show("checking the answers");
   const std::size_t k = *std::max_element(request.measure.ks.begin(), request.measure.ks.end());
@@ -76,15 +84,15 @@ void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
   const std::vector<TopK> expected = answer_contexts(*measurer.build(request.choice("fused", {})).system,
                                                      contexts, {.k = k}, measurer.options().batch);
   for (std::size_t i = 0; i < contestants.size(); ++i) {
-    check_answers(contestants[i], labels[i], contexts, expected, k);
+    check_answers(contestants[i], entered[i], contexts, expected, k);
   }
 
   const Measurement measurement = measurer.measure(contestants);
-  Table table({"k = " + std::to_string(k), "survivors", "rows bounded", "KB/query", "µs/query", "speedup",
-               "fell back %", "build s"});
+  Table table({"k = " + std::to_string(k), "boxes", "survivors", "rows bounded", "KB/query", "µs/query",
+               "speedup", "fell back %", "build s"});
   for (std::size_t i = 0; i < measurement.rows.size(); ++i) {
     const Row& row = measurement.rows[i];
-    table.add({labels[i], three_digits(row.precision.candidates_mean),
+    table.add({entered[i].label, entered[i].boxes, three_digits(row.precision.candidates_mean),
                three_digits(row.precision.screened_mean),
                three_digits(row.precision.bytes_read_mean / 1000.0),
                three_digits(row.timing.seconds_per_item * 1e6), three_digits(row.speedup),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bounds that the harness compares with Certified's: exact, or their figures mean nothing.
+// The balls that the harness compares with Certified's bounds: exact, or their figures mean nothing.
+#include "bounds/balls.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
 #include <vector>
 
-#include "bounds/balls.hpp"
-#include "bounds/boxes.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/fused.hpp"
 
@@ -26,21 +26,19 @@ bench::Head make_head(const SoftmaxLayer& layer, const RowMajorMatrix& contexts)
   return {.file = "", .name = "", .layer = layer, .train = contexts, .test = contexts, .counts = {}};
 }
 
-std::vector<std::unique_ptr<TopKSoftmax>> bounded(const SoftmaxLayer& layer, const RowMajorMatrix& contexts) {
+std::vector<std::unique_ptr<TopKSoftmax>> balls_around(const SoftmaxLayer& layer,
+                                                       const RowMajorMatrix& contexts) {
   const bench::Head head = make_head(layer, contexts);
   std::vector<std::unique_ptr<TopKSoftmax>> all;
   for (const char* clusters : {"0", "1", "7"}) {
     all.push_back(bench::ball_bounds().build(head, {{"clusters", clusters}}, {}));
-  }
-  for (const char* prefix : {"1", "8", "64"}) {
-    all.push_back(bench::box_bounds().build(head, {{"prefix", prefix}}, {}));
   }
   return all;
 }
 
 void expect_exact(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, const QueryOptions& options) {
   const auto fused = Fused::make(layer);
-  for (const auto& head : bounded(layer, contexts)) {
+  for (const auto& head : balls_around(layer, contexts)) {
     for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
       for (const float scale : {1.0F, 0.0F, 1e-30F, 300.0F, 1e30F}) {
         const Eigen::VectorXf h = scale * contexts.row(i);
@@ -54,7 +52,7 @@ void expect_exact(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, con
   }
 }
 
-TEST(Bounds, AnswerExactly) {
+TEST(Balls, AnswerExactly) {
   const RowMajorMatrix contexts = clustered_contexts(60, kDim, 5, 3);
   for (const Eigen::Index vocab : {1, 15, 16, 500}) {
     expect_exact(random_layer(vocab, kDim, 1), contexts, {.k = 5});
@@ -62,7 +60,7 @@ TEST(Bounds, AnswerExactly) {
   }
 }
 
-TEST(Bounds, AnswerExactlyWhereRowsAreAlikeOrOfManyScales) {
+TEST(Balls, AnswerExactlyWhereRowsAreAlikeOrOfManyScales) {
   const RowMajorMatrix contexts = clustered_contexts(20, kDim, 5, 3);
   RowMajorMatrix alike = random_matrix(1, kDim, 4).replicate(300, 1);
   RowMajorMatrix scaled = random_matrix(300, kDim, 5);
@@ -75,7 +73,7 @@ TEST(Bounds, AnswerExactlyWhereRowsAreAlikeOrOfManyScales) {
   expect_exact(SoftmaxLayer::own(RowMajorMatrix::Zero(300, kDim)), contexts, {.k = 7});
 }
 
-TEST(Bounds, TakeMasksAndBiases) {
+TEST(Balls, TakeMasksAndBiases) {
   TokenMask mask(300);
   for (TokenId id = 0; id < 300; id += 2) mask.allow(id);
   const std::vector<TokenBias> biases = {{4, 3.0F}, {5, 9.0F}, {200, -1.0F}};
@@ -83,19 +81,17 @@ TEST(Bounds, TakeMasksAndBiases) {
                {.k = 10, .allowed = mask, .logit_bias = biases});
 }
 
-TEST(Bounds, RuleMostRowsOutWhereRowsAreOfFewKinds) {
+TEST(Balls, RuleMostRowsOutWhereRowsAreOfFewKinds) {
   const SoftmaxLayer layer = SoftmaxLayer::own(clustered_contexts(2000, kDim, 60, 7));
   const bench::Head head = make_head(layer, clustered_contexts(40, kDim, 5, 3));
-  for (const bench::Backend& backend : {bench::ball_bounds(), bench::box_bounds()}) {
-    const auto bounded = backend.build(head, {}, {});
-    double candidates = 0.0;
-    for (Eigen::Index i = 0; i < head.test.rows(); ++i) {
-      const QueryWork work = bounded->query(head.test.row(i), {.k = 3}).work;
-      EXPECT_FALSE(work.fell_back);
-      candidates += static_cast<double>(work.candidates);
-    }
-    EXPECT_LT(candidates / static_cast<double>(head.test.rows()), 1000.0) << backend.name;
+  const auto balls = bench::ball_bounds().build(head, {}, {});
+  double candidates = 0.0;
+  for (Eigen::Index i = 0; i < head.test.rows(); ++i) {
+    const QueryWork work = balls->query(head.test.row(i), {.k = 3}).work;
+    EXPECT_FALSE(work.fell_back);
+    candidates += static_cast<double>(work.candidates);
   }
+  EXPECT_LT(candidates / static_cast<double>(head.test.rows()), 1000.0);
 }
 
 }  // namespace
