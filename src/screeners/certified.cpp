@@ -18,14 +18,25 @@ namespace {
 
 constexpr std::string_view kName = "certified";
 
+/// More rows than this that their prefixes let pass speak for a poor threshold.
+std::size_t tolerable(std::size_t k) {
+  return 64 + 32 * k;
+}
+
 Candidates screen_bounded(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
                           const PrefixIndex::Bounds& bounds, Workspace& workspace) {
   std::size_t bytes_read = 0;
-  const float threshold = bounds.usable
-                              ? threshold_from_best(layer, index, query, bounds, workspace, bytes_read)
-                              : -std::numeric_limits<float>::infinity();
-  Candidates candidates =
-      candidates_reaching(threshold, layer, index, query, bounds, index.rows(), workspace);
+  float threshold = bounds.usable ? threshold_from_best(layer, index, query, bounds, workspace, bytes_read)
+                                  : -std::numeric_limits<float>::infinity();
+  const bool from_few = index.has_boxes();
+  Candidates candidates = candidates_reaching(threshold, layer, index, query, bounds,
+                                              from_few ? tolerable(query.k) : index.rows(), workspace);
+  const bool any_width = query.log_z_tolerance == std::numeric_limits<double>::infinity();
+  if (from_few && candidates.everything && any_width && bounds.usable) {
+    bytes_read += candidates.bytes_read - index.bytes_scanned();
+    threshold = threshold_from_reaching(threshold, layer, index, query, bounds, workspace, bytes_read);
+    candidates = candidates_reaching(threshold, layer, index, query, bounds, index.rows(), workspace);
+  }
   candidates.bytes_read += bytes_read;
   return candidates;
 }

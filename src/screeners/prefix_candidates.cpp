@@ -12,6 +12,8 @@
 namespace topksoftmax {
 namespace {
 
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
 /// Beyond this share of the vocabulary nothing is gained by screening.
 constexpr std::size_t kWorthwhileShare = 4;
 
@@ -32,6 +34,31 @@ double score(const SoftmaxLayer& layer, const Query& query, Candidates& candidat
   return static_cast<double>(max) + std::log(kernel.sum_exp(logits, count, max));
 }
 
+/// Rows with high estimates that are scored to find a threshold.
+std::size_t seeds(const Query& query) {
+  return query.k + query.k / 2 + 4;
+}
+
+/// The k-th best logit of the rows with the highest estimates; −∞ if fewer than k may be returned.
+float kth_of_best(const PrefixIndex::BoundedRows& rows, const SoftmaxLayer& layer, const PrefixIndex& index,
+                  const Query& query, Workspace& workspace, std::size_t& bytes_read) {
+  const kernels::Implementation& kernel = kernels::active();
+  const std::size_t wanted = std::min(seeds(query), index.rows());
+  auto* const ids = workspace.candidates.get<TokenId>(rows.count + kernels::kSlack);
+  auto* const maxima = workspace.logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
+  const std::size_t found = kernel.promising(rows.estimates, rows.count, wanted, maxima, ids);
+  bytes_read += rows.bytes_read;
+  if (found < query.k) return kNothing;
+  const std::size_t count = std::min(found, 4 * wanted);  // equal estimates may be many
+  for (std::size_t i = 0; i < count; ++i) ids[i] = index.token(rows.place(static_cast<std::size_t>(ids[i])));
+  auto* const logits = workspace.logits.get<float>(count);
+  kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
+  bytes_read += layer.rows().bytes(count);
+  if (count <= kernels::kFew) return kernel.kth_of_few(logits, count, query.k);
+  std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
+  return logits[query.k - 1];
+}
+
 }  // namespace
 
 bool is_worth_bounding(const Query& query, const PrefixIndex& index) {
@@ -41,29 +68,19 @@ bool is_worth_bounding(const Query& query, const PrefixIndex& index) {
 
 float threshold_from_best(const SoftmaxLayer& layer, const PrefixIndex& index, const Query& query,
                           const PrefixIndex::Bounds& bounds, Workspace& workspace, std::size_t& bytes_read) {
-  const kernels::Implementation& kernel = kernels::active();
-  const std::size_t wanted = std::min(query.k + query.k / 2 + 4, index.rows());
-  PrefixIndex::BoundedRows rows;
-  TokenId* ids = nullptr;
-  std::size_t found = 0;
   // Where many tokens are forbidden, it takes more rows to find so many that are not.
-  for (std::size_t likely = wanted;; likely *= kMoreLikely) {
-    rows = index.likely_rows(query, bounds, likely, workspace);
-    bytes_read += rows.bytes_read;
-    ids = workspace.candidates.get<TokenId>(rows.count + kernels::kSlack);
-    auto* const maxima = workspace.logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
-    found = kernel.promising(rows.estimates, rows.count, wanted, maxima, ids);
-    if (found >= query.k) break;
-    if (likely >= index.rows()) return -std::numeric_limits<float>::infinity();
+  for (std::size_t likely = std::min(seeds(query), index.rows());; likely *= kMoreLikely) {
+    const PrefixIndex::BoundedRows rows = index.likely_rows(query, bounds, likely, workspace);
+    const float threshold = kth_of_best(rows, layer, index, query, workspace, bytes_read);
+    if (threshold > kNothing || likely >= index.rows()) return threshold;
   }
-  const std::size_t count = std::min(found, 4 * wanted);  // equal estimates may be many
-  for (std::size_t i = 0; i < count; ++i) ids[i] = index.token(rows.place(static_cast<std::size_t>(ids[i])));
-  auto* const logits = workspace.logits.get<float>(count);
-  kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
-  bytes_read += layer.rows().bytes(count);
-  if (count <= kernels::kFew) return kernel.kth_of_few(logits, count, query.k);
-  std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
-  return logits[query.k - 1];
+}
+
+float threshold_from_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,
+                              const Query& query, const PrefixIndex::Bounds& bounds, Workspace& workspace,
+                              std::size_t& bytes_read) {
+  const PrefixIndex::BoundedRows rows = index.rows_reaching(query, bounds, threshold, workspace);
+  return std::max(threshold, kth_of_best(rows, layer, index, query, workspace, bytes_read));
 }
 
 Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const PrefixIndex& index,

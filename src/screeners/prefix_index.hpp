@@ -109,6 +109,9 @@ class PrefixIndex {
   Survivors survivors(const Query& query, const Bounds& bounds, float threshold, std::size_t most,
                       Workspace& workspace) const;
 
+  /// Whether likely rows are sought in a few boxes only.
+  bool has_boxes() const { return boxes().count() > 0; }
+
   TokenId token(std::size_t place) const { return parts_.order.token(place); }
 
   /// Whether the prefixes are all read, and are more than the second cache holds for the next context anyway.
@@ -122,7 +125,6 @@ class PrefixIndex {
   std::size_t bounds_scanned() const { return has_boxes() ? boxes().count() : rows(); }
 
  private:
-  bool has_boxes() const { return boxes().count() > 0; }
   kernels::PrefixBoxes boxes() const { return parts_.boxes.boxes(); }
 
   void load_tails(const IndexReader& in);
