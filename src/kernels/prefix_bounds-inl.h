@@ -119,49 +119,63 @@ HWY_INLINE void WithBlockDots(const PrefixContext& context, std::size_t width, c
   }
 }
 
-#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+#elif HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 
-/// 16-bit products, added in pairs.
+/// 16-bit products, added in pairs: of a row's coordinates 0 and 2, and of 1 and 3. So no byte is moved to
+/// widen it, and every 32-bit lane belongs to one row.
 class BlockDots {
  public:
   BlockDots(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
     std::int32_t sum = 0;
-    for (std::size_t j = 0; j < width; ++j) sum += n[j];
-    start_ = -128 * sum;
-    for (std::size_t g = 0; g < groups_; ++g) {
-      for (std::size_t i = 0; i < kLanes16; ++i) n_[g * kLanes16 + i] = n[4 * g + i % 4];
+    for (std::size_t j = 0; j < width; ++j) {
+      sum += n[j];
+      (j % 2 == 0 ? even_ : odd_)[j / 2] = n[j];
     }
+    start_ = -128 * sum;
   }
 
   HWY_INLINE void operator()(const std::uint8_t* q, std::int32_t* HWY_RESTRICT dots) const {
-    constexpr std::size_t parts = 4 * kBlockRows / kLanes16;
+    constexpr std::size_t lanes = hn::MaxLanes(Tag32());
+    constexpr std::size_t parts = kBlockRows / lanes;
     hn::Vec<Tag32> acc[parts];
+    hn::Vec<Tag32> more[parts];  // where NEON adds half of the products
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < parts; ++i) acc[i] = hn::Zero(Tag32());
+    for (std::size_t i = 0; i < parts; ++i) acc[i] = more[i] = hn::Zero(Tag32());
     for (std::size_t g = 0; g < groups_; ++g) {
-      const auto n = hn::Load(Tag16(), n_ + g * kLanes16);
+      const auto even = Broadcast(even_ + 2 * g);
+      const auto odd = Broadcast(odd_ + 2 * g);
       TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < parts; ++i) {
-        const auto rows = hn::PromoteTo(Tag16(), hn::LoadU(Tag8(), q + 64 * g + i * kLanes16));
-        auto unused = hn::Zero(Tag32());  // the x86 form of this operation adds neighbours into the first sum
-        acc[i] = hn::ReorderWidenMulAccumulate(Tag32(), rows, n, acc[i], unused);
+        const auto rows = hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(),
+                                                          q + 4 * (g * kBlockRows + i * lanes)));
+        const auto low = hn::BitCast(Tag16(), hn::And(rows, hn::Set(TagU16(), 0xFF)));
+        const auto high = hn::BitCast(Tag16(), hn::ShiftRight<8>(rows));
+        acc[i] = hn::ReorderWidenMulAccumulate(Tag32(), low, even, acc[i], more[i]);
+        acc[i] = hn::ReorderWidenMulAccumulate(Tag32(), high, odd, acc[i], more[i]);
       }
     }
-    HWY_ALIGN std::int32_t pairs[2 * kBlockRows];
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < parts; ++i) hn::Store(acc[i], Tag32(), pairs + i * kLanes16 / 2);
-    for (std::size_t r = 0; r < kBlockRows; ++r) dots[r] = start_ + pairs[2 * r] + pairs[2 * r + 1];
+    for (std::size_t i = 0; i < parts; ++i) {
+      const auto products = hn::RearrangeToOddPlusEven(acc[i], more[i]);
+      hn::Store(hn::Add(products, hn::Set(Tag32(), start_)), Tag32(), dots + i * lanes);
+    }
   }
 
  private:
-  using Tag16 = hn::ScalableTag<std::int16_t>;
   using Tag32 = hn::ScalableTag<std::int32_t>;
-  using Tag8 = hn::Rebind<std::uint8_t, Tag16>;
-  static constexpr std::size_t kLanes16 = hn::MaxLanes(Tag16());
+  using Tag16 = hn::Repartition<std::int16_t, Tag32>;
+  using TagU16 = hn::Repartition<std::uint16_t, Tag32>;
+
+  static HWY_INLINE hn::Vec<Tag16> Broadcast(const std::int16_t* two) {
+    std::int32_t word;
+    std::memcpy(&word, two, sizeof(word));
+    return hn::BitCast(Tag16(), hn::Set(Tag32(), word));
+  }
 
   std::size_t groups_;
   std::int32_t start_;
-  HWY_ALIGN std::int16_t n_[PrefixBlocks::kMaxWidth / 4 * kLanes16];
+  std::int16_t even_[PrefixBlocks::kMaxWidth / 2];
+  std::int16_t odd_[PrefixBlocks::kMaxWidth / 2];
 };
 
 #else
