@@ -12,8 +12,8 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 
 #include "kernels/row_dot-inl.h"
@@ -29,7 +29,7 @@ struct FewValues {
   FewValues(const float* x, std::size_t count) : vectors((count + kLanes - 1) / kLanes) {
     for (std::size_t i = count; i < vectors * kLanes; ++i)
       values[i] = -std::numeric_limits<float>::infinity();
-    std::memcpy(values, x, count * sizeof(float));
+    std::copy_n(x, count, values);
   }
 
   std::size_t vectors;
@@ -60,7 +60,7 @@ inline std::size_t RankFew(const float* logits, const TokenId* ids, std::size_t 
   const hn::Rebind<std::int32_t, FloatTag> d32;
   const FewValues few(logits, count);
   HWY_ALIGN TokenId tokens[kFew + kLanes] = {};
-  std::memcpy(tokens, ids, count * sizeof(TokenId));
+  std::copy_n(ids, count, tokens);
   std::size_t allowed = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const auto own = hn::Set(d, few.values[i]);
