@@ -21,7 +21,7 @@ const char* better_kernels() {
   const std::string_view chosen = openblas_get_corename();
   if (std::find(kWithAvx2.begin(), kWithAvx2.end(), chosen) != kWithAvx2.end()) return "";
   const std::string_view simd = kernels::active().name;
-  return simd.starts_with("AVX3") ? "SkylakeX" : simd == "AVX2" ? "Haswell" : "";
+  return simd.starts_with("AVX3") ? "SkylakeX" : simd.starts_with("AVX2") ? "Haswell" : "";
 }
 
 }  // namespace

@@ -14,6 +14,10 @@
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
+
 #include "kernels/bounded-inl.h"
 #include "kernels/few-inl.h"
 #include "kernels/prefix_bounds-inl.h"
@@ -26,38 +30,50 @@ HWY_BEFORE_NAMESPACE();
 namespace topksoftmax::kernels {
 namespace HWY_NAMESPACE {
 
+/// All kernels, those of int8 prefixes in the given form (see prefix_bounds-inl.h).
+template <class Form>
+constexpr Implementation ImplementationIn(std::string_view name) {
+  return {
+      .name = name,
+      .scan = &Scan,
+      .scan_gathered = &ScanGathered,
+      .scan_batch = &ScanBatch,
+      .scan_gathered_batch = &ScanGatheredBatch,
+      .combine_rows = &CombineRows,
+      .argmax = &Argmax,
+      .fused_scan = &FusedScan,
+      .fused_scan_batch = &FusedScanBatch,
+      .select = &Select,
+      .fused_select = &FusedSelect,
+      .kth_of_few = &KthOfFew,
+      .rank_few = &RankFew,
+      .max = &Max,
+      .sum_exp = &SumExp,
+      .exp = &Exp,
+      .prefix_bounds = &PrefixBounds<Form>,
+      .prefix_bounds_gathered = &PrefixBoundsGathered<Form>,
+      .box_bounds = &BoxBounds<Form>,
+      .tail_bounds = &TailBounds,
+      .promising = &Promising,
+      .reaching = &Reaching,
+      .partition = &PartitionAt,
+      .sum_exp_bounds = &SumExpBounds,
+      .wta_codes = &WtaCodes,
+      .wta_codes_batch = &WtaCodesBatch,
+      .mark_reaching = &MarkReaching,
+      .squared_distance = &SquaredDistance,
+      .squared_length = &SquaredLength,
+  };
+}
+
 extern const Implementation kImplementation;
-constinit const Implementation kImplementation = {
-    .name = std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2),  // the namespaces are called N_…
-    .scan = &Scan,
-    .scan_gathered = &ScanGathered,
-    .scan_batch = &ScanBatch,
-    .scan_gathered_batch = &ScanGatheredBatch,
-    .combine_rows = &CombineRows,
-    .argmax = &Argmax,
-    .fused_scan = &FusedScan,
-    .fused_scan_batch = &FusedScanBatch,
-    .select = &Select,
-    .fused_select = &FusedSelect,
-    .kth_of_few = &KthOfFew,
-    .rank_few = &RankFew,
-    .max = &Max,
-    .sum_exp = &SumExp,
-    .exp = &Exp,
-    .prefix_bounds = &PrefixBounds,
-    .prefix_bounds_gathered = &PrefixBoundsGathered,
-    .box_bounds = &BoxBounds,
-    .tail_bounds = &TailBounds,
-    .promising = &Promising,
-    .reaching = &Reaching,
-    .partition = &PartitionAt,
-    .sum_exp_bounds = &SumExpBounds,
-    .wta_codes = &WtaCodes,
-    .wta_codes_batch = &WtaCodesBatch,
-    .mark_reaching = &MarkReaching,
-    .squared_distance = &SquaredDistance,
-    .squared_length = &SquaredLength,
-};
+constinit const Implementation kImplementation = ImplementationIn<Products>(
+    std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2));  // namespaces are called N_…
+
+#if HWY_TARGET == HWY_AVX2
+extern const Implementation kVnniImplementation;
+constinit const Implementation kVnniImplementation = ImplementationIn<ByteProducts>("AVX2_VNNI");
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace topksoftmax::kernels
@@ -66,6 +82,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace topksoftmax::kernels {
 namespace {
+
+#if HWY_TARGETS & HWY_AVX2
+/// VNNI without AVX-512, which Highway 1.0.3 has no target for.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
+#endif
 
 struct List {
   std::array<Implementation, 16> items{};
@@ -87,6 +111,7 @@ const List& list() {
     made.add(HWY_AVX3, N_AVX3::kImplementation);
 #endif
 #if HWY_TARGETS & HWY_AVX2
+    if (has_avx_vnni()) made.add(HWY_AVX2, N_AVX2::kVnniImplementation);
     made.add(HWY_AVX2, N_AVX2::kImplementation);
 #endif
 #if HWY_TARGETS & HWY_SSE4

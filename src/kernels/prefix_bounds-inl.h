@@ -31,101 +31,162 @@ namespace HWY_NAMESPACE {
 
 constexpr std::size_t kBlockRows = PrefixBlocks::kRows;
 
-// BlockDots: dots[r] = Σ_j q_rj · n_j for the 16 rows of a block, in exact integers: every form gives the
-// same. Rows hold q + 128 without a sign, so 128·Σn is taken off at the start.
-#if HWY_TARGET == HWY_AVX3_DL
+// Forms of products: dots[r] = Σ_j q_rj · n_j for the 16 rows of a block, in exact integers, so that every
+// form gives the same. Rows hold q + 128 without a sign, so 128·Σn is taken off. With(n, width, body) calls
+// body with the products of n, a function of q and dots.
 
-/// sum[i] += the four products of bytes 4i … 4i+3, of rows without and n with a sign. Every processor of this
-/// target has the instruction, but Highway 1.0.3 does not enable its intrinsic.
-static HWY_INLINE __m512i AddByteProducts(__m512i sum, __m512i rows, __m512i n) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(rows), "v"(n));
-  return sum;
-}
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 
-/// Two byte products make a 15-bit one: n = 128·high + low. kGroups > 0: the context's coordinates stay in
-/// registers, for prefixes of 4·kGroups; 0: they are read again for every block.
-template <std::size_t kGroups>
-class BlockDots {
+/// By VNNI. Two byte products make a 15-bit one: n = 128·high + low.
+class ByteProducts {
  public:
-  BlockDots(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
-    std::int32_t high_sum = 0;
-    std::int32_t low_sum = 0;
-    for (std::size_t j = 0; j < width; ++j) {
-      const int high = (n[j] + 64) >> 7;
-      const int low = n[j] - 128 * high;
-      high_[j] = static_cast<std::int8_t>(high);
-      low_[j] = static_cast<std::int8_t>(low);
-      high_sum += high;
-      low_sum += low;
+  /// Prefixes of usual widths keep the context's coordinates in registers.
+  template <class Body>
+  static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
+    switch (width) {
+      case 8:
+        return body(Dots<2>(n, width));
+      case 16:
+        return body(Dots<4>(n, width));
+      case 24:
+        return body(Dots<6>(n, width));
+      case 32:
+        return body(Dots<8>(n, width));
+      default:
+        return body(Dots<0>(n, width));
     }
-    high_start_ = -128 * high_sum;
-    low_start_ = -128 * low_sum;
-    for (std::size_t g = 0; g < kGroups; ++g) {
-      high_groups_[g] = Broadcast(high_ + 4 * g);
-      low_groups_[g] = Broadcast(low_ + 4 * g);
-    }
-  }
-
-  HWY_INLINE void operator()(const std::uint8_t* q, std::int32_t* HWY_RESTRICT dots) const {
-    __m512i high = _mm512_set1_epi32(high_start_);
-    __m512i low = _mm512_set1_epi32(low_start_);
-    if constexpr (kGroups > 0) {
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t g = 0; g < kGroups; ++g) {
-        const __m512i rows = _mm512_loadu_si512(q + 64 * g);
-        high = AddByteProducts(high, rows, high_groups_[g]);
-        low = AddByteProducts(low, rows, low_groups_[g]);
-      }
-    } else {
-      for (std::size_t g = 0; g < groups_; ++g) {
-        const __m512i rows = _mm512_loadu_si512(q + 64 * g);
-        high = AddByteProducts(high, rows, Broadcast(high_ + 4 * g));
-        low = AddByteProducts(low, rows, Broadcast(low_ + 4 * g));
-      }
-    }
-    _mm512_storeu_si512(dots, _mm512_add_epi32(_mm512_slli_epi32(high, 7), low));
   }
 
  private:
-  static HWY_INLINE __m512i Broadcast(const std::int8_t* four) {
+  using Tag32 = hn::ScalableTag<std::int32_t>;
+  using TagU8 = hn::Repartition<std::uint8_t, Tag32>;
+  using Vec32 = hn::Vec<Tag32>;
+
+  /// sum[i] += the four products of bytes 4i … 4i+3, of rows without and n with a sign. Highway 1.0.3 enables
+  /// the intrinsic for no target, although every processor of AVX3_DL has the instruction.
+  static HWY_INLINE Vec32 AddByteProducts(Vec32 sum, hn::Vec<TagU8> rows, Vec32 n) {
+#if HWY_TARGET == HWY_AVX3_DL
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(rows.raw), "v"(n.raw));
+#else
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(rows.raw), "x"(n.raw));
+#endif
+    return sum;
+  }
+
+  static HWY_INLINE Vec32 Broadcast(const std::int8_t* four) {
     std::int32_t word;
     std::memcpy(&word, four, sizeof(word));
-    return _mm512_set1_epi32(word);
+    return hn::Set(Tag32(), word);
   }
 
-  std::size_t groups_;
-  std::int32_t high_start_;
-  std::int32_t low_start_;
-  alignas(64) std::int8_t high_[PrefixBlocks::kMaxWidth];
-  alignas(64) std::int8_t low_[PrefixBlocks::kMaxWidth];
-  __m512i high_groups_[kGroups > 0 ? kGroups : 1];
-  __m512i low_groups_[kGroups > 0 ? kGroups : 1];
+  /// kGroups > 0: for prefixes of 4·kGroups, in registers; 0: coordinates are read again for every block.
+  template <std::size_t kGroups>
+  class Dots {
+   public:
+    Dots(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
+      std::int32_t high_sum = 0;
+      std::int32_t low_sum = 0;
+      for (std::size_t j = 0; j < width; ++j) {
+        const int high = (n[j] + 64) >> 7;
+        const int low = n[j] - 128 * high;
+        high_[j] = static_cast<std::int8_t>(high);
+        low_[j] = static_cast<std::int8_t>(low);
+        high_sum += high;
+        low_sum += low;
+      }
+      high_start_ = -128 * high_sum;
+      low_start_ = -128 * low_sum;
+      for (std::size_t g = 0; g < kGroups; ++g) {
+        high_groups_[g] = Broadcast(high_ + 4 * g);
+        low_groups_[g] = Broadcast(low_ + 4 * g);
+      }
+    }
+
+    HWY_INLINE void operator()(const std::uint8_t* q, std::int32_t* HWY_RESTRICT dots) const {
+      Vec32 high[kParts];
+      Vec32 low[kParts];
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kParts; ++i) {
+        high[i] = hn::Set(Tag32(), high_start_);
+        low[i] = hn::Set(Tag32(), low_start_);
+      }
+      const auto add = [&](std::size_t g, Vec32 n_high, Vec32 n_low) HWY_ATTR {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t i = 0; i < kParts; ++i) {
+          const auto rows = hn::LoadU(TagU8(), q + 4 * (g * kBlockRows + i * kRows));
+          high[i] = AddByteProducts(high[i], rows, n_high);
+          low[i] = AddByteProducts(low[i], rows, n_low);
+        }
+      };
+      if constexpr (kGroups > 0) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t g = 0; g < kGroups; ++g) add(g, high_groups_[g], low_groups_[g]);
+      } else {
+        for (std::size_t g = 0; g < groups_; ++g) add(g, Broadcast(high_ + 4 * g), Broadcast(low_ + 4 * g));
+      }
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kParts; ++i) {
+        hn::Store(hn::Add(hn::ShiftLeft<7>(high[i]), low[i]), Tag32(), dots + i * kRows);
+      }
+    }
+
+   private:
+    static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
+    static constexpr std::size_t kParts = kBlockRows / kRows;
+
+    std::size_t groups_;
+    std::int32_t high_start_;
+    std::int32_t low_start_;
+    std::int8_t high_[PrefixBlocks::kMaxWidth];
+    std::int8_t low_[PrefixBlocks::kMaxWidth];
+    Vec32 high_groups_[kGroups > 0 ? kGroups : 1];
+    Vec32 low_groups_[kGroups > 0 ? kGroups : 1];
+  };
 };
 
-/// Calls body with the products for a context.
-template <class Body>
-HWY_INLINE void WithBlockDots(const PrefixContext& context, std::size_t width, const Body& body) {
-  switch (width) {
-    case 8:
-      return body(BlockDots<2>(context.n, width));
-    case 16:
-      return body(BlockDots<4>(context.n, width));
-    case 24:
-      return body(BlockDots<6>(context.n, width));
-    case 32:
-      return body(BlockDots<8>(context.n, width));
-    default:
-      return body(BlockDots<0>(context.n, width));
-  }
-}
+#endif
 
-#elif HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+
+/// The plain form.
+class PlainProducts {
+ public:
+  PlainProducts(const std::int16_t* n, std::size_t width) : n_(n), width_(width) {}
+
+  HWY_INLINE void operator()(const std::uint8_t* q, std::int32_t* HWY_RESTRICT dots) const {
+    for (std::size_t r = 0; r < kBlockRows; ++r) {
+      std::int32_t sum = 0;
+      for (std::size_t j = 0; j < width_; ++j) {
+        const int weight = static_cast<int>(q[j / 4 * 64 + r * 4 + j % 4]) - 128;
+        sum += weight * n_[j];
+      }
+      dots[r] = sum;
+    }
+  }
+
+  template <class Body>
+  static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
+    body(PlainProducts(n, width));
+  }
+
+ private:
+  const std::int16_t* n_;
+  std::size_t width_;
+};
+
+using Products = PlainProducts;
+
+#elif HWY_TARGET == HWY_AVX3_DL
+
+using Products = ByteProducts;
+
+#else
 
 /// 16-bit products, added in pairs: of a row's coordinates 0 and 2, and of 1 and 3. So no byte is moved to
 /// widen it, and every 32-bit lane belongs to one row.
-class BlockDots {
+class WordProducts {
  public:
-  BlockDots(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
+  WordProducts(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
     std::int32_t sum = 0;
     for (std::size_t j = 0; j < width; ++j) {
       sum += n[j];
@@ -161,6 +222,11 @@ class BlockDots {
     }
   }
 
+  template <class Body>
+  static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
+    body(WordProducts(n, width));
+  }
+
  private:
   using Tag32 = hn::ScalableTag<std::int32_t>;
   using Tag16 = hn::Repartition<std::int16_t, Tag32>;
@@ -178,37 +244,8 @@ class BlockDots {
   std::int16_t odd_[PrefixBlocks::kMaxWidth / 2];
 };
 
-#else
+using Products = WordProducts;
 
-/// The plain form.
-class BlockDots {
- public:
-  BlockDots(const std::int16_t* n, std::size_t width) : n_(n), width_(width) {}
-
-  HWY_INLINE void operator()(const std::uint8_t* q, std::int32_t* HWY_RESTRICT dots) const {
-    for (std::size_t r = 0; r < kBlockRows; ++r) {
-      std::int32_t sum = 0;
-      for (std::size_t j = 0; j < width_; ++j) {
-        const int weight = static_cast<int>(q[j / 4 * 64 + r * 4 + j % 4]) - 128;
-        sum += weight * n_[j];
-      }
-      dots[r] = sum;
-    }
-  }
-
- private:
-  const std::int16_t* n_;
-  std::size_t width_;
-};
-
-#endif
-
-#if HWY_TARGET != HWY_AVX3_DL
-/// Calls body with the products for a context.
-template <class Body>
-HWY_INLINE void WithBlockDots(const PrefixContext& context, std::size_t width, const Body& body) {
-  body(BlockDots(context.n, width));
-}
 #endif
 
 /// Where a block's parts begin.
@@ -228,11 +265,11 @@ HWY_INLINE BlockHeader HeaderOf(const PrefixBlocks& blocks, std::size_t block) {
 }
 
 /// Bounds of the blocks that block_of names, one after the other.
-template <class BlockOf>
+template <class Form, class BlockOf>
 HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
                             const PrefixContext& context, float* HWY_RESTRICT estimates,
                             float* HWY_RESTRICT radii) {
-  WithBlockDots(context, prefix.width, [&](const auto& block_dots) HWY_ATTR {
+  Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
     const FloatTag d;
     const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
     const hn::Rebind<std::int32_t, FloatTag> d32;
@@ -257,22 +294,24 @@ HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of,
   });
 }
 
-inline void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
-                         float* radii) {
-  BoundBlocks(
+template <class Form>
+void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates, float* radii) {
+  BoundBlocks<Form>(
       prefix, [](std::size_t i) { return i; }, prefix.blocks(), context, estimates, radii);
 }
 
-inline void PrefixBoundsGathered(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
-                                 const PrefixContext& context, float* estimates, float* radii) {
-  BoundBlocks(
+template <class Form>
+void PrefixBoundsGathered(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
+                          const PrefixContext& context, float* estimates, float* radii) {
+  BoundBlocks<Form>(
       prefix, [blocks](std::size_t i) { return static_cast<std::size_t>(blocks[i]); }, count, context,
       estimates, radii);
 }
 
-inline void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
-                      float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  WithBlockDots(context, boxes.centres.width, [&](const auto& centre_dots) HWY_ATTR {
+template <class Form>
+void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
+               float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+  Form::With(context.n, boxes.centres.width, [&](const auto& centre_dots) HWY_ATTR {
     const std::remove_cvref_t<decltype(centre_dots)> spread_dots(magnitudes, boxes.spreads.width);
     const FloatTag d;
     const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;

@@ -88,6 +88,35 @@ TEST_P(PrefixKernels, EstimatesAreTheIntegerProducts) {
   }
 }
 
+TEST_P(PrefixKernels, ProductsAreExact) {
+  for (const std::size_t width : {4U, 8U, 12U, 16U, 24U, 32U, 60U, 4096U}) {
+    RandomBlocks made(64, width, static_cast<unsigned>(width));
+    for (std::size_t v = 0; v < 64; ++v) {  // estimates that are the products, rounded to floats
+      constexpr std::uint16_t one = 0x3f80;
+      auto* const block = const_cast<std::byte*>(made.blocks.data) + v / 16 * made.blocks.block_bytes();
+      std::memset(block + 4 * (v % 16), 0, sizeof(float));
+      std::memcpy(block + 64 + 2 * (v % 16), &one, sizeof(one));
+    }
+    const int largest = kernels::PrefixContext::largest(width);
+    std::mt19937 engine(5);
+    for (const bool extreme : {false, true}) {  // rows 0, 7, … are extreme too, with alternating signs
+      std::vector<std::int16_t> n(width);
+      for (std::size_t j = 0; j < width; ++j) {
+        const int some = static_cast<int>(engine() % static_cast<unsigned>(2 * largest + 1)) - largest;
+        n[j] = static_cast<std::int16_t>(!extreme ? some : j % 2 == 0 ? largest : -largest);
+      }
+      std::vector<float> estimates(64), radii(64);
+      GetParam().prefix_bounds(made.blocks, {n.data(), 1.0F, 0.0F}, estimates.data(), radii.data());
+      for (std::size_t v = 0; v < 64; ++v) {
+        std::int64_t dot = 0;
+        for (std::size_t j = 0; j < width; ++j)
+          dot += static_cast<std::int64_t>(made.q[v * width + j]) * n[j];
+        ASSERT_EQ(estimates[v], static_cast<float>(dot)) << "width " << width << ", row " << v;
+      }
+    }
+  }
+}
+
 std::vector<std::int16_t> random_context(std::size_t width, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<std::int16_t> n(width);
