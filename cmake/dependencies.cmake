@@ -7,40 +7,35 @@ include(FetchContent)
 
 # Eigen and hnswlib are used as headers alone: SOURCE_SUBDIR names no folder, so their own CMake files, which
 # would add their tests and compiler flags to this build, stay unread.
-FetchContent_Declare(Eigen3
+FetchContent_Declare(Eigen3 SYSTEM
   URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2
   URL_HASH SHA256=b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
-  SOURCE_SUBDIR headers-only SYSTEM
+  SOURCE_SUBDIR headers-only
   FIND_PACKAGE_ARGS 3.4 QUIET NO_MODULE)
-FetchContent_Declare(hnswlib
+FetchContent_Declare(hnswlib SYSTEM
   URL https://github.com/nmslib/hnswlib/archive/refs/tags/v0.6.2.tar.gz
   URL_HASH SHA256=19899f233f0361e1203a2b7e5143ed284f57c4e1501c8adc19f3bc341edb4100
-  SOURCE_SUBDIR headers-only SYSTEM
+  SOURCE_SUBDIR headers-only
   FIND_PACKAGE_ARGS QUIET MODULE)
-FetchContent_Declare(hwy
+FetchContent_Declare(hwy SYSTEM
   URL https://github.com/google/highway/archive/refs/tags/1.0.3.tar.gz
   URL_HASH SHA256=566fc77315878473d9a6bd815f7de78c73734acdcb745c3dde8579560ac5440e
-  SYSTEM
   FIND_PACKAGE_ARGS 1.0.3 QUIET CONFIG)
-FetchContent_Declare(nlohmann_json
+FetchContent_Declare(nlohmann_json SYSTEM
   URL https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz
   URL_HASH SHA256=d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
-  SYSTEM
   FIND_PACKAGE_ARGS 3 QUIET CONFIG)
-FetchContent_Declare(CLI11
+FetchContent_Declare(CLI11 SYSTEM
   URL https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.1.2.tar.gz
   URL_HASH SHA256=26291377e892ba0e5b4972cdfd4a2ab3bf53af8dac1f4ea8fe0d1376b625c8cb
-  SYSTEM
   FIND_PACKAGE_ARGS 2.1 QUIET CONFIG)
-FetchContent_Declare(GTest
+FetchContent_Declare(GTest SYSTEM
   URL https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz
   URL_HASH SHA256=81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2
-  SYSTEM
   FIND_PACKAGE_ARGS 1.12 QUIET)
-FetchContent_Declare(benchmark
+FetchContent_Declare(benchmark SYSTEM
   URL https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz
   URL_HASH SHA256=6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7
-  SYSTEM
   FIND_PACKAGE_ARGS 1.7 QUIET CONFIG)
 
 # Makes a declared part available as the given target. A part that has to be built here becomes a static library
