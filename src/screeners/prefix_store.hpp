@@ -46,7 +46,7 @@ inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n)
   const float scale = static_cast<double>(peak) > kTooShortToRound ? peak / most : 0.0F;
   const float inverse = scale > 0.0F ? 1.0F / scale : 0.0F;
   for (std::size_t j = 0; j < width; ++j) {
-    const float steps = std::clamp(x[j] * inverse, -most, most);
+    const float steps = std::min(most, std::max(-most, x[j] * inverse));  // in this order NaN is a number too
     n[j] = static_cast<std::int16_t>(steps + std::copysign(0.5F, steps));
   }
   return scale;
