@@ -40,15 +40,22 @@ PrefixBoxStore::PrefixBoxStore(const PrefixStore& rows) {
     std::fill(low.begin(), low.end(), std::numeric_limits<double>::infinity());
     std::fill(high.begin(), high.end(), -std::numeric_limits<double>::infinity());
     for (std::size_t row = first; row < last; ++row) {
-      read_row(rows, row, x);
       bias = std::max(bias, rows.bias(row));
+      if (!std::isfinite(rows.scale(row)) || !std::isfinite(rows.radius(row))) {
+        radius = std::numeric_limits<double>::infinity();  // what has overflowed keeps its box open
+        continue;
+      }
+      read_row(rows, row, x);
       radius = std::max(radius, rows.radius(row));
       for (std::size_t j = 0; j < width; ++j) {
         low[j] = std::min(low[j], x[j]);
         high[j] = std::max(high[j], x[j]);
       }
     }
-    for (std::size_t j = 0; j < width; ++j) middle[j] = 0.5 * (low[j] + high[j]);
+    for (std::size_t j = 0; j < width; ++j) {
+      if (low[j] > high[j]) low[j] = high[j] = 0.0;
+      middle[j] = 0.5 * (low[j] + high[j]);
+    }
     const double scale = centres.put(box, bias, middle, q.data());
     centres.put_radius(box, radius);
     for (std::size_t j = 0; j < width; ++j) {

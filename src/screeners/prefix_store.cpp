@@ -104,7 +104,7 @@ void PrefixWriter::put_up(std::size_t row, std::span<const double> x) {
   const double step = bfloat16_value(scale);
   put_header(row, 0.0F, scale);
   for (std::size_t j = 0; j < x.size(); ++j) {
-    put_coordinate(row, j, step > 0.0 ? static_cast<int>(std::ceil(x[j] / step)) : 0);
+    put_coordinate(row, j, step > 0.0 && std::isfinite(step) ? static_cast<int>(std::ceil(x[j] / step)) : 0);
   }
 }
 
