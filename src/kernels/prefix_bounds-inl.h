@@ -264,6 +264,37 @@ HWY_INLINE BlockHeader HeaderOf(const PrefixBlocks& blocks, std::size_t block) {
           reinterpret_cast<const std::uint8_t*>(data + PrefixBlocks::kHeader)};
 }
 
+/// What every row's bounds have of the context.
+struct ContextFactors {
+  explicit ContextFactors(const PrefixContext& context)
+      : scale(hn::Set(FloatTag(), context.scale)), radius(hn::Set(FloatTag(), context.radius)) {}
+
+  /// scale·context.scale of kLanes rows.
+  HWY_INLINE FloatVec Scale(const hwy::bfloat16_t* scales) const { return hn::Mul(Promoted(scales), scale); }
+
+  /// radius·context.radius of kLanes rows, and the rounding of numbers as large as `sizes`.
+  HWY_INLINE FloatVec Radius(const hwy::bfloat16_t* radii, FloatVec sizes) const {
+    const FloatTag d;
+    return hn::MulAdd(sizes, hn::Set(d, PrefixBlocks::kRounding),
+                      hn::MulAdd(Promoted(radii), radius, hn::Set(d, PrefixBlocks::kSmallest)));
+  }
+
+  FloatVec scale;
+  FloatVec radius;
+
+ private:
+  static HWY_INLINE FloatVec Promoted(const hwy::bfloat16_t* values) {
+    const FloatTag d;
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, FloatTag>(), values));
+  }
+};
+
+/// The kLanes sums of products at dots, as floats.
+HWY_INLINE FloatVec ToFloats(const std::int32_t* dots) {
+  const FloatTag d;
+  return hn::ConvertTo(d, hn::Load(hn::Rebind<std::int32_t, FloatTag>(), dots));
+}
+
 /// Bounds of the blocks that block_of names, one after the other.
 template <class Form, class BlockOf>
 HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
@@ -271,24 +302,16 @@ HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of,
                             float* HWY_RESTRICT radii) {
   Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
     const FloatTag d;
-    const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
-    const hn::Rebind<std::int32_t, FloatTag> d32;
-    const auto context_scale = hn::Set(d, context.scale);
-    const auto context_radius = hn::Set(d, context.radius);
-    const auto rounding = hn::Set(d, PrefixBlocks::kRounding);
-    const auto smallest = hn::Set(d, PrefixBlocks::kSmallest);
+    const ContextFactors factors(context);
     HWY_ALIGN std::int32_t dots[kBlockRows];
     for (std::size_t i = 0; i < count; ++i) {
       const BlockHeader header = HeaderOf(prefix, block_of(i));
       block_dots(header.q, dots);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-        const auto dot = hn::ConvertTo(d, hn::Load(d32, dots + r));
-        const auto row_scale = hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, header.scale + r)), context_scale);
-        const auto estimate = hn::MulAdd(dot, row_scale, hn::LoadU(d, header.bias + r));
-        const auto spread =
-            hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, header.radius + r)), context_radius, smallest);
+        const auto estimate =
+            hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
         hn::StoreU(estimate, d, estimates + i * kBlockRows + r);
-        hn::StoreU(hn::MulAdd(hn::Abs(estimate), rounding, spread), d, radii + i * kBlockRows + r);
+        hn::StoreU(factors.Radius(header.radius + r, hn::Abs(estimate)), d, radii + i * kBlockRows + r);
       }
     }
   });
@@ -314,16 +337,7 @@ void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std
   Form::With(context.n, boxes.centres.width, [&](const auto& centre_dots) HWY_ATTR {
     const std::remove_cvref_t<decltype(centre_dots)> spread_dots(magnitudes, boxes.spreads.width);
     const FloatTag d;
-    const hn::Rebind<hwy::bfloat16_t, FloatTag> d16;
-    const hn::Rebind<std::int32_t, FloatTag> d32;
-    const auto context_scale = hn::Set(d, context.scale);
-    const auto context_radius = hn::Set(d, context.radius);
-    const auto rounding = hn::Set(d, PrefixBlocks::kRounding);
-    const auto smallest = hn::Set(d, PrefixBlocks::kSmallest);
-    const auto product = [&](const std::int32_t* dots, const hwy::bfloat16_t* scale) HWY_ATTR {
-      return hn::Mul(hn::ConvertTo(d, hn::Load(d32, dots)),
-                     hn::Mul(hn::PromoteTo(d, hn::LoadU(d16, scale)), context_scale));
-    };
+    const ContextFactors factors(context);
     HWY_ALIGN std::int32_t centre[kBlockRows];
     HWY_ALIGN std::int32_t spread[kBlockRows];
     for (std::size_t block = 0; block < boxes.centres.blocks(); ++block) {
@@ -333,13 +347,12 @@ void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std
       spread_dots(spreads.q, spread);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto bias = hn::LoadU(d, centres.bias + r);
-        const auto middle = product(centre + r, centres.scale + r);
-        const auto half = product(spread + r, spreads.scale + r);
+        const auto middle = hn::Mul(ToFloats(centre + r), factors.Scale(centres.scale + r));
+        const auto half = hn::Mul(ToFloats(spread + r), factors.Scale(spreads.scale + r));
         const auto sizes = hn::Add(hn::Add(hn::Abs(middle), hn::Abs(bias)), half);
-        const auto radius =
-            hn::MulAdd(hn::PromoteTo(d, hn::LoadU(d16, centres.radius + r)), context_radius, smallest);
+        const auto radius = factors.Radius(centres.radius + r, sizes);
         hn::StoreU(hn::Add(middle, bias), d, estimates + block * kBlockRows + r);
-        hn::StoreU(hn::Add(hn::MulAdd(sizes, rounding, radius), half), d, radii + block * kBlockRows + r);
+        hn::StoreU(hn::Add(radius, half), d, radii + block * kBlockRows + r);
       }
     }
   });

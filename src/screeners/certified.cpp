@@ -2,6 +2,7 @@
 #include "topksoftmax/screeners/certified.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "io/index_reader.hpp"
@@ -31,7 +32,7 @@ Candidates screen_bounded(const SoftmaxLayer& layer, const PrefixIndex& index, c
   const bool from_few = index.has_boxes();
   Candidates candidates = candidates_reaching(threshold, layer, index, query, bounds,
                                               from_few ? tolerable(query.k) : index.rows(), workspace);
-  const bool any_width = query.log_z_tolerance == std::numeric_limits<double>::infinity();
+  const bool any_width = std::isinf(query.log_z_tolerance);
   if (from_few && candidates.everything && any_width && bounds.usable) {
     bytes_read += candidates.bytes_read - index.bytes_scanned();
     threshold = threshold_from_reaching(threshold, layer, index, query, bounds, workspace, bytes_read);

@@ -90,7 +90,7 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
   candidates.certified = true;
   candidates.screened = index.bounds_scanned();
   candidates.bytes_read = index.bytes_scanned();
-  const bool any_width = query.log_z_tolerance == std::numeric_limits<double>::infinity();
+  const bool any_width = std::isinf(query.log_z_tolerance);
   const bool hopeless = !bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
   float step = kFirstStep;
   for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {

@@ -34,6 +34,15 @@ constexpr const char* kOrder = "order";
 constexpr const char* kPrefixes = "prefixes";
 constexpr const char* kTails = "tails";
 
+/// Writes which bounds may reach the threshold to `reaching`; the sum of the others only where it is asked
+/// for.
+kernels::Partition divide(const Query& query, const float* estimates, const float* radii, std::size_t count,
+                          float threshold, TokenId* reaching) {
+  const kernels::Implementation& kernel = kernels::active();
+  if (query.probabilities) return kernel.partition(estimates, radii, count, threshold, reaching);
+  return {kernel.reaching(estimates, radii, count, threshold, reaching), {}};
+}
+
 }  // namespace
 
 PrefixIndex::PrefixIndex(const IndexReader& in) {
@@ -226,20 +235,10 @@ PrefixIndex::BoundedRows PrefixIndex::rows_reaching(const Query& query, const Bo
                                                     Workspace& workspace) const {
   if (!has_boxes()) return all_rows(bounds);
   const std::size_t count = boxes().count();
-  const kernels::Implementation& kernel = kernels::active();
   auto* const blocks = workspace.screen[5].get<TokenId>(count + kernels::kSlack);
-  std::size_t reaching = 0;
-  double others = 0.0;
-  if (query.probabilities) {
-    const kernels::Partition partition =
-        kernel.partition(bounds.estimates, bounds.radii, count, threshold, blocks);
-    reaching = partition.reaching;
-    others = static_cast<double>(kBlockRows) * partition.rest.high;
-  } else {
-    reaching = kernel.reaching(bounds.estimates, bounds.radii, count, threshold, blocks);
-  }
-  BoundedRows rows = rows_of_blocks(query, bounds, {blocks, reaching}, workspace);
-  rows.others = others;
+  const kernels::Partition open = divide(query, bounds.estimates, bounds.radii, count, threshold, blocks);
+  BoundedRows rows = rows_of_blocks(query, bounds, {blocks, open.reaching}, workspace);
+  rows.others = static_cast<double>(kBlockRows) * open.rest.high;
   return rows;
 }
 
@@ -251,16 +250,8 @@ PrefixIndex::Survivors PrefixIndex::survivors(const Query& query, const Bounds& 
   Survivors result;
   result.bounded = bounded.blocks.empty() ? 0 : bounded.count;
   result.bytes_read = bounded.bytes_read;
-  std::size_t first = 0;
-  if (query.probabilities) {
-    const kernels::Partition partition =
-        kernel.partition(bounded.estimates, bounded.radii, bounded.count, threshold, ids);
-    first = partition.reaching;
-    result.outside = partition.rest;
-    result.outside.high += bounded.others;
-  } else {
-    first = kernel.reaching(bounded.estimates, bounded.radii, bounded.count, threshold, ids);
-  }
+  const auto [first, rest] = divide(query, bounded.estimates, bounded.radii, bounded.count, threshold, ids);
+  result.outside = {rest.low, rest.high + bounded.others};
   const bool too_many = first > most;
   const bool has_tails = parts_.tails.width > 0 && !too_many;
   auto* const estimates = workspace.screen[6].get<float>(2 * first);

@@ -123,8 +123,7 @@ struct Implementation {
                                  const PrefixContext& context, float* estimates, float* radii);
 
   /// estimates[i] and radii[i] of every box (see PrefixBoxes), rounded up to whole blocks of them: no row of
-  /// the box has a logit above estimate + radius, nor a prefix_bounds above it. magnitudes[j] = |n_j|. Reads
-  /// boxes.bytes().
+  /// the box has a logit above estimate + radius. magnitudes[j] = |n_j|. Reads boxes.bytes().
   void (*box_bounds)(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
                      float* estimates, float* radii);
 
