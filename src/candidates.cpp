@@ -13,8 +13,7 @@ namespace {
 std::span<const TokenId> with_biased_tokens(std::span<const TokenId> ids, const kernels::LogitEdits& edits,
                                             std::size_t vocab, Workspace& workspace) {
   workspace.seen.clear(vocab);
-  auto* const all =
-      workspace.screen[std::size(workspace.screen) - 1].get<TokenId>(ids.size() + edits.bias_count);
+  auto* const all = workspace.biased.get<TokenId>(ids.size() + edits.bias_count);
   std::copy(ids.begin(), ids.end(), all);
   for (const TokenId id : ids) workspace.seen.insert(id);
   std::size_t count = ids.size();
@@ -87,7 +86,8 @@ bool answer_from_logits(const Query& query, const Candidates& candidates, std::s
     answer.normalizer = candidates.normalizer;
     answer.log_z_low = kernels::log_add_exp(inside, candidates.outside_low);
     answer.log_z_high = kernels::log_add_exp(inside, candidates.outside_high);
-    answer.log_z = 0.5 * (answer.log_z_low + answer.log_z_high);
+    answer.log_z = std::clamp(kernels::log_add_exp(inside, candidates.outside), answer.log_z_low,
+                              answer.log_z_high);
   } else {
     store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
   }
@@ -136,12 +136,13 @@ void answer_batch_from_candidates(const SoftmaxLayer& layer, const Query& query,
                                   TopK* answers) {
   Query one = query;
   std::span<const TokenId> ids = candidates.ids;
-  if (candidates.everything || ids.size() < query.k) {
+  if (query.fall_back && (candidates.everything || ids.size() < query.k)) {
     for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
       answer_from_all_after(layer, one, work_of(layer, candidates, 0), workspace, answers[q]);
     }
     return;
   }
+  if (candidates.everything) ids = {};
   if (query.edits.bias_count != 0) ids = with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
   const QueryWork work = work_of(layer, candidates, ids.size());
   for (std::size_t first = 0; first < batch; first += kContextsAtOnce) {

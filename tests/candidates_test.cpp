@@ -99,12 +99,13 @@ TEST_F(CandidatesTest, ContextsThatShareThemAreAnsweredAsEachAlone) {
   for (const kernels::LogitEdits& edits :
        {kernels::LogitEdits{}, kernels::LogitEdits{words.data(), nullptr, 0},
         kernels::LogitEdits{words.data(), bias.data(), bias.size()}}) {
-    for (const std::size_t k : {1U, 4U, 5U, 6U}) {  // from 5 on too few of them are allowed
+    for (const std::size_t k : {1U, 4U, 5U, 6U, 10U}) {  // from 5 on too few of them are allowed
       for (const std::size_t batch : {1U, 16U, 37U}) {
         Query query;
         query.h = H.data();
         query.k = k;
         query.edits = edits;
+        query.fall_back = batch != 16;
         Workspace workspace;
         std::vector<TopK> together(batch);
         const Candidates shared = {.ids = ids_, .screened = 9, .bytes_read = 70};
@@ -127,11 +128,13 @@ TEST_F(CandidatesTest, ContextsThatShareThemAreAnsweredAsEachAlone) {
 TEST_F(CandidatesTest, BoundsOfTheOutsideBecomeAnInterval) {
   const TopK inside = answer({.ids = ids_}, {.k = 5});
   const TopK found = answer({.ids = ids_,
+                             .outside = inside.log_z + std::log(2.0),
                              .outside_low = inside.log_z,
                              .outside_high = inside.log_z + std::log(3.0),
                              .normalizer = Normalizer::interval},
                             {.k = 5});
   EXPECT_NEAR(found.log_z_low, inside.log_z + std::log(2.0), 1e-9);
+  EXPECT_NEAR(found.log_z, inside.log_z + std::log(3.0), 1e-9);
   EXPECT_NEAR(found.log_z_high, inside.log_z + std::log(4.0), 1e-9);
   EXPECT_LE(found.log_prob_interval(0).first, found.log_prob(0));
   EXPECT_GE(found.log_prob_interval(0).second, found.log_prob(0));

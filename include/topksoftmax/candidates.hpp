@@ -29,7 +29,9 @@ struct Candidates {
   /// The logits of ids, if the screener had to compute them by the exact kernel already; they may be changed.
   float* logits = nullptr;
 
-  /// log Σ exp(logit) over the tokens that are not in ids, as bounds: −∞ counts them as impossible.
+  /// log Σ exp(logit) over the tokens that are not in ids, as TopK::log_z is to count it; −∞: as impossible.
+  double outside = -std::numeric_limits<double>::infinity();
+  /// Its bounds, for TopK::log_z_low and log_z_high; equal to it unless Normalizer::interval.
   double outside_low = -std::numeric_limits<double>::infinity();
   double outside_high = -std::numeric_limits<double>::infinity();
 

@@ -19,7 +19,7 @@ enum class Normalizer : std::uint8_t {
   candidates,  ///< over the candidates only: all other tokens count as impossible, so probabilities are too
                ///< high
   low_rank,    ///< over the candidates, plus approximate logits for all other tokens
-  interval,    ///< proven bounds: the exact log Z lies in [log_z_low, log_z_high], log_z between them
+  interval,    ///< proven bounds: the exact log Z lies in [log_z_low, log_z_high]; log_z estimates it
 };
 
 /// What a query did, to explain what it cost.

@@ -78,6 +78,7 @@ struct Workspace {
   ScratchBuffer candidates;  ///< their ids
   ScratchBuffer heap;        ///< the k best so far
   TokenSet seen;             ///< tokens already among the candidates
+  ScratchBuffer biased;      ///< the candidates and the tokens that the query biases
   ScratchBuffer screen[7];   ///< for the screener alone
   TopK proposed;             ///< what the backend answers that another one is made of
 };

@@ -33,7 +33,7 @@ Candidates best_estimated(const Query& query, float* estimates, std::size_t voca
   candidates.normalizer = Normalizer::low_rank;
   const float max = kernel.max(estimates, vocab);
   if (max > nothing) {
-    candidates.outside_low = candidates.outside_high =
+    candidates.outside = candidates.outside_low = candidates.outside_high =
         static_cast<double>(max) + std::log(kernel.sum_exp(estimates, vocab, max));
   }
   return candidates;

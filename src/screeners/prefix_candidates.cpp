@@ -104,6 +104,7 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
     candidates.normalizer = Normalizer::interval;
     candidates.outside_low = static_cast<double>(cut) + std::log(survivors.outside.low);
     candidates.outside_high = static_cast<double>(cut) + std::log(survivors.outside.high);
+    candidates.outside = index.outside_between(candidates.outside_low, candidates.outside_high);
     if (any_width) return candidates;
     const double inside = score(layer, query, candidates, workspace);
     const double width = kernels::log_add_exp(inside, candidates.outside_high) -

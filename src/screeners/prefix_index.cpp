@@ -30,7 +30,11 @@ constexpr double kLargestSum = 1e38;
 constexpr std::size_t kFirstBoxes = 8;
 constexpr std::size_t kWantedOfBox = 4;
 
+/// A bound of log Z that is so much lower than the other says nothing.
+constexpr double kWidest = 40.0;
+
 constexpr const char* kOrder = "order";
+constexpr const char* kOutsidePosition = "outside_position";
 constexpr const char* kPrefixes = "prefixes";
 constexpr const char* kTails = "tails";
 
@@ -56,6 +60,10 @@ PrefixIndex::PrefixIndex(const IndexReader& in) {
   const StoredArray<double> weights = in.doubles("weights", {2, kBoundTerms});
   std::copy_n(weights.data(), kBoundTerms, parts_.prefix_weights.begin());
   std::copy_n(weights.data() + kBoundTerms, kBoundTerms, parts_.tail_weights.begin());
+  parts_.outside_position = in.doubles(kOutsidePosition, {1}).data()[0];
+  if (!(parts_.outside_position >= 0.0 && parts_.outside_position <= 1.0)) {
+    throw in.damaged(kOutsidePosition, "is not between 0 and 1");
+  }
   const bool boxed = options.boxes == BoundBoxes::always;
   if (boxed) parts_.order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
   parts_.prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix);
@@ -90,6 +98,7 @@ void PrefixIndex::save(IndexWriter& out) const {
   std::vector<double> weights(parts_.prefix_weights.begin(), parts_.prefix_weights.end());
   weights.insert(weights.end(), parts_.tail_weights.begin(), parts_.tail_weights.end());
   out.array("weights", {2, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
+  out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{parts_.outside_position}));
   parts_.prefixes.save(out, kPrefixes);
   if (has_boxes()) {
     out.array(kOrder, {rows()}, parts_.order.tokens());
@@ -287,6 +296,11 @@ PrefixIndex::Survivors PrefixIndex::survivors(const Query& query, const Bounds& 
   }
   result.ids = {ids, kept};
   return result;
+}
+
+double PrefixIndex::outside_between(double low, double high) const {
+  if (!(low < high)) return high;
+  return high - (1.0 - parts_.outside_position) * std::min(high - low, kWidest);
 }
 
 std::size_t PrefixIndex::bytes() const {

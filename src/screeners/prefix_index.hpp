@@ -37,7 +37,10 @@ struct PrefixIndexParts {
   BoundTerms tail_weights{};    ///< κ of prefixes and tails
   double longest_row = 0.0;     ///< max ‖w‖
   double largest_bias = 0.0;    ///< max |b|
-  RowOrder order;               ///< of prefixes and tails
+  /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
+  /// the lower, 1 at the upper.
+  double outside_position = 0.5;
+  RowOrder order;  ///< of prefixes and tails
   PrefixStore prefixes;
   PrefixBoxStore boxes;  ///< of no rows if there are none
   StoredArray<std::byte> tail_bytes;
@@ -108,6 +111,9 @@ class PrefixIndex {
   /// Where their prefixes let more than `most` pass, all these, unasked by their tails.
   Survivors survivors(const Query& query, const Bounds& bounds, float threshold, std::size_t most,
                       Workspace& workspace) const;
+
+  /// What log Σ exp(logit) over the rows outside typically is, given its bounds.
+  double outside_between(double low, double high) const;
 
   /// Whether likely rows are sought in a few boxes only.
   bool has_boxes() const { return boxes().count() > 0; }

@@ -32,6 +32,12 @@ constexpr std::size_t kSimilarWidth = 16;
 /// Contexts that the choices are made by.
 constexpr std::size_t kChoosingContexts = 96;
 
+/// A few contexts with all their logits, to see what an index makes of them.
+struct Trials {
+  RowMajorMatrix contexts;  ///< [n×d]
+  MatrixXd logits;          ///< [V×n]
+};
+
 /// Evenly spaced rows of m, at most `count`.
 RowMajorMatrix sample(const RowMajorMatrix& m, std::size_t count) {
   const Index taken = std::min<Index>(m.rows(), static_cast<Index>(count));
@@ -96,6 +102,12 @@ std::vector<TokenId> similar_rows(const VectorXd& biases, const RowCoordinates& 
   return similar_rows_together(points, kBlockRows);
 }
 
+double kth_largest(VectorXd values, std::size_t k) {
+  const auto kth = values.begin() + static_cast<Index>(k - 1);
+  std::nth_element(values.begin(), kth, values.end(), std::greater<>());
+  return *kth;
+}
+
 /// How many blocks and rows a prefix lets pass, in the mean over some contexts.
 struct Passing {
   double boxes = 0.0;
@@ -126,10 +138,7 @@ Passing count_passing(const RowCoordinates& rows, const VectorXd& biases, const 
   for (Index i = 0; i < contexts.H.rows(); ++i) {
     h << contexts.inside.row(i).head(p).transpose(), 1.0, contexts.inside.row(i).tail(rest).norm(),
         contexts.outside[i];
-    VectorXd sorted = logits.col(i);
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<Index>(k - 1), sorted.end(),
-                     std::greater<>());
-    const double threshold = sorted[static_cast<Index>(k - 1)];
+    const double threshold = kth_largest(logits.col(i), k);
     passing.rows += static_cast<double>(((points * h).array() >= threshold).count());
     const VectorXd upper = high * h.cwiseMax(0.0) + low * h.cwiseMin(0.0);
     passing.boxes += static_cast<double>((upper.array() >= threshold).count());
@@ -141,9 +150,9 @@ Passing count_passing(const RowCoordinates& rows, const VectorXd& biases, const 
 
 /// Chooses the prefix, and whether to have boxes, where they are left open.
 void choose(const SoftmaxLayer& layer, const MatrixXd& W, const ContextTransform& transform,
-            const RowMajorMatrix& contexts, CertifiedOptions& options) {
+            const Trials& trials, CertifiedOptions& options) {
   const std::size_t full = std::max<std::size_t>(transform.width() / 4 * 4, 4);
-  if (contexts.rows() == 0) {
+  if (trials.contexts.rows() == 0) {
     if (options.prefix == 0) options.prefix = std::min(kTypicalPrefix, full);
     if (options.boxes == BoundBoxes::automatic) options.boxes = BoundBoxes::never;
     return;
@@ -157,9 +166,8 @@ void choose(const SoftmaxLayer& layer, const MatrixXd& W, const ContextTransform
   constexpr double kOpened = 1.5;
 
   const RowCoordinates rows(W, transform);
-  const ContextCoordinates some(sample(contexts, kChoosingContexts), transform);
+  const ContextCoordinates some(trials.contexts, transform);
   const VectorXd biases = layer.biases().cast<double>();
-  const MatrixXd logits = (W * some.H.transpose()).colwise() + biases;
   const std::size_t k = std::min(options.expected_k, layer.vocab());
   const std::vector<TokenId> order = similar_rows(biases, rows, some);
   const auto vocab = static_cast<double>(layer.vocab());
@@ -170,7 +178,7 @@ void choose(const SoftmaxLayer& layer, const MatrixXd& W, const ContextTransform
   for (const std::size_t asked_prefix : prefixes) {
     const std::size_t prefix = std::min(asked_prefix, full);
     const Passing passing =
-        count_passing(rows, biases, logits, some, order, std::min(prefix, transform.width()), k);
+        count_passing(rows, biases, trials.logits, some, order, std::min(prefix, transform.width()), k);
     const auto row_cost = static_cast<double>(prefix) + kRow;
     const double later =
         passing.rows * (kTail + 0.25 * kScoredByte * static_cast<double>(layer.rows().bytes(1)));
@@ -320,6 +328,30 @@ class RowStore {
   std::vector<std::int8_t> q_;
 };
 
+/// PrefixIndexParts::outside_position, in the median over contexts.
+double typical_position(const PrefixIndex& index, const Trials& trials, std::size_t k) {
+  Workspace workspace;
+  std::vector<double> positions;
+  for (Index i = 0; i < trials.contexts.rows(); ++i) {
+    Query query;
+    query.h = trials.contexts.row(i).data();
+    const PrefixIndex::Bounds bounds = index.bound(query, workspace);
+    if (!bounds.usable) continue;
+    const auto threshold = static_cast<float>(kth_largest(trials.logits.col(i), k));
+    const auto [ids, outside, bounded, bytes_read] =
+        index.survivors(query, bounds, threshold, index.rows(), workspace);
+    Eigen::ArrayXd terms = (trials.logits.col(i).array() - static_cast<double>(threshold)).exp();
+    for (const TokenId id : ids) terms[id] = 0.0;
+    const double low = std::log(outside.low);
+    const double position = (std::log(terms.sum()) - low) / (std::log(outside.high) - low);
+    if (position >= 0.0 && position <= 1.0) positions.push_back(position);  // no bound is 0
+  }
+  if (positions.empty()) return PrefixIndexParts().outside_position;
+  const auto middle = positions.begin() + static_cast<std::ptrdiff_t>(positions.size() / 2);
+  std::nth_element(positions.begin(), middle, positions.end());
+  return *middle;
+}
+
 }  // namespace
 
 PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
@@ -337,7 +369,10 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& 
   PrefixIndexParts parts;
   parts.options = options;
   parts.transform = ContextTransform(chooser.choose(width_for(kTypicalPrefix)));
-  choose(layer, W, parts.transform, sampled, parts.options);
+  Trials trials = {sample(sampled, kChoosingContexts), {}};
+  const VectorXd biases = layer.biases().cast<double>();
+  trials.logits = (W * trials.contexts.cast<double>().transpose()).colwise() + biases;
+  choose(layer, W, parts.transform, trials, parts.options);
   const std::size_t prefix = parts.options.prefix;
   if (parts.transform.width() != width_for(prefix)) {
     parts.transform = ContextTransform(chooser.choose(width_for(prefix)));
@@ -348,7 +383,6 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& 
   const ContextCoordinates typical(
       sample(sampled.rows() > 0 ? sampled : RowMajorMatrix(layer.weights()), 256), parts.transform);
   const bool boxed = parts.options.boxes == BoundBoxes::always;
-  const VectorXd biases = layer.biases().cast<double>();
   if (boxed) {
     parts.order = RowOrder(StoredArray<TokenId>::own(similar_rows(biases, rows, typical)));
   }
@@ -358,6 +392,8 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& 
   for (std::size_t place = 0; place < layer.vocab(); ++place) store.put(parts.order.token(place), place);
   std::move(store).finish(typical, parts);
   if (boxed) parts.boxes = PrefixBoxStore(parts.prefixes);
+  parts.outside_position =
+      typical_position(PrefixIndex(parts), trials, std::min(options.expected_k, layer.vocab()));
   return PrefixIndex(std::move(parts));
 }
 

@@ -282,6 +282,29 @@ TEST(Certified, StoredTypesAreCertifiedAsStored) {
     expect_exact(*certified, *exact, contexts.row(i), 5, workspace, "float16");
 }
 
+TEST(Certified, EstimatesLogZFarBetterThanItsInterval) {
+  const SoftmaxLayer layer = random_layer(3000, 24, 1);
+  const RowMajorMatrix learned = clustered_contexts(400, 24, 6, 2);
+  const RowMajorMatrix others = clustered_contexts(460, 24, 6, 2).bottomRows(60);
+  const auto exact = Exact::make(layer);
+  for (const BoundBoxes boxes : kBoxes) {
+    const auto certified = Certified::build(layer, learned, {.width = 12, .boxes = boxes});
+    for (const std::size_t k : {1U, 5U, 20U}) {
+      double error = 0.0;
+      double width = 0.0;
+      for (const auto& h : others.rowwise()) {
+        const TopK answer = certified->query(h, {.k = k});
+        ASSERT_LE(answer.log_z_low, answer.log_z);
+        ASSERT_GE(answer.log_z_high, answer.log_z);
+        error += std::abs(answer.log_z - exact->query(h, {.k = k}).log_z);
+        width += answer.log_z_high - answer.log_z_low;
+      }
+      EXPECT_GT(width, 0.0);
+      EXPECT_LT(error, 0.1 * width) << "k = " << k;
+    }
+  }
+}
+
 TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
   const SoftmaxLayer layer = random_layer(3000, 24, 1);
   const RowMajorMatrix contexts = clustered_contexts(60, 24, 6, 2);

@@ -68,6 +68,7 @@
 //   certify       R                   F32 [M, *]          … behind the M columns of it, and of Rᵀ
 //                 norms               F64 [4]             η, ‖R‖, the largest ‖w‖, the largest |b|
 //                 weights             F64 [2, 4]          κ of the prefixes, κ of prefixes and tails
+//                 outside_position    F64 [1]             α of log Z's estimate
 //                 order               I32 [V]             the token of each row of the following; absent: 0,
 //                                                         1, 2, …
 //                 prefixes            U8  [⌈V/16⌉, *]     kernels::PrefixBlocks, options.prefix coordinates

@@ -30,8 +30,8 @@ enum class BoundCoordinates : std::uint8_t {
 };
 
 /// Whether sixteen similar rows at a time are bounded as one first, by a box around their coordinates. Where
-/// contexts differ in few directions most boxes stay closed, and their rows unread; where they differ in many,
-/// nearly all are opened and only cost.
+/// contexts differ in few directions most boxes stay closed, and their rows unread; where they differ in
+/// many, nearly all are opened and only cost.
 enum class BoundBoxes : std::uint8_t {
   automatic,  ///< where that makes less work for the contexts
   never,
@@ -47,7 +47,7 @@ struct CertifiedOptions {
   std::size_t width = 0;
   /// Contexts that the coordinates are learned from, evenly spaced ones of those given.
   std::size_t context_sample = 20000;
-  /// The k that the prefix is chosen for.
+  /// The k that the prefix is chosen, and log Z estimated, for.
   std::size_t expected_k = 5;
   /// `rows` and `contexts` are there to be compared with.
   BoundCoordinates coordinates = BoundCoordinates::balanced;
@@ -80,9 +80,13 @@ class PrefixIndex;
 /// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes (with boxes, an
-/// eighth of that and those of the boxes that are opened), a cache line or two for each of the rows left, then
-/// the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows by
-/// their prefixes, and of those that these left. log Z is an interval, from the same bounds.
+/// eighth of that and those of the boxes that are opened), a cache line or two for each of the rows left,
+/// then the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows
+/// by their prefixes, and of those that these left.
+///
+/// log Z is an interval, from the same bounds. The estimate within it counts the rows outside as log Σ
+/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
+/// for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const PrefixIndex> index)
