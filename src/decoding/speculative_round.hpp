@@ -73,7 +73,7 @@ SpeculativeReport run_rounds(std::vector<TokenId>& tokens, std::size_t count, Ra
     report.accepted += accepted;
     report.given += accepted + 1;
 
-    std::size_t end = std::min(text.size(), kept + count - report.produced);
+    std::size_t end = kept + std::min(text.size() - kept, count - report.produced);
     for (std::size_t i = kept; options.end.has_value() && i < end; ++i) {
       if (text[i] != *options.end) continue;
       end = i + 1;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -131,6 +132,20 @@ TEST(Speculative, StopsAtTheEndToken) {
     if (text.size() < 41) {
       EXPECT_EQ(text.back(), 2);
     }
+  }
+}
+
+TEST(Speculative, AnyNumberOfTokensMayBeAskedFor) {
+  const DraftModel draft = [](std::span<const TokenId> tokens) { return after(tokens, 1.0, 0); };
+  const std::size_t most = std::numeric_limits<std::size_t>::max();
+  RandomStream random(3);
+  for (int i = 0; i < 50; ++i) {
+    std::vector<TokenId> text = {4, 1};
+    const SpeculativeReport report =
+        speculative_sample(text, most, draft, target_model(1.0), random, {.drafts = 3, .end = 2});
+    ASSERT_EQ(report.produced + 2, text.size());
+    for (std::size_t t = 2; t + 1 < text.size(); ++t) EXPECT_NE(text[t], 2);
+    EXPECT_EQ(text.back(), 2);
   }
 }
 
