@@ -152,6 +152,13 @@ const std::vector<BadInput>& rows() {
        }},
       {"a mask that is too short", argument, "query: the mask has 1 words; V = 100 tokens need 2",
        [] { refused({.allowed = short_mask}); }},
+      {"a mask that is too short where a token is drawn", argument,
+       "query: the mask has 1 words; V = 100 tokens need 2",
+       [] {
+         const auto head = Certified::build(random_layer(kVocab, kDim, 1));
+         RandomStream random(1);
+         Sampler().draw(*head, random_vector(kDim, 2), random, {.allowed = short_mask});
+       }},
       {"biases out of order, or a token twice", argument,
        "query: logit_bias names token 3 after 7; ids must be strictly ascending",
        [] { refused({.logit_bias = unordered}); }},

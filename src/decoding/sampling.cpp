@@ -81,11 +81,12 @@ SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t 
   // number.
   const std::size_t most = std::max(asked.k, asked.probabilities ? kFirstTokens : kMostTokens);
   const kernels::LogitEdits edits = {.allowed = query.allowed.empty() ? nullptr : query.allowed.data()};
-  const std::size_t total = greedy ? 0 : edits.count_allowed(head.layer().vocab());
   for (; asked.k <= most; asked.k *= kTokensGrowth) {
     head.query(h, dim, asked, workspace_, answer_);
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
+    // Not before the query has found the mask to be long enough.
+    const std::size_t total = edits.count_allowed(head.layer().vocab());
     const RankedTokens tokens = ranked_tokens(answer_, total, options_.temperature);
     const std::optional<Kept> kept = keep(tokens, options_);
     if (!kept) continue;
