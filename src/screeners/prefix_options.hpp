@@ -36,6 +36,8 @@ inline void check(const CertifiedOptions& options) {
     throw Error("certified: prefix is " + std::to_string(options.prefix) +
                 "; it must be a multiple of 4 and at most " + std::to_string(longest));
   }
+  if (options.context_sample == 0) throw Error("certified: context_sample is 0; it must be at least 1");
+  if (options.expected_k == 0) throw Error("certified: expected_k is 0; it must be at least 1");
 }
 
 /// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.

@@ -419,6 +419,9 @@ TEST(Certified, RefusesWhatItCannotUse) {
   EXPECT_THROW(Certified::build(layer, contexts, {.width = 257}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 16, .width = 8}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.context_sample = 0}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.expected_k = 0}), Error);
+  EXPECT_THROW(Certified::build(layer, {.expected_k = 0}), Error);
   EXPECT_THROW(Certified::build(layer, {.coordinates = BoundCoordinates::contexts}), Error);
   contexts(3, 3) = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(Certified::build(layer, contexts), Error);

@@ -45,9 +45,9 @@ struct CertifiedOptions {
   /// Coordinates in all; what a row and a context have beyond them counts by its length alone. 4 to 256; 0:
   /// as many as lie in one cache line behind the prefix.
   std::size_t width = 0;
-  /// Contexts that the coordinates are learned from, evenly spaced ones of those given.
+  /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 20000;
-  /// The k that the prefix is chosen, and log Z estimated, for.
+  /// The k that the prefix is chosen, and log Z estimated, for: at least 1.
   std::size_t expected_k = 5;
   /// `rows` and `contexts` are there to be compared with.
   BoundCoordinates coordinates = BoundCoordinates::balanced;
