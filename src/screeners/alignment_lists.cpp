@@ -47,12 +47,29 @@ bool before(const Pair& a, const Pair& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.target < b.target;
 }
 
+/// Whether a number that is out of the range of floats is too small for them, not too large: where its first
+/// digit other than 0 stands, and the exponent, tell.
+bool too_small(std::string_view number) {
+  const std::string_view digits = number.substr(0, number.find_first_of("eE"));
+  std::string_view power = number.substr(std::min(digits.size() + 1, number.size()));
+  if (power.starts_with('+')) power.remove_prefix(1);
+  int exponent = 0;
+  const auto [end, error] = std::from_chars(power.data(), power.data() + power.size(), exponent);
+  if (error == std::errc::result_out_of_range) return power.starts_with('-');
+  const auto point = static_cast<std::ptrdiff_t>(std::min(digits.find('.'), digits.size()));
+  const auto first = static_cast<std::ptrdiff_t>(digits.find_first_of("123456789"));
+  return point - first + exponent < 0;
+}
+
 float read_probability(std::string_view word, const std::string& where) {
   float probability = 0.0F;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), probability);
-  if (error == std::errc::result_out_of_range) return 0.0F;  // as small as that
-  if (error != std::errc() || end != word.data() + word.size() ||
-      !(probability >= 0.0F && probability <= 1.0F)) {
+  const char* const last = word.data() + word.size();
+  auto [end, error] = std::from_chars(word.data(), last, probability);
+  if (error == std::errc::result_out_of_range && !word.starts_with('-') && too_small(word)) {
+    probability = 0.0F;
+    error = std::errc();
+  }
+  if (error != std::errc() || end != last || !(probability >= 0.0F && probability <= 1.0F)) {
     throw Error(where + ": \"" + std::string(word) + "\" is no probability; it must be a number from 0 to 1");
   }
   return probability;
@@ -87,7 +104,6 @@ AlignmentLists AlignmentLists::read(std::istream& in, std::string_view name,
 
   std::sort(pairs.begin(), pairs.end(), before);
   AlignmentLists lists;
-  lists.starts_.push_back(0);
   auto pair = pairs.begin();
   for (std::size_t source = 0; source < source_vocab.size(); ++source) {
     const std::size_t first = lists.targets_.size();

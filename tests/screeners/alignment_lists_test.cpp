@@ -70,11 +70,30 @@ TEST(AlignmentLists, AnEmptyTableHasEmptyLists) {
 TEST(AlignmentLists, SayWhichLineIsWrong) {
   EXPECT_EQ(complaint("the das 0.5\nthe das\n"), "lex.s2t, line 2: it must be \"target source probability\"");
   EXPECT_EQ(complaint("the das 0.5 0.5\n"), "lex.s2t, line 1: it must be \"target source probability\"");
-  for (const char* number : {"1.5", "-0.1", "nan", "inf", "0.5x", "half"}) {
+  for (const char* number :
+       {"1.5", "-0.1", "nan", "inf", "0.5x", "half", "1e999", "1e+999", "-1e999", "1e-999junk", "1e-999-",
+        "-1e-999", "1e99999999999999999999", "0.001e999", "1e999e-9999"}) {
     EXPECT_EQ(complaint("the das 1\n\nthe das " + std::string(number)),
               "lex.s2t, line 3: \"" + std::string(number) +
                   "\" is no probability; it must be a number from 0 to 1");
   }
+}
+
+TEST(AlignmentLists, TakeProbabilitiesBelowAnyFloatForZero) {
+  const std::string zeros(400, '0');
+  for (const std::string& number :
+       {std::string("1e-999"), std::string("123.4E-999"), std::string("1e-99999999999999999999"),
+        "0." + zeros + "1", "0." + zeros + "1e+300", "1" + zeros + "e-800"}) {
+    const AlignmentLists lists = read("house haus " + number + "\nthe haus 0\nhome haus 1e-30\n");
+    EXPECT_EQ(targets(lists, 2), (std::vector<TokenId>{4, 1, 2})) << number;
+  }
+  EXPECT_NE(complaint("the das 1" + zeros), "");
+  EXPECT_NE(complaint("the das 1" + zeros + "e-300"), "");
+}
+
+TEST(AlignmentLists, HaveNoSourceTokensUnlessRead) {
+  EXPECT_EQ(AlignmentLists().size(), 0U);
+  EXPECT_EQ(AlignmentLists().target_bound(), 0U);
 }
 
 TEST(AlignmentLists, RefuseWordsThatAreTwiceInAVocabulary) {

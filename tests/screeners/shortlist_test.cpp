@@ -92,6 +92,7 @@ TEST(Shortlist, RefusesWhatItCannotUse) {
   const auto head = Shortlist::build(layer);
   EXPECT_THROW(head->for_sentences(lists(), std::vector<TokenId>{3}), Error);
   EXPECT_THROW(head->for_sentences(lists(), std::vector<TokenId>{-1}), Error);
+  EXPECT_THROW(head->for_sentences(AlignmentLists(), std::vector<TokenId>{0}), Error);
   EXPECT_THROW(Shortlist::build(random_layer(50, kDim, 1))->for_sentences(lists(), std::vector<TokenId>{0}),
                Error);
 }

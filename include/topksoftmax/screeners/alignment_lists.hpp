@@ -19,6 +19,9 @@ namespace topksoftmax {
 /// Run-time Vocabulary", Shi and Knight, ACL 2017).
 class TOPKSOFTMAX_EXPORT AlignmentLists {
  public:
+  /// No source tokens.
+  AlignmentLists() = default;
+
   /// Reads a table with a line "target source probability" for each pair, in any order, separated by spaces
   /// or tabs, and keeps the `per_source` likeliest targets of each source token, of equal ones the lower ids.
   /// Words that a vocabulary does not have ("NULL", say) are passed over, and so are empty lines. The id of a
@@ -45,7 +48,7 @@ class TOPKSOFTMAX_EXPORT AlignmentLists {
   std::size_t target_bound() const { return target_bound_; }
 
  private:
-  std::vector<std::size_t> starts_;  ///< [sources + 1]
+  std::vector<std::size_t> starts_ = {0};  ///< [sources + 1]
   std::vector<TokenId> targets_;
   std::size_t target_bound_ = 0;
 };
