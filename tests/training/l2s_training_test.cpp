@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/training/l2s_training.hpp"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+
+/// Contexts of four topics, which k-means finds, with labels that depend on one coordinate alone.
+struct Task {
+  RowMajorMatrix H = clustered_contexts(1500, 10, 4, 5);
+  Labels labels;
+
+  Task() {
+    labels.depth = labels.top = 3;
+    for (Eigen::Index i = 0; i < H.rows(); ++i) {
+      const bool side = i / 4 % 2 == 0;
+      H(i, 9) = side ? 1.0F : -1.0F;
+      for (int n = 0; n < 3; ++n) {
+        labels.ids.push_back(static_cast<TokenId>((side ? 100 : 0) + (static_cast<int>(i) * 7 + n * 11) % 30));
+      }
+    }
+    labels.weights.assign(labels.ids.size(), 1.0F);
+  }
+};
+
+L2SOptions small(double budget) {
+  L2SOptions options;
+  options.clusters = 4;
+  options.budget = budget;
+  options.batch_size = 64;
+  return options;
+}
+
+TEST(L2STraining, LearningLowersTheObjectiveWithinTheBudget) {
+  const Task task;
+  for (const double budget : {20.0, 30.0}) {
+    const L2SModel model = train_l2s(Contexts::of(task.H), task.labels, small(budget));
+    ASSERT_EQ(model.history.size(), 6U);
+    double best = model.history.front().objective;
+    for (const ScreeningLoss& loss : model.history) {
+      EXPECT_LE(loss.set_size, budget);
+      best = std::min(best, loss.objective);
+    }
+    EXPECT_LT(best, 0.9 * model.history.front().objective) << "k-means cannot see what the labels depend on";
+  }
+}
+
+TEST(L2STraining, IsTheSameForASeedWhateverTheThreads) {
+  const Task task;
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const L2SModel serial = train_l2s(Contexts::of(task.H), task.labels, small(20));
+  omp_set_num_threads(3);
+  const L2SModel parallel = train_l2s(Contexts::of(task.H), task.labels, small(20));
+  omp_set_num_threads(threads);
+  EXPECT_EQ(serial.v, parallel.v);
+  EXPECT_EQ(serial.sets.ids, parallel.sets.ids);
+}
+
+TEST(L2STraining, NoRoundsLeaveKMeans) {
+  const Task task;
+  L2SOptions options = small(20);
+  options.rounds = 0;
+  EXPECT_EQ(train_l2s(Contexts::of(task.H), task.labels, options).history.size(), 1U);
+}
+
+TEST(L2STraining, RefusesWhatItCannotUse) {
+  const Task task;
+  const Contexts contexts = Contexts::of(task.H);
+  EXPECT_THROW(train_l2s({}, {}, small(20)), Error);
+  EXPECT_THROW(train_l2s(contexts, Labels{}, small(20)), Error);
+  EXPECT_THROW(train_l2s(contexts, task.labels, small(0.0)), Error);
+  L2SOptions options = small(20);
+  options.clusters = 0;
+  EXPECT_THROW(train_l2s(contexts, task.labels, options), Error);
+  options = small(20);
+  options.lambda = 1.0;
+  EXPECT_THROW(train_l2s(contexts, task.labels, options), Error);
+  options = small(20);
+  options.batch_size = 0;
+  EXPECT_THROW(train_l2s(contexts, task.labels, options), Error);
+}
+
+}  // namespace
+}  // namespace topksoftmax
