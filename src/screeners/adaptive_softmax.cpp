@@ -19,6 +19,7 @@
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/check_contexts.hpp"
 #include "training/chunks.hpp"
+#include "training/evenly_spaced.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -136,18 +137,17 @@ class AdaptiveTiers {
   }
 
   void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts, Gates& out) const {
-    const auto count = static_cast<Index>(std::min(contexts.count, options_.context_sample));
-    const auto dim = static_cast<Index>(layer.dim());
+    const RowMajorMatrix sample = evenly_spaced(contexts, options_.context_sample);
+    const Index count = sample.rows();
+    const Index dim = sample.cols();
     MatrixXd H(count, dim + 1);
+    H << sample.cast<double>(), VectorXd::Ones(count);
     MatrixXd largest(count, static_cast<Index>(size()));
     for_each_chunk(static_cast<std::size_t>(count), [&](std::size_t first, std::size_t in_chunk) {
       Eigen::VectorXf logits(static_cast<Index>(layer.vocab()));
       for (std::size_t i = first; i < first + in_chunk; ++i) {
         const auto at = static_cast<Index>(i);
-        const float* const h = contexts.row(i * contexts.count / static_cast<std::size_t>(count));
-        kernels::active().scan(layer.rows(), 0, layer.vocab(), h, logits.data());
-        H.row(at).head(dim) = Eigen::Map<const Eigen::RowVectorXf>(h, dim).cast<double>();
-        H(at, dim) = 1.0;
+        kernels::active().scan(layer.rows(), 0, layer.vocab(), sample.row(at).data(), logits.data());
         largest.row(at) = largest_of_tiers(logits);
       }
     });

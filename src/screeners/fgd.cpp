@@ -21,6 +21,7 @@
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "training/check_contexts.hpp"
+#include "training/evenly_spaced.hpp"
 #include "training/exact_labels.hpp"
 
 namespace topksoftmax {
@@ -256,11 +257,9 @@ class Search {
 std::vector<TokenId> frequent_winners(const SoftmaxLayer& layer, const Contexts& contexts,
                                       const FgdOptions& options) {
   if (contexts.count == 0) return {};
-  Contexts sample = contexts;
-  sample.count = std::min(contexts.count, options.context_sample);
-  sample.stride *= contexts.count / sample.count;
+  const RowMajorMatrix sample = evenly_spaced(contexts, options.context_sample);
   std::vector<std::size_t> wins(layer.vocab(), 0);
-  for (const TokenId winner : exact_labels(layer, sample, 1, 1, 0.0, 1.0).ids) {
+  for (const TokenId winner : exact_labels(layer, Contexts::of(sample), 1, 1, 0.0, 1.0).ids) {
     ++wins[static_cast<std::size_t>(winner)];
   }
   std::vector<TokenId> tokens(layer.vocab());

@@ -9,13 +9,16 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/training/gumbel_softmax.hpp"
 #include "topksoftmax/training/spherical_kmeans.hpp"
-#include "training/chunks.hpp"
+#include "training/evenly_spaced.hpp"
 
 namespace topksoftmax {
 namespace {
 
 /// The share of the work that k-means is, for the progress.
 constexpr double kKMeansShare = 0.3;
+
+/// Contexts that tell how sharply the clusters divide them.
+constexpr std::size_t kScaleSample = 4096;
 
 void check(const Contexts& contexts, const Labels& labels, const L2SOptions& options) {
   if (contexts.count == 0) throw Error("l2s: there are no training contexts; at least 1 is needed");
@@ -35,12 +38,9 @@ void check(const Contexts& contexts, const Labels& labels, const L2SOptions& opt
 /// The factor for unit vectors v at which max_t P(t|h) has this mean on a sample of the contexts.
 double scale_for(double sharpness, const Contexts& contexts, const std::vector<float>& v,
                  std::size_t clusters) {
-  const std::size_t sampled = std::min<std::size_t>(contexts.count, 4096);
-  const Contexts sample = {contexts.data, sampled, contexts.dim,
-                           contexts.stride * (contexts.count / sampled)};
   const Eigen::Map<const RowMajorMatrix> V(v.data(), static_cast<Eigen::Index>(clusters),
                                            static_cast<Eigen::Index>(contexts.dim));
-  const RowMajorMatrix products = chunk_of(sample, 0, sampled) * V.transpose();
+  const RowMajorMatrix products = evenly_spaced(contexts, kScaleSample) * V.transpose();
   const RowMajorMatrix below = products.colwise() - products.rowwise().maxCoeff();
   double low = 1e-6;
   double high = 1e6;

@@ -9,6 +9,7 @@
 
 #include "topksoftmax/error.hpp"
 #include "training/chunks.hpp"
+#include "training/evenly_spaced.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -49,12 +50,9 @@ Assignment assign(const Contexts& contexts, const RowMajorMatrix& v, const RowsO
 
 /// k-means++ on a sample: each next cluster begins at a context drawn by its distance to those there are.
 RowMajorMatrix initial_clusters(const Contexts& contexts, std::size_t clusters, std::mt19937_64& engine) {
-  const std::size_t sampled =
-      std::min<std::size_t>(contexts.count, std::max<std::size_t>(4096, 20 * clusters));
-  RowMajorMatrix sample(static_cast<Index>(sampled), static_cast<Index>(contexts.dim));
-  for (std::size_t i = 0; i < sampled; ++i) {
-    sample.row(static_cast<Index>(i)) = directions(contexts, i * contexts.count / sampled, 1);
-  }
+  const RowMajorMatrix chosen = evenly_spaced(contexts, std::max<std::size_t>(4096, 20 * clusters));
+  const auto sampled = static_cast<std::size_t>(chosen.rows());
+  const RowMajorMatrix sample = directions(Contexts::of(chosen), 0, sampled);
   RowMajorMatrix v(static_cast<Index>(clusters), sample.cols());
   Eigen::VectorXf distance = Eigen::VectorXf::Constant(sample.rows(), std::numeric_limits<float>::max());
   Index next = static_cast<Index>(engine() % sampled);

@@ -125,6 +125,26 @@ TEST(Fgd, AnswersAreTheNearestRowsAndTheirLogitsComeBackFromTheDistances) {
   }
 }
 
+/// The distances that queries for 50 contexts take.
+std::vector<std::size_t> distances(const Fgd& head) {
+  std::vector<std::size_t> found;
+  for (unsigned i = 0; i < 50; ++i) {
+    found.push_back(head.query(random_vector(head.layer().dim(), i), {.effort = 5}).work.screened);
+  }
+  return found;
+}
+
+TEST(Fgd, EntryPointsAreLearnedFromAllPartsOfTheContexts) {
+  const SoftmaxLayer layer = random_layer(1500, 12, 5);
+  const RowMajorMatrix two = random_matrix(2, 12, 6, 3.0F);
+  RowMajorMatrix contexts(399, 12);  // the second kind is more than half of all, not of the first 200
+  contexts << two.row(0).replicate(120, 1), two.row(1).replicate(279, 1);
+  const FgdOptions options = {.entry_points = 1, .context_sample = 200};
+  const std::vector<std::size_t> sampled = distances(*Fgd::build(layer, contexts, options));
+  EXPECT_EQ(sampled, distances(*Fgd::build(layer, contexts, {.entry_points = 1})));
+  EXPECT_NE(sampled, distances(*Fgd::build(layer, RowMajorMatrix(contexts.topRows(200)), options)));
+}
+
 TEST(Fgd, ASeedGivesTheSameGraphAgain) {
   const SoftmaxLayer layer = random_layer(1500, 12, 5);
   const auto first = Fgd::build(layer, {.ef_search = 20, .seed = 7});

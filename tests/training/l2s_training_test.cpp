@@ -74,6 +74,23 @@ TEST(L2STraining, NoRoundsLeaveKMeans) {
   EXPECT_EQ(train_l2s(Contexts::of(task.H), task.labels, options).history.size(), 1U);
 }
 
+TEST(L2STraining, TheSharpnessIsThatOfAllContexts) {
+  RowMajorMatrix H = clustered_contexts(6000, 8, 4, 5);
+  H.bottomRows(1800) *= 0.05F;
+  const Contexts contexts = Contexts::of(H);
+  Labels labels;
+  labels.depth = labels.top = 1;
+  labels.ids.assign(6000, 0);
+  labels.weights.assign(6000, 1.0F);
+  L2SOptions options = small(20);
+  options.rounds = 0;
+  const L2SModel model = train_l2s(contexts, labels, options);
+  const Eigen::Map<const RowMajorMatrix> V(model.v.data(), 4, 8);
+  const RowMajorMatrix products = H * V.transpose();
+  const RowMajorMatrix below = products.colwise() - products.rowwise().maxCoeff();
+  EXPECT_NEAR(below.array().exp().rowwise().sum().inverse().mean(), options.sharpness, 0.01);
+}
+
 TEST(L2STraining, RefusesWhatItCannotUse) {
   const Task task;
   const Contexts contexts = Contexts::of(task.H);
