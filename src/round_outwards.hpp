@@ -3,10 +3,19 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace topksoftmax {
+
+/// A bound on the relative error of n float roundings.
+inline double roundings(std::size_t n) {
+  return 1.01 * static_cast<double>(n) * 0x1p-24;
+}
+
+/// Doubles of a build are this good at the least, relative to what they measure.
+inline constexpr double kOutward = 1.0 + 1e-9;
 
 /// The least float that is not below x.
 inline float up(double x) {

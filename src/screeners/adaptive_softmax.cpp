@@ -13,6 +13,7 @@
 
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
+#include "round_outwards.hpp"
 #include "screeners/frequency_order.hpp"
 #include "stored_rows.hpp"
 #include "topksoftmax/error.hpp"
@@ -29,6 +30,12 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr std::string_view kName = "adaptive";
+
+/// Products beyond this could leave the range of floats on the way.
+constexpr double kLargestProduct = 1e30;
+
+/// What one product of floats may lose where it is smaller than floats can be.
+constexpr double kLostProduct = 0x1p-149;
 
 /// The options that an index file records.
 template <class Options, class Visit>
@@ -81,6 +88,7 @@ class AdaptiveTiers {
     }
     gates_ = StoredRows(std::move(gates.weights), std::move(gates.offsets));
     reach_ = StoredArray<float>::own(std::move(gates.reach));
+    longest_ = longest_row();
   }
 
   explicit AdaptiveTiers(const IndexReader& in) {
@@ -91,6 +99,7 @@ class AdaptiveTiers {
     gates_ =
         StoredRows(in.floats("gates", {size(), in.dim()}), in.dim(), in.floats("gates.offsets", {size()}));
     reach_ = in.floats("gates.reach", {size()});
+    longest_ = longest_row();
   }
 
   void save(IndexWriter& out) const {
@@ -112,7 +121,10 @@ class AdaptiveTiers {
 
   /// What a product with h and its offset says, and how much ‖h‖ adds to it.
   kernels::Rows gates() const { return gates_.rows(); }
-  float reach(std::size_t t) const { return reach_[t]; }
+  double reach(std::size_t t) const { return static_cast<double>(reach_[t]); }
+
+  /// Whether products with a context of this length stay within the floats, so that gates mean something.
+  bool can_judge(double length) const { return length * longest_ < kLargestProduct; }
 
   std::size_t bytes() const {
     return ids_.size() * sizeof(TokenId) + gates().bytes(size()) + reach_.size() * sizeof(float);
@@ -124,6 +136,18 @@ class AdaptiveTiers {
     Eigen::VectorXf offsets;   ///< [tiers]
     std::vector<float> reach;  ///< [tiers]
   };
+
+  /// No gate is longer, no row of a tier that is bounded, and no row of int8 before it is scaled (but for
+  /// √d).
+  double longest_row() const {
+    double longest = 127.0;
+    for (std::size_t t = 0; t < gates_.count(); ++t) {
+      const Eigen::Map<const Eigen::VectorXf> gate(gates_.weights().data() + t * gates_.dim(),
+                                                   static_cast<Index>(gates_.dim()));
+      longest = std::max(longest, gate.cast<double>().norm() + reach(t));
+    }
+    return longest;
+  }
 
   /// The largest logit of each tier for a context, from the logits of all tokens.
   VectorXd largest_of_tiers(const Eigen::VectorXf& logits) const {
@@ -164,7 +188,13 @@ class AdaptiveTiers {
     }
   }
 
+  /// Gates that no logit of their tier is above, whatever is rounded. A row's float32 product x with h
+  /// exceeds the gate's, y, by no more than ‖h‖ times the row's distance from the gate's vector and the
+  /// roundings of both products; adding a bias rounds in order, so x + b ≤ x + the largest b, and its own
+  /// rounding is at most one of each of x, y and that bias. One more is for rows of int8, which copy_row()
+  /// rounds.
   void bound_gates(const SoftmaxLayer& layer, Gates& out) const {
+    const double share = roundings(layer.dim() + 4);
     Eigen::VectorXf row(static_cast<Index>(layer.dim()));
     for (std::size_t t = 0; t < size(); ++t) {
       const auto at = static_cast<Index>(t);
@@ -176,14 +206,18 @@ class AdaptiveTiers {
         bias = std::max(bias, layer.has_bias() ? layer.rows().bias[id] : 0.0F);
       }
       mean /= static_cast<double>(tier(t).size());
+      out.weights.row(at) = mean.cast<float>();
+      const VectorXd gate = out.weights.row(at).cast<double>();
       double farthest = 0.0;
+      double longest = 0.0;
       for (const TokenId id : tier(t)) {
         layer.copy_row(static_cast<std::size_t>(id), row.data());
-        farthest = std::max(farthest, (row.cast<double>() - mean).norm());
+        farthest = std::max(farthest, (row.cast<double>() - gate).norm());
+        longest = std::max(longest, row.cast<double>().norm());
       }
-      out.weights.row(at) = mean.cast<float>();
-      out.offsets[at] = bias;
-      out.reach[t] = static_cast<float>(farthest * 1.0001 + 1e-6 * mean.norm());  // and all roundings
+      out.reach[t] = up((farthest + share * (gate.norm() + longest)) * kOutward);
+      const auto top = static_cast<double>(bias);
+      out.offsets[at] = up(top + roundings(4) * std::abs(top));
     }
   }
 
@@ -192,22 +226,24 @@ class AdaptiveTiers {
   StoredArray<std::uint64_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
   StoredRows gates_;                   ///< [tiers×d]
   StoredArray<float> reach_;           ///< [tiers]
+  double longest_ = 0.0;
 };
 
 Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
   Candidates candidates;
   const AdaptiveTiers& tiers = *tiers_;
   const kernels::Implementation& kernel = kernels::active();
-  if (query.effort > tiers.size() + 1) {
+  const auto dim = static_cast<Index>(layer_.dim());
+  const double length = Eigen::Map<const Eigen::VectorXf>(query.h, dim).cast<double>().norm() * kOutward;
+  if (query.effort > tiers.size() + 1 || !tiers.can_judge(length)) {
     candidates.everything = true;
     return candidates;
   }
+  const double lost = kLostProduct * static_cast<double>(dim);
   const std::size_t always = query.effort == 0 ? 0 : query.effort - 1;
   const kernels::Rows gates = tiers.gates();
   auto* const says = workspace.screen[0].get<float>(tiers.size());
   kernel.scan(gates, 0, tiers.size(), query.h, says);
-  const float length =
-      Eigen::Map<const Eigen::VectorXf>(query.h, static_cast<Eigen::Index>(layer_.dim())).stableNorm();
 
   auto* const ids = workspace.candidates.get<TokenId>(tiers.vocab());
   auto* const logits = workspace.screen[1].get<float>(tiers.vocab());
@@ -230,7 +266,8 @@ Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace& worksp
   };
   score(tiers.head());
   for (std::size_t t = 0; t < tiers.size(); ++t) {
-    if (t < always || says[t] + tiers.reach(t) * length >= best.threshold()) score(tiers.tier(t));
+    const double upper = static_cast<double>(says[t]) + tiers.reach(t) * length + lost;
+    if (t < always || upper >= static_cast<double>(best.threshold())) score(tiers.tier(t));
   }
   candidates.ids = {ids, count};
   candidates.logits = logits;

@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 #include <cstddef>
 
+#include "round_outwards.hpp"
 #include "screeners/coordinate_chooser.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/stored_array.hpp"
@@ -12,14 +13,6 @@ namespace topksoftmax {
 
 class IndexReader;
 class IndexWriter;
-
-/// A bound on the relative error of n float roundings.
-inline double roundings(std::size_t n) {
-  return 1.01 * static_cast<double>(n) * 0x1p-24;
-}
-
-/// Doubles of a build are this good at the least, relative to what they measure.
-inline constexpr double kOutward = 1.0 + 1e-9;
 
 /// A vector's length at the least and at the most.
 struct LengthBounds {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <set>
 #include <vector>
@@ -42,6 +43,42 @@ TEST(AdaptiveSoftmax, BoundedGatesLoseNothing) {
       EXPECT_EQ(answer.logits, expected.logits);
       if (size == 0.05F) {
         EXPECT_LT(answer.work.candidates, layer.vocab());
+      }
+    }
+  }
+}
+
+TEST(AdaptiveSoftmax, BoundedGatesCoverWhatIsRounded) {
+  // Of the tier's two rows one is all a little above a midpoint between floats that its sum runs into, the
+  // mean all a little below. The head's bias is the next float below that row's logit.
+  constexpr Eigen::Index dim = 4096;
+  for (int exponent = -21; exponent <= -12; ++exponent) {
+    const float midpoint = 1.0F + std::ldexp(1.0F, exponent);
+    RowMajorMatrix W = RowMajorMatrix::Zero(3, dim);
+    W.row(1).setConstant(midpoint + 0x1p-23F);
+    W.row(2).setConstant(midpoint - 0x3p-23F);
+    const Eigen::VectorXf h = Eigen::VectorXf::Ones(dim);
+    const float logit = Exact::make(SoftmaxLayer::own(W))->query(h).logits[0];
+    const Eigen::Vector3f b(std::nextafter(logit, 0.0F), 0.0F, 0.0F);
+    const SoftmaxLayer layer = SoftmaxLayer::own(W, b);
+    const auto head = AdaptiveSoftmax::build(layer, {.head = 1, .tail_tiers = 1, .counts = {9, 1, 1}});
+    EXPECT_EQ(head->query(h).ids, Exact::make(layer)->query(h).ids) << exponent;
+  }
+}
+
+TEST(AdaptiveSoftmax, BoundedGatesHoldAtTheEndsOfFloats) {
+  constexpr Eigen::Index dim = 64;
+  RowMajorMatrix W = random_matrix(1, dim, 4).replicate(200, 1) + random_matrix(200, dim, 5, 1e-6F);
+  for (const float bias : {0.0F, 1.0F, 1e30F, std::numeric_limits<float>::max()}) {
+    Eigen::VectorXf b = Eigen::VectorXf::Constant(200, bias);
+    b[7] = -std::numeric_limits<float>::max();
+    const SoftmaxLayer layer = SoftmaxLayer::own(W, b);
+    const auto head = AdaptiveSoftmax::build(layer, {.head = 10, .tail_tiers = 19});
+    const auto exact = Exact::make(layer);
+    for (const float size : {1e-44F, 1e-40F, 1e-20F, 1.0F, 1e20F, 1e29F, 1e36F}) {
+      for (unsigned i = 0; i < 20; ++i) {
+        const Eigen::VectorXf h = random_vector(dim, i, size);
+        EXPECT_EQ(head->query(h, {.k = 3}).ids, exact->query(h, {.k = 3}).ids) << bias << ' ' << size;
       }
     }
   }

@@ -59,7 +59,8 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
 /// tier's largest logit over training contexts (least squares), and raised until a share `caution` of these
 /// lie below it. A tier is scored when its gate reaches the k-th best logit so far. Without contexts a gate
 /// is a proven bound instead, c_t·h + r_t·‖h‖ + the tier's largest bias, c_t the mean of its rows and r_t the
-/// distance of the farthest: nothing is lost, and little is saved. log Z is over the tokens scored.
+/// distance of the farthest and what float32 may round: nothing is lost, and little is saved. Contexts so
+/// long that products might overflow are answered from all rows. log Z is over the tokens scored.
 ///
 /// Effort: the tiers, the most frequent first, that are scored whatever their gates say, and one more; beyond
 /// their number every token is scored.
