@@ -13,6 +13,7 @@
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/check_contexts.hpp"
 #include "training/exact_labels.hpp"
+#include "training/l2s_options.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -150,11 +151,7 @@ std::unique_ptr<L2S> L2S::load(const IndexReader& in) {
 std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const Contexts& contexts, const L2SOptions& options,
                                 std::string_view name) {
   check_contexts(layer, contexts, "l2s");
-  if (options.label_count == 0 || options.label_depth < options.label_count) {
-    throw Error("l2s: label_count is " + std::to_string(options.label_count) + " and label_depth " +
-                std::to_string(options.label_depth) +
-                "; they must be at least 1, and the depth no less than the count");
-  }
+  topksoftmax::check(options);
   if (options.progress) options.progress("labelling the contexts", 0.0);
   const Labels labels = exact_labels(layer, contexts, options.label_count, options.label_depth,
                                      options.near_miss_value, options.near_miss_temperature);

@@ -10,6 +10,7 @@
 #include "topksoftmax/training/gumbel_softmax.hpp"
 #include "topksoftmax/training/spherical_kmeans.hpp"
 #include "training/evenly_spaced.hpp"
+#include "training/l2s_options.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -20,18 +21,11 @@ constexpr double kKMeansShare = 0.3;
 /// Contexts that tell how sharply the clusters divide them.
 constexpr std::size_t kScaleSample = 4096;
 
-void check(const Contexts& contexts, const Labels& labels, const L2SOptions& options) {
+void check(const Contexts& contexts, const Labels& labels) {
   if (contexts.count == 0) throw Error("l2s: there are no training contexts; at least 1 is needed");
   if (labels.count() != contexts.count) {
     throw Error("l2s: there are labels for " + std::to_string(labels.count()) + " contexts, and " +
                 std::to_string(contexts.count) + " contexts");
-  }
-  if (options.clusters == 0) throw Error("l2s: clusters is 0; it must be at least 1");
-  if (!(options.budget >= 1.0)) {
-    throw Error("l2s: budget is " + std::to_string(options.budget) + "; it must be at least 1");
-  }
-  if (!(options.lambda > 0.0 && options.lambda < 1.0)) {
-    throw Error("l2s: lambda is " + std::to_string(options.lambda) + "; it must be above 0 and below 1");
   }
 }
 
@@ -55,7 +49,8 @@ double scale_for(double sharpness, const Contexts& contexts, const std::vector<f
 }  // namespace
 
 L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options) {
-  check(contexts, labels, options);
+  check(contexts, labels);
+  check(options);
   const auto report = [&options](const char* step, double done) {
     if (options.progress) options.progress(step, done);
   };

@@ -101,6 +101,9 @@ TEST(L2S, RefusesContextsItCannotUse) {
   L2SOptions options = small(10);
   options.label_depth = 2;
   EXPECT_THROW(L2S::train(layer, contexts, options), Error);
+  options = small(10);
+  options.near_miss_temperature = 0.0;
+  EXPECT_THROW(L2S::train(layer, contexts, options), Error);
   contexts(4, 4) = std::numeric_limits<float>::infinity();
   EXPECT_THROW(L2S::train(layer, contexts), Error);
 }

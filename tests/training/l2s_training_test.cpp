@@ -5,6 +5,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -26,7 +28,8 @@ struct Task {
       const bool side = i / 4 % 2 == 0;
       H(i, 9) = side ? 1.0F : -1.0F;
       for (int n = 0; n < 3; ++n) {
-        labels.ids.push_back(static_cast<TokenId>((side ? 100 : 0) + (static_cast<int>(i) * 7 + n * 11) % 30));
+        labels.ids.push_back(
+            static_cast<TokenId>((side ? 100 : 0) + (static_cast<int>(i) * 7 + n * 11) % 30));
       }
     }
     labels.weights.assign(labels.ids.size(), 1.0F);
@@ -96,16 +99,57 @@ TEST(L2STraining, RefusesWhatItCannotUse) {
   const Contexts contexts = Contexts::of(task.H);
   EXPECT_THROW(train_l2s({}, {}, small(20)), Error);
   EXPECT_THROW(train_l2s(contexts, Labels{}, small(20)), Error);
-  EXPECT_THROW(train_l2s(contexts, task.labels, small(0.0)), Error);
-  L2SOptions options = small(20);
-  options.clusters = 0;
-  EXPECT_THROW(train_l2s(contexts, task.labels, options), Error);
-  options = small(20);
-  options.lambda = 1.0;
-  EXPECT_THROW(train_l2s(contexts, task.labels, options), Error);
-  options = small(20);
-  options.batch_size = 0;
-  EXPECT_THROW(train_l2s(contexts, task.labels, options), Error);
+  const auto complaint = [&](const auto& change) -> std::string {
+    L2SOptions options = small(20);
+    change(options);
+    try {
+      train_l2s(contexts, task.labels, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(complaint([](L2SOptions& o) { o.clusters = 0; }), "l2s: clusters is 0; it must be at least 1");
+  EXPECT_EQ(complaint([](L2SOptions& o) { o.epochs = 0; }), "l2s: epochs is 0; it must be at least 1");
+  EXPECT_EQ(complaint([](L2SOptions& o) { o.batch_size = 0; }),
+            "l2s: batch_size is 0; it must be at least 1");
+  EXPECT_EQ(complaint([](L2SOptions& o) { o.label_count = 0; }),
+            "l2s: label_count is 0; it must be at least 1");
+  EXPECT_EQ(complaint([](L2SOptions& o) { o.label_depth = 4; }),
+            "l2s: label_depth is 4; it must be at least label_count, 5");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const struct {
+    double L2SOptions::*option;
+    std::vector<double> unusable;
+    std::string limit;
+  } ranges[] = {
+      {&L2SOptions::budget, {0.0, -1.0, nan}, "l2s: budget is 0.000000; it must be at least 1"},
+      {&L2SOptions::lambda, {0.0, 1.0, nan}, "l2s: lambda is 0.000000; it must be above 0 and below 1"},
+      {&L2SOptions::gamma, {-1.0, infinity, nan}, "l2s: gamma is -1.000000; it must be from 0 to 1e6"},
+      {&L2SOptions::temperature,
+       {0.0, -1.0, infinity, nan},
+       "l2s: temperature is 0.000000; it must be from 1e-6 to 1e6"},
+      {&L2SOptions::learning_rate,
+       {0.0, -1.0, infinity, nan},
+       "l2s: learning_rate is 0.000000; it must be above 0 and at most 1e6"},
+      {&L2SOptions::sharpness,
+       {1.0, 0.0, 2.0, nan},
+       "l2s: sharpness is 1.000000; it must be above 0 and below 1"},
+      {&L2SOptions::near_miss_value,
+       {-1.0, 1.5, infinity, nan},
+       "l2s: near_miss_value is -1.000000; it must be from 0 to 1"},
+      {&L2SOptions::near_miss_temperature,
+       {0.0, -1.0, infinity, nan},
+       "l2s: near_miss_temperature is 0.000000; it must be above 0 and at most 1e6"},
+  };
+  for (const auto& [option, unusable, message] : ranges) {
+    const auto with = [&, option = option](double value) {
+      return complaint([&](L2SOptions& options) { options.*option = value; });
+    };
+    EXPECT_EQ(with(unusable.front()), message);
+    for (const double value : unusable) EXPECT_NE(with(value), "") << message << ' ' << value;
+  }
 }
 
 }  // namespace

@@ -14,25 +14,27 @@ namespace topksoftmax {
 
 /// How L2S learns. The defaults are the paper's where it gives one.
 struct L2SOptions {
-  std::size_t clusters = 100;  ///< r; the paper advises 100 or 200
-  double budget = 100.0;  ///< B, candidates a context meets in the mean: the knob between speed and precision
-  double lambda = 3e-4;   ///< λ of Eq. 6
-  double gamma = 10.0;    ///< γ of Eq. 8
-  double temperature = 1.0;  ///< of the Gumbel softmax
+  std::size_t clusters = 100;  ///< r, at least 1; the paper advises 100 or 200
+  /// B, candidates a context meets in the mean, at least 1: the knob between speed and precision.
+  double budget = 100.0;
+  double lambda = 3e-4;      ///< λ of Eq. 6, above 0 and below 1
+  double gamma = 10.0;       ///< γ of Eq. 8, 0 to 10⁶
+  double temperature = 1.0;  ///< of the Gumbel softmax, 10⁻⁶ to 10⁶
 
   std::size_t rounds = 5;  ///< T of Algorithm 1; 0 keeps the k-means clusters (the paper's Table 5)
-  std::size_t epochs = 2;  ///< passes over the contexts a round
+  std::size_t epochs = 2;  ///< passes over the contexts a round, at least 1
   std::size_t kmeans_iterations = 15;
-  std::size_t batch_size = 512;
-  double learning_rate = 0.05;  ///< of GumbelTrainer; falls linearly to a tenth over the training
-  /// How sharply the clusters divide the contexts before they learn: the mean of max_t P(t|h) (Eq. 3).
-  /// Scaling all v_t alike changes no prediction, only how soft that softmax is.
+  std::size_t batch_size = 512;  ///< contexts a step, at least 1
+  /// Of GumbelTrainer, above 0 and at most 10⁶; falls linearly to a tenth over the training.
+  double learning_rate = 0.05;
+  /// How sharply the clusters divide the contexts before they learn: the mean of max_t P(t|h) (Eq. 3), above
+  /// 0 and below 1. Scaling all v_t alike changes no prediction, only how soft that softmax is.
   double sharpness = 0.8;
 
-  std::size_t label_count = 5;         ///< a context's labels y: its exact top tokens
-  std::size_t label_depth = 16;        ///< near misses count down to this rank …
-  double near_miss_value = 1.0;        ///< … as this share of a label (0 is the paper's plain form) …
-  double near_miss_temperature = 1.0;  ///< … times exp(−gap in logits / this)
+  std::size_t label_count = 5;         ///< a context's labels y: its exact top tokens, at least 1
+  std::size_t label_depth = 16;        ///< near misses count down to this rank, no less than label_count …
+  double near_miss_value = 1.0;        ///< … as this share of a label, 0 (the paper's plain form) to 1 …
+  double near_miss_temperature = 1.0;  ///< … times exp(−gap in logits / this), above 0 and at most 10⁶
 
   std::uint64_t seed = 1;
   TrainingProgress progress = {};
