@@ -21,8 +21,9 @@ constexpr std::size_t kFirstTokens = 64;
 constexpr std::size_t kTokensGrowth = 8;
 constexpr std::size_t kMostTokens = 512;
 
-/// Its reciprocal, and a logit's distance times that, must stay within the floats.
+/// Their reciprocals, and a logit's distance times these, must stay within the floats, and above 0.
 constexpr double kLeastTemperature = 1e-30;
+constexpr double kMostTemperature = 1e30;
 
 void refuse(const std::string& name, double value, const std::string& limit) {
   throw std::invalid_argument("sampling: " + name + " is " + std::to_string(value) + "; it must be " + limit);
@@ -55,9 +56,9 @@ Distribution by_id(std::span<const TokenId> ids, std::span<const double> weights
 }  // namespace
 
 void check(const SamplingOptions& options) {
-  const bool tempered = options.temperature >= kLeastTemperature && std::isfinite(options.temperature);
+  const bool tempered = options.temperature >= kLeastTemperature && options.temperature <= kMostTemperature;
   if (!tempered && options.temperature != 0.0) {
-    refuse("temperature", options.temperature, "0 (greedy), or finite and at least 1e-30");
+    refuse("temperature", options.temperature, "0 (greedy), or from 1e-30 to 1e30");
   }
   if (!(options.top_p > 0.0 && options.top_p <= 1.0)) refuse("top_p", options.top_p, "above 0 and at most 1");
   if (!(options.min_p >= 0.0 && options.min_p <= 1.0)) refuse("min_p", options.min_p, "between 0 and 1");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "conformance/backends.hpp"
@@ -156,6 +157,18 @@ TEST(Sampling, TheLeastTemperatureIsGreedy) {
   }
 }
 
+TEST(Sampling, TheHighestTemperatureMakesAllowedTokensEquallyProbable) {
+  std::vector<float> logits(200);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 0.1F * static_cast<float>(i);
+  for (std::size_t i = 0; i < 100; ++i) logits[2 * i] = -std::numeric_limits<float>::infinity();
+  for (const auto& [top_p, stay] : {std::pair(1.0, 100), std::pair(0.295, 30)}) {
+    const Distribution distribution = distribution_of(logits, {.temperature = 1e30, .top_p = top_p});
+    for (TokenId id = 0; id < 200; ++id) {
+      EXPECT_NEAR(distribution[id], id % 2 == 1 && id >= 200 - 2 * stay ? 1.0 / stay : 0.0, 1e-9) << id;
+    }
+  }
+}
+
 TEST(Sampling, MaskAndBiasActBeforeEverything) {
   const Drawn world;
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
@@ -228,6 +241,7 @@ TEST(Sampling, RefusesUnusableOptions) {
   EXPECT_THROW(Sampler({.temperature = -1.0}), std::invalid_argument);
   EXPECT_THROW(Sampler({.temperature = nan}), std::invalid_argument);
   EXPECT_THROW(Sampler({.temperature = 1e-31}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.temperature = 1e31}), std::invalid_argument);
   EXPECT_THROW(Sampler({.temperature = HUGE_VAL}), std::invalid_argument);
   EXPECT_THROW(Sampler({.top_p = 0.0}), std::invalid_argument);
   EXPECT_THROW(Sampler({.top_p = 1.1}), std::invalid_argument);

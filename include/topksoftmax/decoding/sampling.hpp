@@ -19,13 +19,14 @@ namespace topksoftmax {
 /// What is drawn from: each step acts on what the step before it left, renormalised, in this order (that of
 /// Hugging Face's generate).
 struct SamplingOptions {
-  double temperature = 1.0;  ///< logits are divided by it; 0: always the most probable token (greedy)
-  std::size_t top_k = 0;     ///< the k most probable tokens stay; 0: all
-  double top_p = 1.0;  ///< of these the nucleus: the fewest most probable whose probabilities reach top_p
-  double min_p = 0.0;  ///< of these the ones at least min_p times as probable as the most probable
+  /// Logits are divided by it: 1e-30 to 1e30; 0: always the most probable token (greedy).
+  double temperature = 1.0;
+  std::size_t top_k = 0;  ///< the k most probable tokens stay; 0: all
+  double top_p = 1.0;     ///< of these the nucleus: the fewest most probable whose probabilities reach top_p
+  double min_p = 0.0;     ///< of these the ones at least min_p times as probable as the most probable
 };
 
-/// Throws std::invalid_argument unless temperature is 0 or finite and at least 1e-30, 0 < top_p ≤ 1 and
+/// Throws std::invalid_argument unless temperature is 0 or from 1e-30 to 1e30, 0 < top_p ≤ 1 and
 /// 0 ≤ min_p ≤ 1.
 TOPKSOFTMAX_EXPORT void check(const SamplingOptions& options);
 
