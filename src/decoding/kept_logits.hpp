@@ -11,11 +11,6 @@
 
 namespace topksoftmax {
 
-/// Whether the options cut any tokens off.
-inline bool cuts(const SamplingOptions& options) {
-  return options.temperature == 0.0 || options.top_k != 0 || options.top_p < 1.0 || options.min_p > 0.0;
-}
-
 /// The logits of all tokens and what the options leave of them. Nothing is sorted: what stays are the tokens
 /// that rank before or are the last one that stays. Cost: a few passes over the logits.
 class KeptLogits {
