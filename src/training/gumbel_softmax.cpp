@@ -71,6 +71,57 @@ void draw_gumbel(std::uint64_t key, std::size_t clusters, float* out) {
 /// Contexts of a batch, and clusters of its gradient, that one thread works on at a time.
 constexpr std::size_t kPart = 64;
 
+/// A batch of n contexts; the last of an epoch may have less than there is room for.
+struct Batch {
+  Batch(std::size_t room, std::size_t clusters, std::size_t dim)
+      : H(static_cast<Index>(room), static_cast<Index>(dim)),
+        costs(static_cast<Index>(room), static_cast<Index>(clusters)),
+        noise(costs.rows(), costs.cols()),
+        derivatives(costs.rows(), costs.cols()),
+        drawn(room) {}
+
+  /// The derivatives and the clusters drawn, by cluster vectors V, of contexts that fill(i) has put into row
+  /// i of H, costs and noise.
+  template <class Fill>
+  void derive(const Eigen::Map<const RowMajorMatrix>& V, double temperature, const Fill& fill) {
+    for_each_part(count, kPart, [&](std::size_t begin, std::size_t part) {
+      const auto top = static_cast<Index>(begin);
+      const auto rows = static_cast<Index>(part);
+      for (Index i = top; i < top + rows; ++i) fill(i);
+      derivatives.middleRows(top, rows).noalias() = H.middleRows(top, rows) * V.transpose();
+      straight_through(part, static_cast<std::size_t>(V.rows()), costs.row(top).data(), noise.row(top).data(),
+                       temperature, derivatives.row(top).data(), drawn.data() + begin);
+    });
+  }
+
+  /// ∂L/∂v_t for every t, [r×d].
+  void gradient(double temperature, float* out) const {
+    const auto n = static_cast<Index>(count);
+    const auto scale = static_cast<float>(1.0 / (temperature * static_cast<double>(count)));
+    Eigen::Map<RowMajorMatrix> G(out, derivatives.cols(), H.cols());
+    for_each_part(static_cast<std::size_t>(G.rows()), kPart, [&](std::size_t begin, std::size_t part) {
+      const auto top = static_cast<Index>(begin);
+      const auto rows = static_cast<Index>(part);
+      G.middleRows(top, rows).noalias() =
+          scale * derivatives.topRows(n).middleCols(top, rows).transpose() * H.topRows(n);
+    });
+  }
+
+  /// The mean size of the sets of the clusters drawn.
+  double mean_size(const Eigen::RowVectorXf& sizes) const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(sizes[drawn[i]]);
+    return sum / static_cast<double>(count);
+  }
+
+  std::size_t count = 0;            ///< n
+  RowMajorMatrix H;                 ///< [n×d]
+  RowMajorMatrix costs;             ///< e_it [n×r]
+  RowMajorMatrix noise;             ///< g_it [n×r]
+  RowMajorMatrix derivatives;       ///< n·∂L/∂a_it [n×r]
+  std::vector<std::int32_t> drawn;  ///< the clusters of p̄ [n]
+};
+
 }  // namespace
 
 void straight_through(std::size_t count, std::size_t clusters, const float* costs, const float* noise,
@@ -131,63 +182,35 @@ void GumbelTrainer::epoch(const Contexts& contexts, const Labels& labels, const 
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[engine_() % i]);
   const std::uint64_t noise_key = engine_();
 
-  const auto r = static_cast<Index>(clusters_);
   const auto d = static_cast<Index>(contexts.dim);
-  Eigen::RowVectorXf sizes(r);
+  Eigen::RowVectorXf sizes(static_cast<Index>(clusters_));
   for (std::size_t t = 0; t < clusters_; ++t)
     sizes[static_cast<Index>(t)] = static_cast<float>(sets.of(t).size());
   const auto lambda = static_cast<float>(options_.lambda);
 
-  const std::size_t batch = std::min(options_.batch_size, contexts.count);
-  RowMajorMatrix H(static_cast<Index>(batch), d);
-  RowMajorMatrix costs(static_cast<Index>(batch), r);
-  RowMajorMatrix noise(static_cast<Index>(batch), r);
-  RowMajorMatrix derivatives(static_cast<Index>(batch), r);
+  const std::size_t room = std::min(options_.batch_size, contexts.count);
+  Batch batch(room, clusters_, contexts.dim);
   std::vector<float> gradient(v_.size());
-  std::vector<std::int32_t> drawn(batch);
-  double loss = 0.0;
-  for (std::size_t first = 0; first < contexts.count; first += batch) {
-    const std::size_t count = std::min(batch, contexts.count - first);
+  for (std::size_t first = 0; first < contexts.count; first += room) {
+    batch.count = std::min(room, contexts.count - first);
     const bool over = average_size_ > options_.budget;
-    const float price = over ? static_cast<float>(options_.gamma / static_cast<double>(count)) : 0.0F;
-    const Eigen::Map<const RowMajorMatrix> V(v_.data(), r, d);
-    for_each_part(count, kPart, [&](std::size_t begin, std::size_t part) {
-      const auto top = static_cast<Index>(begin);
-      const auto rows = static_cast<Index>(part);
-      for (std::size_t i = begin; i < begin + part; ++i) {
-        const std::size_t context = order[first + i];
-        const auto row = static_cast<Index>(i);
-        H.row(row) = Eigen::Map<const Eigen::RowVectorXf>(contexts.row(context), d);
-        const std::span<const float> weights = labels.weights_of(context);
-        membership.count(labels.of(context), weights, costs.row(row).data());
-        const float all = std::accumulate(weights.begin(), weights.end(), 0.0F);
-        costs.row(row) = all - (1.0F + lambda) * costs.row(row).array() + (lambda + price) * sizes.array();
-        draw_gumbel(mix(noise_key + context), clusters_, noise.row(row).data());
-      }
-      derivatives.middleRows(top, rows).noalias() = H.middleRows(top, rows) * V.transpose();
-      straight_through(part, clusters_, costs.row(top).data(), noise.row(top).data(), options_.temperature,
-                       derivatives.row(top).data(), drawn.data() + begin);
+    const float price = over ? static_cast<float>(options_.gamma / static_cast<double>(batch.count)) : 0.0F;
+    const Eigen::Map<const RowMajorMatrix> V(v_.data(), sizes.size(), d);
+    batch.derive(V, options_.temperature, [&](Index i) {
+      const std::size_t context = order[first + static_cast<std::size_t>(i)];
+      batch.H.row(i) = Eigen::Map<const Eigen::RowVectorXf>(contexts.row(context), d);
+      const std::span<const float> weights = labels.weights_of(context);
+      auto costs = batch.costs.row(i);
+      membership.count(labels.of(context), weights, costs.data());
+      const float all = std::accumulate(weights.begin(), weights.end(), 0.0F);
+      costs = all - (1.0F + lambda) * costs.array() + (lambda + price) * sizes.array();
+      draw_gumbel(mix(noise_key + context), clusters_, batch.noise.row(i).data());
     });
-    const auto scale = static_cast<float>(1.0 / (options_.temperature * static_cast<double>(count)));
-    Eigen::Map<RowMajorMatrix> G(gradient.data(), r, d);
-    for_each_part(clusters_, kPart, [&](std::size_t begin, std::size_t part) {
-      const auto top = static_cast<Index>(begin);
-      const auto rows = static_cast<Index>(part);
-      G.middleRows(top, rows).noalias() =
-          scale * derivatives.topRows(static_cast<Index>(count)).middleCols(top, rows).transpose() *
-          H.topRows(static_cast<Index>(count));
-    });
-    double size = 0.0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const float met = sizes[drawn[i]];
-      size += static_cast<double>(met);
-      loss += static_cast<double>(costs(static_cast<Index>(i), drawn[i]) - price * met);
-    }
-    size /= static_cast<double>(count);
+    batch.gradient(options_.temperature, gradient.data());
+    const double size = batch.mean_size(sizes);
     average_size_ = average_size_ < 0.0 ? size : 0.9 * average_size_ + 0.1 * size;
     step(gradient, rate);
   }
-  last_loss_ = loss / static_cast<double>(contexts.count);
 }
 
 }  // namespace topksoftmax

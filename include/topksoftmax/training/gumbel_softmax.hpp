@@ -48,9 +48,6 @@ class TOPKSOFTMAX_EXPORT GumbelTrainer {
   /// The cluster vectors [clusters×dim].
   const std::vector<float>& v() const { return v_; }
 
-  /// The mean loss of the contexts (without the budget's term) in the last epoch, under the clusters drawn.
-  double last_loss() const { return last_loss_; }
-
  private:
   void step(const std::vector<float>& gradient, double rate);
 
@@ -63,7 +60,6 @@ class TOPKSOFTMAX_EXPORT GumbelTrainer {
   std::vector<float> square_;  ///< … and of its square
   std::size_t steps_ = 0;
   double average_size_ = -1.0;  ///< L̄, negative until the first batch
-  double last_loss_ = 0.0;
 };
 
 /// The derivatives n·∂L/∂a_it [count×clusters] of a batch, for products v_t·h_i, costs e_it and noise g_it of
