@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/query_options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+
+#include "support/layers.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+TEST(TokenMask, HasAWordForEverySixtyFourTokens) {
+  EXPECT_EQ(std::span<const std::uint64_t>(TokenMask(0)).size(), 0U);
+  EXPECT_EQ(std::span<const std::uint64_t>(TokenMask(1)).size(), 1U);
+  EXPECT_EQ(std::span<const std::uint64_t>(TokenMask(64)).size(), 1U);
+  EXPECT_EQ(std::span<const std::uint64_t>(TokenMask(65)).size(), 2U);
+}
+
+TEST(TokenMask, AllowsAndForbidsOneTokenAtATime) {
+  TokenMask mask(130);
+  for (const TokenId id : {0, 63, 64, 129}) mask.allow(id);
+  mask.forbid(64);
+  mask.forbid(65);
+  for (TokenId id = 0; id < 130; ++id) EXPECT_EQ(mask.allows(id), id == 0 || id == 63 || id == 129) << id;
+}
+
+TEST(TokenMask, AllIsEveryTokenWhereverTheLastWordEnds) {
+  for (const std::size_t vocab : {1U, 63U, 64U, 65U, 100U, 128U, 191U}) {
+    const auto head = Fused::make(testing::random_layer(static_cast<Eigen::Index>(vocab), 5, 1));
+    const Eigen::VectorXf h = testing::random_vector(5, 2);
+    TokenMask mask = TokenMask::all(vocab);
+    for (TokenId id = 0; id < static_cast<TokenId>(vocab); ++id) EXPECT_TRUE(mask.allows(id));
+    const TopK answer = head->query(h, {.k = vocab, .allowed = mask});
+    const TopK expected = head->query(h, {.k = vocab});
+    EXPECT_EQ(answer.ids, expected.ids) << vocab;
+    EXPECT_NEAR(answer.log_z, expected.log_z, 1e-5) << vocab;
+    mask.forbid(static_cast<TokenId>(vocab) - 1);
+    if (vocab > 1) {
+      EXPECT_EQ(head->query(h, {.k = vocab, .allowed = mask}).size(), vocab - 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax

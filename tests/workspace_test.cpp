@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/workspace.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+
+#include "support/allocations.hpp"
+
+namespace topksoftmax {
+namespace {
+
+TEST(ScratchBuffer, IsAlignedAndGrowsOnlyWhereItMust) {
+  ScratchBuffer buffer;
+  for (const std::size_t count : {0U, 1U, 100U, 5000U}) {
+    auto* const values = buffer.get<float>(count);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(values) % 64, 0U);
+    std::fill_n(values, count, 1.0F);
+  }
+  const auto* const large = buffer.get<float>(5000);
+  const std::size_t before = testing::allocations();
+  EXPECT_EQ(buffer.get<float>(5000), large);
+  EXPECT_EQ(static_cast<const void*>(buffer.get<double>(10)), large) << "whatever is kept in it";
+  EXPECT_EQ(testing::allocations(), before);
+}
+
+TEST(ScratchBuffer, StaysAsItWasWithoutMemory) {
+  if (!testing::can_fail_allocations()) GTEST_SKIP() << "allocations cannot be made to fail here";
+  ScratchBuffer buffer;
+  auto* const values = buffer.get<int>(10);
+  values[9] = 17;
+  {
+    const testing::FailingAllocation failing(1);
+    EXPECT_THROW(buffer.get<int>(10000), std::bad_alloc);
+  }
+  EXPECT_EQ(buffer.get<int>(10), values);
+  EXPECT_EQ(values[9], 17);
+}
+
+TEST(TokenSet, SaysWhichTokensAreNew) {
+  TokenSet set;
+  set.clear(5);
+  EXPECT_FALSE(set.contains(4));
+  EXPECT_TRUE(set.insert(4));
+  EXPECT_FALSE(set.insert(4));
+  EXPECT_TRUE(set.contains(4));
+  EXPECT_FALSE(set.contains(3));
+  set.clear(5);
+  EXPECT_FALSE(set.contains(4));
+  EXPECT_TRUE(set.insert(4));
+}
+
+TEST(TokenSet, IsEmptyAfterItHasGrownAndForFewerTokens) {
+  TokenSet set;
+  for (const std::size_t vocab : {3U, 200U, 2U, 200U, 1000U}) {
+    set.clear(vocab);
+    for (TokenId id = 0; id < static_cast<TokenId>(vocab); ++id) {
+      EXPECT_FALSE(set.contains(id)) << vocab;
+      EXPECT_TRUE(set.insert(id)) << vocab;
+    }
+  }
+}
+
+TEST(TokenSet, IsEmptyWhereItsStampsBeginAgain) {
+  TokenSet set;
+  set.clear(4);
+  EXPECT_TRUE(set.insert(1));
+  for (std::uint64_t i = 2; i < std::uint64_t{1} << 32; ++i) set.clear(4);  // to the last stamp: seconds
+  EXPECT_TRUE(set.insert(2));
+  set.clear(4);
+  for (TokenId id = 0; id < 4; ++id) EXPECT_FALSE(set.contains(id)) << id;
+  EXPECT_TRUE(set.insert(1));
+  set.clear(4);
+  EXPECT_FALSE(set.contains(1));
+}
+
+}  // namespace
+}  // namespace topksoftmax
