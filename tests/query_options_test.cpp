@@ -27,6 +27,16 @@ TEST(TokenMask, AllowsAndForbidsOneTokenAtATime) {
   for (TokenId id = 0; id < 130; ++id) EXPECT_EQ(mask.allows(id), id == 0 || id == 63 || id == 129) << id;
 }
 
+TEST(TokenMask, RefusesWhatIsNoToken) {
+  TokenMask mask(65);
+  for (const TokenId id : {-1, 65, 127, 128, 1 << 30}) {
+    EXPECT_THROW(mask.allow(id), std::invalid_argument) << id;
+    EXPECT_THROW(mask.forbid(id), std::invalid_argument) << id;
+    EXPECT_THROW(static_cast<void>(mask.allows(id)), std::invalid_argument) << id;
+  }
+  EXPECT_NO_THROW(mask.allow(64));
+}
+
 TEST(TokenMask, AllIsEveryTokenWhereverTheLastWordEnds) {
   for (const std::size_t vocab : {1U, 63U, 64U, 65U, 100U, 128U, 191U}) {
     const auto head = Fused::make(testing::random_layer(static_cast<Eigen::Index>(vocab), 5, 1));

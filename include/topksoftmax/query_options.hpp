@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "topksoftmax/types.hpp"
@@ -43,7 +45,7 @@ struct QueryOptions {
 class TokenMask {
  public:
   /// A mask over `vocab` tokens, all forbidden.
-  explicit TokenMask(std::size_t vocab) : words_((vocab + 63) / 64, 0) {}
+  explicit TokenMask(std::size_t vocab) : words_((vocab + 63) / 64, 0), vocab_(vocab) {}
 
   /// A mask over `vocab` tokens, all allowed.
   static TokenMask all(std::size_t vocab) {
@@ -52,17 +54,25 @@ class TokenMask {
     return mask;
   }
 
-  void allow(TokenId id) { word(id) |= bit(id); }
-  void forbid(TokenId id) { word(id) &= ~bit(id); }
-  bool allows(TokenId id) const { return (words_[static_cast<std::size_t>(id) / 64] & bit(id)) != 0; }
+  // Each throws std::invalid_argument for an id that is no token of the vocabulary.
+  void allow(TokenId id) { words_[word(id)] |= bit(id); }
+  void forbid(TokenId id) { words_[word(id)] &= ~bit(id); }
+  bool allows(TokenId id) const { return (words_[word(id)] & bit(id)) != 0; }
 
   operator std::span<const std::uint64_t>() const { return words_; }
 
  private:
   static std::uint64_t bit(TokenId id) { return std::uint64_t{1} << (static_cast<std::size_t>(id) % 64); }
-  std::uint64_t& word(TokenId id) { return words_[static_cast<std::size_t>(id) / 64]; }
+  std::size_t word(TokenId id) const {
+    if (id < 0 || static_cast<std::size_t>(id) >= vocab_) {
+      throw std::invalid_argument("TokenMask: there is no token " + std::to_string(id) + " among " +
+                                  std::to_string(vocab_));
+    }
+    return static_cast<std::size_t>(id) / 64;
+  }
 
   std::vector<std::uint64_t> words_;
+  std::size_t vocab_;
 };
 
 }  // namespace topksoftmax

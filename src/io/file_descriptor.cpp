@@ -13,9 +13,8 @@ Error system_error(const std::filesystem::path& path, std::string_view action) {
                std::generic_category().message(code));
 }
 
-FileDescriptor::FileDescriptor(const std::filesystem::path& path, int flags, std::string_view action,
-                               mode_t mode)
-    : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
+FileDescriptor::FileDescriptor(int descriptor, const std::filesystem::path& path, std::string_view action)
+    : descriptor_(descriptor) {
   if (descriptor_ < 0) throw system_error(path, action);
 }
 

@@ -17,8 +17,8 @@ Error system_error(const std::filesystem::path& path, std::string_view action);
 /// An open file, closed with the object.
 class FileDescriptor {
  public:
-  /// open(2) with these flags and O_CLOEXEC; a failure is reported as system_error(path, action).
-  FileDescriptor(const std::filesystem::path& path, int flags, std::string_view action, mode_t mode = 0);
+  /// Takes what open(2) has just returned; its failure is reported as system_error(path, action).
+  FileDescriptor(int descriptor, const std::filesystem::path& path, std::string_view action);
   ~FileDescriptor() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }

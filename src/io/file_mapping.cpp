@@ -11,7 +11,7 @@ namespace topksoftmax {
 
 FileMapping::FileMapping(const std::filesystem::path& path) {
   // Without O_NONBLOCK, opening a pipe would wait for its writer; regular files ignore it.
-  const FileDescriptor file(path, O_RDONLY | O_NONBLOCK, "open");
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC), path, "open");
   struct stat status;
   if (fstat(file.get(), &status) != 0) throw system_error(path, "examine");
   if (!S_ISREG(status.st_mode)) throw Error(path.string() + ": is not a regular file");

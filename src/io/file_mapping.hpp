@@ -8,7 +8,7 @@
 namespace topksoftmax {
 
 /// The bytes of a regular file, mapped read-only for as long as the object lives. The file may be replaced or
-/// removed meanwhile; it must not be shortened.
+/// removed meanwhile; it must not be changed in place or shortened.
 class FileMapping {
  public:
   /// Throws Error where the file cannot be opened, is not a regular file or cannot be mapped.

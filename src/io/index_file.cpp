@@ -7,6 +7,7 @@
 
 #include "io/index_format.hpp"
 #include "io/index_reader.hpp"
+#include "io/replacing_file.hpp"
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
@@ -65,11 +66,16 @@ std::unique_ptr<TopKSoftmax> load_any(const IndexReader& in) {
     known += (known.empty() ? "" : ", ") + std::string(kind.name);
   }
   throw Error(in.path().string() + ": holds an index of kind " + in_quotes(in.kind()) +
-              ", which this library does not know; it knows " + known);
+              ", which this library does not know; it knows " + known +
+              "; load it with the library that wrote it, or build one of these");
 }
 
 std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer) {
   return load_any(IndexReader::open(path, std::move(layer)));
+}
+
+void check_target(const std::filesystem::path& path) {
+  const ReplacingFile never_committed(path);
 }
 
 void verify_index(const std::filesystem::path& path) {

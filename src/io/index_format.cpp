@@ -27,13 +27,23 @@ void check_version(const std::filesystem::path& path, std::string_view text) {
   std::uint64_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || end != text.data() + text.size() || version == 0) {
-    throw Error(path.string() + ": is no index file: its format_version is " + in_quotes(text));
+    throw Error(path.string() + ": is no index file: its format_version is " + in_quotes(text) +
+                "; indexes are what TopKSoftmax::save() writes");
   }
   if (version > kIndexVersion) {
     throw Error(path.string() + ": is of format version " + std::to_string(version) +
                 ", newer than this library's " + std::to_string(kIndexVersion) +
                 "; load it with the library that wrote it, or build the index again with this one");
   }
+}
+
+void check_metadata(const std::filesystem::path& path, const SafetensorsMetadata& metadata) {
+  for (const auto key : {index_key::kind, index_key::version}) {
+    if (metadata.contains(key)) continue;
+    throw Error(path.string() + ": is a safetensors file but no index file: its metadata has no " +
+                std::string(key) + "; indexes are what TopKSoftmax::save() writes");
+  }
+  check_version(path, metadata.find(index_key::version)->second);
 }
 
 }  // namespace
@@ -89,27 +99,23 @@ std::string index_checksum(const SafetensorsMetadata& metadata, std::span<const 
 
 SafetensorsFile open_index_file(const std::filesystem::path& path) {
   const FileMapping readable(path);  // what the system refuses is no damage
-  SafetensorsFile file = [&path] {
+  const auto read = [](const auto& parse) {
     try {
-      return SafetensorsFile::open(path);
+      return parse();
     } catch (const Error& error) {
       throw Error(std::string(error.what()) +
                   "; it is damaged or no index file: build the index again and save it");
     }
-  }();
-  const auto kind = file.metadata().find(index_key::kind);
-  const auto version = file.metadata().find(index_key::version);
-  if (kind == file.metadata().end() || version == file.metadata().end()) {
-    throw Error(path.string() + ": is a safetensors file but no index file: its metadata has no " +
-                (kind == file.metadata().end() ? index_key::kind : index_key::version) +
-                "; indexes are what TopKSoftmax::save() writes");
-  }
-  check_version(path, version->second);
+  };
+  // Asked before the tensors, of which a newer version may have some that this one cannot read.
+  check_metadata(path, read([&] { return parse_safetensors_metadata(readable.bytes(), path); }));
+  SafetensorsFile file = read([&path] { return SafetensorsFile::open(path); });
+  check_metadata(path, file.metadata());  // the file may have been replaced meanwhile
   return file;
 }
 
 std::string build_it_again(std::string_view kind) {
-  return "; build the index again (" + std::string(kind) + ") and save it";
+  return "; build the index again (" + in_quotes(kind) + ") and save it";
 }
 
 }  // namespace topksoftmax

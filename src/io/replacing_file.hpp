@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "io/file_descriptor.hpp"
@@ -13,7 +16,9 @@ namespace topksoftmax {
 /// does so, the target stays as it was; without it the written bytes are removed.
 class ReplacingFile {
  public:
-  /// Opens the temporary file. A symbolic link as the target stands for the file that it names.
+  /// Opens the temporary file. A symbolic link as the target stands for the file that it names. Throws Error
+  /// for a target that is a folder, a device or a pipe, and where none can be made beside it; like all that
+  /// this class throws, by the target's name.
   explicit ReplacingFile(const std::filesystem::path& target);
   ~ReplacingFile();
   ReplacingFile(const ReplacingFile&) = delete;
@@ -26,6 +31,7 @@ class ReplacingFile {
 
  private:
   std::filesystem::path target_;
+  std::optional<mode_t> mode_;  ///< of the file that is there
   std::filesystem::path temporary_;
   FileDescriptor file_;
   bool committed_ = false;

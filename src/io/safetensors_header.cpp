@@ -48,7 +48,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
  public:
   struct Entry {
     std::string name;
-    std::optional<DataType> type;
+    std::optional<std::string> dtype;
     std::optional<std::vector<std::size_t>> shape;
     std::optional<std::vector<std::size_t>> offsets;
   };
@@ -83,7 +83,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     if (place_ == Place::tensor) {
       const Entry& entry = entries.back();
       if (text == "dtype") {
-        fresh = !entry.type;
+        fresh = !entry.dtype;
       } else if (text == "shape") {
         fresh = !entry.shape;
       } else if (text == "data_offsets") {
@@ -103,10 +103,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
       return true;
     }
     if (place_ == Place::tensor && key_ == "dtype") {
-      const auto* const found = std::find_if(kDataTypes.begin(), kDataTypes.end(),
-                                             [&](const auto& type) { return type.name == text; });
-      if (found == kDataTypes.end()) throw error("has the unknown dtype " + in_quotes(text));
-      entries.back().type = static_cast<DataType>(found - kDataTypes.begin());
+      entries.back().dtype = text;
       return true;
     }
     return unexpected("the string " + in_quotes(text));
@@ -161,7 +158,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool end_object() override {
     if (place_ == Place::tensor) {
       const Entry& entry = entries.back();
-      if (!entry.type) throw error("has no dtype");
+      if (!entry.dtype) throw error("has no dtype");
       if (!entry.shape) throw error("has no shape");
       if (!entry.offsets) throw error("has no data_offsets");
     }
@@ -217,6 +214,10 @@ class HeaderReader : public nlohmann::json_sax<json> {
 TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte> data,
                           const std::filesystem::path& path) {
   const auto error = [&](const std::string& what) { return tensor_error(path, entry.name, what); };
+  const auto* const known = std::find_if(kDataTypes.begin(), kDataTypes.end(),
+                                         [&](const auto& type) { return type.name == *entry.dtype; });
+  if (known == kDataTypes.end()) throw error("has the unknown dtype " + in_quotes(*entry.dtype));
+  const auto type = static_cast<DataType>(known - kDataTypes.begin());
   const std::size_t begin = (*entry.offsets)[0];
   const std::size_t end = (*entry.offsets)[1];
   if (begin > end) {
@@ -228,15 +229,14 @@ TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte
                 std::to_string(data.size()));
   }
   std::size_t bytes = 0;
-  if (!tensor_bytes(*entry.type, *entry.shape, bytes)) {
+  if (!tensor_bytes(type, *entry.shape, bytes)) {
     throw error("shape " + shape_text(*entry.shape) + " has more values than this machine can address");
   }
   if (bytes != end - begin) {
-    throw error("shape " + shape_text(*entry.shape) + " of " + std::string(data_type_name(*entry.type)) +
-                " takes " + std::to_string(bytes) + " bytes, data_offsets span " +
-                std::to_string(end - begin));
+    throw error("shape " + shape_text(*entry.shape) + " of " + std::string(data_type_name(type)) + " takes " +
+                std::to_string(bytes) + " bytes, data_offsets span " + std::to_string(end - begin));
   }
-  return {std::move(entry.name), *entry.type, std::move(*entry.shape), data.subspan(begin, bytes)};
+  return {std::move(entry.name), type, std::move(*entry.shape), data.subspan(begin, bytes)};
 }
 
 /// The format wants every byte of the data to belong to exactly one tensor.
@@ -272,7 +272,8 @@ std::size_t data_type_size(DataType type) {
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kLongest = 80;
   const std::string shortened = std::string(text.substr(0, kLongest)) + (text.size() > kLongest ? "..." : "");
-  return json(shortened).dump(-1, ' ', false, json::error_handler_t::replace);
+  return json(shortened).dump(-1, ' ', true,
+                              json::error_handler_t::replace);  // no control reaches a terminal
 }
 
 Error tensor_error(const std::filesystem::path& path, std::string_view name, std::string_view what) {
@@ -298,8 +299,10 @@ std::string shape_text(std::span<const std::size_t> shape) {
   return text + "]";
 }
 
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
-                                           const std::filesystem::path& path) {
+namespace {
+
+/// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
+std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
   if (file.size() < kLengthBytes) {
     throw Error(path.string() + ": has " + std::to_string(file.size()) +
                 " bytes, a safetensors file at least " + std::to_string(kLengthBytes));
@@ -322,10 +325,25 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
     throw Error(path.string() + ": the header is not valid JSON at byte " +
                 std::to_string(static_cast<const char*>(zero) - text) + ": a zero byte");
   }
-  HeaderReader reader(path);
-  json::sax_parse(text, text + length, &reader);
+  return {text, static_cast<std::size_t>(length)};
+}
 
-  const std::span<const std::byte> data = file.subspan(kLengthBytes + static_cast<std::size_t>(length));
+}  // namespace
+
+SafetensorsMetadata parse_safetensors_metadata(std::span<const std::byte> file,
+                                               const std::filesystem::path& path) {
+  HeaderReader reader(path);
+  json::sax_parse(header_text(file, path), &reader);
+  return std::move(reader.metadata);
+}
+
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+                                           const std::filesystem::path& path) {
+  const std::string_view text = header_text(file, path);
+  HeaderReader reader(path);
+  json::sax_parse(text, &reader);
+
+  const std::span<const std::byte> data = file.subspan(kLengthBytes + text.size());
   SafetensorsHeader header;
   header.metadata = std::move(reader.metadata);
   header.tensors.reserve(reader.entries.size());

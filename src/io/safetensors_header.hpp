@@ -27,6 +27,10 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
                                            const std::filesystem::path& path);
 
+/// The metadata alone, also of a file whose tensors are none that this library could read.
+SafetensorsMetadata parse_safetensors_metadata(std::span<const std::byte> file,
+                                               const std::filesystem::path& path);
+
 /// `text` in quotes, escaped and shortened as an error message wants it.
 std::string in_quotes(std::string_view text);
 

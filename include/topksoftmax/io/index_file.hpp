@@ -85,16 +85,23 @@ namespace topksoftmax {
 /// instruction set, bit for bit.
 ///
 /// The large tensors are used where they lie in the mapped file, so what one process has read, all others
-/// share; the file may be replaced or removed meanwhile, but must not be shortened. Cost: reads W once to
-/// hash it, and what has to be checked: every size, offset and token id, and that nothing is NaN. A
-/// damaged file whose checks all hold may answer wrongly, or prove what is not so: see verify_index().
+/// share; the file may be replaced or removed meanwhile, but must not be changed in place or shortened. Cost:
+/// reads W once to hash it, and what has to be checked: every size, offset and token id, and that nothing is
+/// NaN; a Shortlist copies its rows from W, as when it is built. A damaged file whose checks all hold may
+/// answer wrongly, or prove what is not so: see verify_index().
 ///
 /// Throws Error, saying which it is and what to do, for a file that cannot be read, is damaged, holds no
 /// index or one of an unknown kind, is of a newer version, or was built for another layer.
 TOPKSOFTMAX_EXPORT std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path,
                                                            SoftmaxLayer layer);
 
-/// Reads an index file whole and throws Error unless it is one, and holds what was written, by its checksum.
+/// Throws the Error that TopKSoftmax::save() to this path would throw before it writes a byte: for a folder,
+/// a device or a pipe, and where no file can be made. For whoever builds for minutes, and would rather know
+/// before. Leaves everything as it was.
+TOPKSOFTMAX_EXPORT void check_target(const std::filesystem::path& path);
+
+/// Reads an index file whole and throws Error unless it is one, and its metadata and tensors are what was
+/// written, by their checksum.
 TOPKSOFTMAX_EXPORT void verify_index(const std::filesystem::path& path);
 
 }  // namespace topksoftmax

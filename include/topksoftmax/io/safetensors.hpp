@@ -87,7 +87,8 @@ using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
 /// Opening it reads and checks the whole header, so that no size or offset is used before it is known to be
 /// right; the values themselves are read when they are asked for. Every failure is an Error that names the
 /// file, the tensor, the value found and the limit. Copies share the mapping; views stay valid as long as a
-/// copy or storage() lives. The file may be replaced or removed while it is open, but must not be shortened.
+/// copy or storage() lives. The file may be replaced or removed while it is open, but must not be changed in
+/// place or shortened.
 ///
 /// Format: https://huggingface.co/docs/safetensors
 class TOPKSOFTMAX_EXPORT SafetensorsFile {
