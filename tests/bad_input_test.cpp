@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "io/temporary_folder.hpp"
 #include "support/allocations.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 

@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "bench/program.hpp"
-#include "io/temporary_folder.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
 namespace topksoftmax {

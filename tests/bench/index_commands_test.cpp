@@ -12,8 +12,8 @@
 #include "bench/program.hpp"
 #include "harness/head.hpp"
 #include "harness/registry.hpp"
-#include "io/temporary_folder.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 

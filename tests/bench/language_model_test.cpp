@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "bench/program.hpp"
-#include "io/temporary_folder.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
 namespace topksoftmax {

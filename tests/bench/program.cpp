@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "io/temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace topksoftmax::testing {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "fuzz/targets.hpp"
-#include "io/temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace topksoftmax::fuzz {
 namespace {

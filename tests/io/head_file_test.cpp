@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "io/temporary_folder.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/fused.hpp"
 

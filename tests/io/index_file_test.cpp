@@ -21,8 +21,8 @@
 #include <thread>
 
 #include "conformance/backends.hpp"
-#include "io/temporary_folder.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 

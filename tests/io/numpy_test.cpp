@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "conformance/backends.hpp"
-#include "io/temporary_folder.hpp"
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 

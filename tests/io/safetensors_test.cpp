@@ -11,7 +11,7 @@
 #include <cstring>
 #include <random>
 
-#include "io/temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace topksoftmax {
 namespace {
