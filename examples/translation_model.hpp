@@ -11,10 +11,10 @@
 
 #include "linear.hpp"
 #include "lstm_cell.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/training/contexts.hpp"
 #include "topksoftmax/types.hpp"
 #include "vocabulary.hpp"
 

@@ -9,10 +9,10 @@
 #include <memory>
 #include <utility>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/screened_softmax.hpp"
-#include "topksoftmax/training/contexts.hpp"
 #include "topksoftmax/training/spherical_kmeans.hpp"
 
 namespace topksoftmax::bench {

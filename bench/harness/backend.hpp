@@ -19,7 +19,7 @@
 #include "harness/head.hpp"
 #include "harness/usage_error.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
-#include "topksoftmax/training/contexts.hpp"
+#include "topksoftmax/training/progress.hpp"
 
 namespace topksoftmax::bench {
 

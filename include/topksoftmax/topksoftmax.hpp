@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/batching.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/decoding/distribution.hpp"

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
-#include "topksoftmax/training/contexts.hpp"
+#include "topksoftmax/training/progress.hpp"
 
 namespace topksoftmax {
 

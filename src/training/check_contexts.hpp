@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "finite.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/training/contexts.hpp"
 
 namespace topksoftmax {
 

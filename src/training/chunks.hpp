@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <exception>
 
-#include "topksoftmax/training/contexts.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {

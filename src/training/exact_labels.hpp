@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/training/candidate_sets.hpp"
-#include "topksoftmax/training/contexts.hpp"
 
 namespace topksoftmax {
 

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
-#include "topksoftmax/training/contexts.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {

@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
-#include "topksoftmax/training/contexts.hpp"
+#include "topksoftmax/training/progress.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/training/contexts.hpp"
 
 namespace topksoftmax {
 

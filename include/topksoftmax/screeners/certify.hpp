@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/screeners/certified.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
-#include "topksoftmax/training/contexts.hpp"
 
 namespace topksoftmax {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <utility>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/training/contexts.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/training/candidate_sets.hpp"
-#include "topksoftmax/training/contexts.hpp"
 
 namespace topksoftmax {
 

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/training/candidate_sets.hpp"
-#include "topksoftmax/training/contexts.hpp"
 #include "topksoftmax/training/knapsack.hpp"
+#include "topksoftmax/training/progress.hpp"
 
 namespace topksoftmax {
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
-#include "topksoftmax/training/contexts.hpp"
 
 namespace topksoftmax {
 

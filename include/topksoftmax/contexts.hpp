@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <string_view>
 
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 
-/// Contexts [count×dim] to learn from, by plain pointer: row i at data + i·stride.
+/// Contexts [count×dim], by plain pointer: row i at data + i·stride. A view: what it shows must outlive it.
 struct Contexts {
   const float* data = nullptr;
   std::size_t count = 0;
@@ -23,9 +21,5 @@ struct Contexts {
 
   const float* row(std::size_t i) const { return data + i * stride; }
 };
-
-/// Told now and then, on the thread that trains, what is being done and what share of the whole is done, 0
-/// to 1.
-using TrainingProgress = std::function<void(std::string_view step, double done)>;
 
 }  // namespace topksoftmax
