@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "chunks.hpp"
 #include "topksoftmax/exact.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {

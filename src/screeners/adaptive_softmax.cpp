@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "round_outwards.hpp"
@@ -19,7 +20,6 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "training/check_contexts.hpp"
-#include "training/chunks.hpp"
 #include "training/evenly_spaced.hpp"
 
 namespace topksoftmax {

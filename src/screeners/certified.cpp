@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
@@ -12,7 +13,6 @@
 #include "screeners/prefix_index_builder.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "training/check_contexts.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {

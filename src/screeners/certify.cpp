@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
@@ -13,7 +14,6 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "training/check_contexts.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/stored_array.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
+#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "chunks.hpp"
 #include "topksoftmax/fused.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "chunks.hpp"
 #include "topksoftmax/error.hpp"
-#include "training/chunks.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "chunks.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/training/gumbel_softmax.hpp"
 #include "topksoftmax/training/spherical_kmeans.hpp"

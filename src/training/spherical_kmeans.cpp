@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
+#include "chunks.hpp"
 #include "topksoftmax/error.hpp"
-#include "training/chunks.hpp"
 #include "training/evenly_spaced.hpp"
 
 namespace topksoftmax {
