@@ -2,10 +2,9 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <algorithm>
 #include <cstddef>
-#include <exception>
 
+#include "parallel.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -14,26 +13,7 @@ namespace topksoftmax {
 /// Contexts that are worked on at a time: enough for a matrix product to be fast.
 constexpr std::size_t kChunk = 512;
 
-/// Calls body(first, count) for consecutive parts of `total` items, at most `size` each, in parallel. What
-/// the parts compute must not depend on each other. The first exception of any part is thrown again here.
-template <class Body>
-void for_each_part(std::size_t total, std::size_t size, const Body& body) {
-  const auto parts = static_cast<std::ptrdiff_t>((total + size - 1) / size);
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic)
-  for (std::ptrdiff_t i = 0; i < parts; ++i) {
-    try {
-      const std::size_t first = static_cast<std::size_t>(i) * size;
-      body(first, std::min(size, total - first));
-    } catch (...) {
-#pragma omp critical(topksoftmax_for_each_part)
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
-/// The same for contexts.
+/// Calls body(first, count) for consecutive chunks of `total` contexts, in parallel: see for_each_part.
 template <class Body>
 void for_each_chunk(std::size_t total, const Body& body) {
   for_each_part(total, kChunk, body);

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <stdexcept>
 #include <string>
 
 #include "finite.hpp"
 #include "io/index_writer.hpp"
+#include "parallel.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -127,30 +127,13 @@ void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim
 
   const std::size_t share = (batch + workspaces.size() - 1) / workspaces.size();
   const std::size_t chunk = std::min(share, kLargestChunk);
-  const auto chunks = static_cast<std::ptrdiff_t>((batch + chunk - 1) / chunk);
-  const auto answer_one = [&](std::ptrdiff_t i, Workspace& workspace) {
-    const std::size_t first = static_cast<std::size_t>(i) * chunk;
-    Query part = query;
-    part.h = H + first * stride;
-    answer_chunk(part, stride, std::min(chunk, batch - first), workspace, answers.data() + first);
-  };
-  const auto threads =
-      static_cast<int>(std::min<std::size_t>(workspaces.size(), static_cast<std::size_t>(chunks)));
-  if (threads == 1) {
-    for (std::ptrdiff_t i = 0; i < chunks; ++i) answer_one(i, workspaces[0]);
-    return;
-  }
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::ptrdiff_t i = 0; i < chunks; ++i) {
-    try {
-      answer_one(i, workspaces[static_cast<std::size_t>(omp_get_thread_num())]);
-    } catch (...) {
-#pragma omp critical(topksoftmax_query_batch)
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  const std::size_t chunks = (batch + chunk - 1) / chunk;
+  for_each_part_on(std::min(workspaces.size(), chunks), batch, chunk,
+                   [&](std::size_t first, std::size_t count, std::size_t thread) {
+                     Query part = query;
+                     part.h = H + first * stride;
+                     answer_chunk(part, stride, count, workspaces[thread], answers.data() + first);
+                   });
 }
 
 std::span<const float> TopKSoftmax::logits_batch(const float* H, std::size_t batch, std::size_t dim,

@@ -6,11 +6,10 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <stdexcept>
 #include <string>
 
-#include "chunks.hpp"
+#include "parallel.hpp"
 #include "topksoftmax/exact.hpp"
 
 namespace topksoftmax {
@@ -91,22 +90,11 @@ std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* conte
   if (batch == 0) throw std::invalid_argument("answer_contexts: batch is 0; it must be at least 1");
   std::vector<TopK> answers(count);
   std::vector<Workspace> workspaces(static_cast<std::size_t>(omp_get_max_threads()));
-  const auto batches = static_cast<std::ptrdiff_t>((count + batch - 1) / batch);
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic, 16)
-  for (std::ptrdiff_t i = 0; i < batches; ++i) {
-    try {
-      const std::size_t first = static_cast<std::size_t>(i) * batch;
-      const std::size_t size = std::min(batch, count - first);
-      backend.query_batch(contexts + first * stride, size, dim, stride, options,
-                          {&workspaces[static_cast<std::size_t>(omp_get_thread_num())], 1},
-                          {answers.data() + first, size});
-    } catch (...) {
-#pragma omp critical(topksoftmax_answer_contexts)
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  for_each_part_on(workspaces.size(), count, batch,
+                   [&](std::size_t first, std::size_t size, std::size_t thread) {
+                     backend.query_batch(contexts + first * stride, size, dim, stride, options,
+                                         {&workspaces[thread], 1}, {answers.data() + first, size});
+                   });
   return answers;
 }
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
+#include "parallel.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/stored_array.hpp"
 

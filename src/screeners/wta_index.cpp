@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
+#include "parallel.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
 namespace topksoftmax {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "chunks.hpp"
+#include "parallel.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace topksoftmax {
