@@ -111,6 +111,12 @@ const std::vector<BadInput>& rows() {
       {"b of another length than W has rows", error,
        "softmax layer: b has 99 values, W has 100 rows; they must agree (or b be empty)",
        [] { SoftmaxLayer::own(random_matrix(kVocab, kDim, 1), random_vector(kVocab - 1, 2)); }},
+      {"a column of a row-major matrix for b", error,
+       "softmax layer: b has values 8 floats apart; they must lie next to each other: take a copy",
+       [] {
+         const RowMajorMatrix W = random_matrix(kVocab, kDim, 1);
+         SoftmaxLayer::borrow(W, W.col(0));
+       }},
       {"W without rows", error, "softmax layer: W has 0 rows; the vocabulary needs at least 1 token",
        [] { SoftmaxLayer::own(RowMajorMatrix(0, kDim), Eigen::VectorXf()); }},
       {"NaN in a context to learn from", error, "certified: context 3 has a value that is not finite",

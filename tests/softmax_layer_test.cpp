@@ -91,6 +91,20 @@ TEST(SoftmaxLayer, RefusesNotFiniteHalves) {
             "softmax layer: W at row 1, column 2 is infinite; it must be finite");
 }
 
+TEST(SoftmaxLayer, RefusesValuesThatAreApart) {
+  const RowMajorMatrix M = random_matrix(5, 4, 1);
+  const auto W = M.leftCols(3);
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, M.col(3)); }),
+            "softmax layer: b has values 4 floats apart; they must lie next to each other: take a copy");
+  const Eigen::Map<const RowMajorMatrix, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>> every_second(
+      M.data(), 5, 2, {4, 2});
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(every_second); }),
+            "softmax layer: W has values 2 floats apart; they must lie next to each other: take a copy");
+  const Eigen::VectorXf b = M.col(3);
+  EXPECT_EQ(SoftmaxLayer::borrow(W, b).biases(), b);
+  EXPECT_EQ(SoftmaxLayer::borrow(M.topRows(1), M.topRows(1).col(3)).biases(), M.topRows(1).col(3));
+}
+
 TEST(SoftmaxLayer, RefusesWrongShapes) {
   const RowMajorMatrix W = random_matrix(5, 3, 1);
   EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(W, random_vector(4, 2).eval()); }),

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "topksoftmax/types.hpp"
+#include "topksoftmax/in_memory.hpp"
 
 namespace topksoftmax {
 
@@ -14,7 +14,14 @@ struct Contexts {
   std::size_t dim = 0;
   std::size_t stride = 0;
 
-  static Contexts of(const ConstRows& H) {
+  /// Those of a row-major float matrix or map in memory (rows may be strided), not of an expression. Throws
+  /// Error where the values of a row are not next to each other.
+  template <class Matrix>
+  static Contexts of(const Eigen::DenseBase<Matrix>& rows) {
+    static_assert(RowsInMemory<Matrix>,
+                  "contexts must be a row-major float matrix in memory, each row contiguous");
+    const Matrix& H = rows.derived();
+    check_contiguous(H, "contexts: H");
     return {H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
             static_cast<std::size_t>(H.outerStride())};
   }

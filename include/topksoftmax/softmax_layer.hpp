@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "topksoftmax/export.hpp"
+#include "topksoftmax/in_memory.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -22,11 +22,15 @@ namespace topksoftmax {
 class TOPKSOFTMAX_EXPORT SoftmaxLayer {
  public:
   /// Views W [V×d] and b [V] without copying: a row-major float matrix or map (rows may be strided) and a
-  /// contiguous vector, not expressions. Cost: one read of W to validate it.
+  /// contiguous vector, not expressions. Values of a row or of b that are not next to each other, such as a
+  /// column of a row-major matrix, do not compile or, where only run time tells, are an Error: copy them.
+  /// Cost: one read of W to validate it.
   template <class Matrix, class Vector>
   static SoftmaxLayer borrow(const Eigen::DenseBase<Matrix>& W, const Eigen::DenseBase<Vector>& b) {
-    static_assert(is_direct<Matrix> && Matrix::IsRowMajor, "W must be a row-major float matrix in memory");
-    static_assert(is_direct<Vector> && Vector::IsVectorAtCompileTime, "b must be a float vector in memory");
+    static_assert(RowsInMemory<Matrix>, "W must be a row-major float matrix in memory, each row contiguous");
+    static_assert(VectorInMemory<Vector>, "b must be a contiguous float vector in memory");
+    check_contiguous(W.derived(), "softmax layer: W");
+    check_contiguous(b.derived(), "softmax layer: b");
     return borrow(describe(W.derived(), b.derived().data(), b.size()), b.size());
   }
 
@@ -87,10 +91,6 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
  private:
   explicit SoftmaxLayer(const kernels::Rows& rows, std::shared_ptr<const void> storage)
       : rows_(rows), storage_(std::move(storage)) {}
-
-  template <class Expression>
-  static constexpr bool is_direct = std::is_same_v<typename Expression::Scalar, float> &&
-                                    (Expression::Flags & Eigen::DirectAccessBit) != 0;
 
   template <class Matrix>
   static kernels::Rows describe(const Matrix& W, const float* b, std::ptrdiff_t bias_count) {

@@ -26,11 +26,8 @@ class StoredArray {
     return {std::span<const T>(kept->data(), static_cast<std::size_t>(kept->size())), kept};
   }
 
-  /// The values of a container that outlives the array.
-  template <class Container>
-  static StoredArray borrow(const Container& values) {
-    return {std::span<const T>(values.data(), static_cast<std::size_t>(values.size())), nullptr};
-  }
+  /// Values that outlive the array.
+  static StoredArray borrow(std::span<const T> values) { return {values, nullptr}; }
 
   const T* data() const { return values_.data(); }
   std::size_t size() const { return values_.size(); }

@@ -11,9 +11,10 @@ using TokenId = std::int32_t;
 
 /// Matrices as layers and contexts hold them: one row a token or a context.
 using RowMajorMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-/// A row-major matrix by reference: rows may be strided, the values within a row are contiguous.
+/// A row-major matrix by reference: rows may be strided, the values within a row are contiguous. Eigen copies
+/// whatever else it is given (an expression, a column-major matrix), and that is what is referred to.
 using ConstRows = Eigen::Ref<const RowMajorMatrix, 0, Eigen::OuterStride<>>;
-/// A contiguous vector by reference.
+/// A contiguous vector by reference; likewise.
 using ConstVector = Eigen::Ref<const Eigen::VectorXf>;
 
 /// A token with its logit.
