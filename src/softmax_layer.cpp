@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/softmax_layer.hpp"
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -45,6 +47,22 @@ void check_vector(const float* values, std::size_t count, const char* name) {
   }
 }
 
+std::string shortest(float value) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+/// Whatever bytes a row has, its weights are then finite.
+void check_scales(const kernels::Rows& rows) {
+  constexpr float largest = std::numeric_limits<float>::max() / 128.0F;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    if (std::abs(rows.scales[i]) <= largest) continue;
+    throw Error("softmax layer: scale[" + std::to_string(i) + "] is " + shortest(rows.scales[i]) +
+                "; it must be between -" + shortest(largest) + " and " + shortest(largest) +
+                ", so that weights are finite");
+  }
+}
+
 void check(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
   if (rows.count == 0) throw Error("softmax layer: W has 0 rows; the vocabulary needs at least 1 token");
   if (rows.dim == 0) throw Error("softmax layer: W has 0 columns; the dimension must be at least 1");
@@ -66,7 +84,7 @@ void check(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
   }
   check_vector(rows.bias, rows.count, "b");
   check_vector(rows.scales, rows.count, "scale");
-  if (rows.type == WeightType::int8) return;
+  if (rows.type == WeightType::int8) return check_scales(rows);
   Eigen::VectorXf row(static_cast<Eigen::Index>(rows.dim));
   for (std::size_t token = 0; token < rows.count; ++token) {
     copy_row_of(rows, token, row.data());

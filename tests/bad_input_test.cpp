@@ -117,6 +117,21 @@ const std::vector<BadInput>& rows() {
          const RowMajorMatrix W = random_matrix(kVocab, kDim, 1);
          SoftmaxLayer::borrow(W, W.col(0));
        }},
+      {"a scale that makes weights infinite", error,
+       "softmax layer: scale[1] is 1e+38; it must be between -2.6584558e+36 and 2.6584558e+36, so that "
+       "weights "
+       "are finite",
+       [] {
+         const std::vector<std::int8_t> bytes(2 * kDim, 3);
+         const std::vector<float> scales = {1.0F, 1e38F};
+         SoftmaxLayer::borrow({.data = bytes.data(),
+                               .scales = scales.data(),
+                               .count = 2,
+                               .dim = kDim,
+                               .stride = kDim,
+                               .type = WeightType::int8},
+                              0);
+       }},
       {"W without rows", error, "softmax layer: W has 0 rows; the vocabulary needs at least 1 token",
        [] { SoftmaxLayer::own(RowMajorMatrix(0, kDim), Eigen::VectorXf()); }},
       {"NaN in a context to learn from", error, "certified: context 3 has a value that is not finite",

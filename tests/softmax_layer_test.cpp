@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -89,6 +90,22 @@ TEST(SoftmaxLayer, RefusesNotFiniteHalves) {
   rows.dim = rows.stride = 3;
   EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(rows, 0); }),
             "softmax layer: W at row 1, column 2 is infinite; it must be finite");
+}
+
+TEST(SoftmaxLayer, RefusesScalesThatMakeWeightsInfinite) {
+  const std::vector<std::int8_t> bytes = {1, -2, 3, 4, 5, -128};
+  std::vector<float> scales = {1.0F, -std::numeric_limits<float>::max() / 128.0F};
+  kernels::Rows rows;
+  rows.data = bytes.data();
+  rows.scales = scales.data();
+  rows.type = WeightType::int8;
+  rows.count = 2;
+  rows.dim = rows.stride = 3;
+  EXPECT_EQ(refusal([&] { EXPECT_TRUE(SoftmaxLayer::borrow(rows, 0).weights().allFinite()); }), "accepted");
+  scales[1] = -1e38F;
+  EXPECT_EQ(refusal([&] { SoftmaxLayer::borrow(rows, 0); }),
+            "softmax layer: scale[1] is -1e+38; it must be between -2.6584558e+36 and 2.6584558e+36, so that "
+            "weights are finite");
 }
 
 TEST(SoftmaxLayer, RefusesValuesThatAreApart) {
