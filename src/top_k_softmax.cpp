@@ -136,6 +136,14 @@ void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim
                    });
 }
 
+std::vector<TopK> TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim,
+                                           std::size_t stride, const QueryOptions& options) const {
+  std::vector<TopK> answers(batch);
+  std::vector<Workspace> workspaces(static_cast<std::size_t>(omp_get_max_threads()));
+  query_batch(H, batch, dim, stride, options, workspaces, answers);
+  return answers;
+}
+
 std::span<const float> TopKSoftmax::logits_batch(const float* H, std::size_t batch, std::size_t dim,
                                                  std::size_t stride, const QueryOptions& options,
                                                  Workspace& workspace) const {
@@ -163,13 +171,6 @@ std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t di
 
 std::optional<Candidates> TopKSoftmax::do_screen(const Query& /*query*/, Workspace& /*workspace*/) const {
   return std::nullopt;
-}
-
-std::vector<TopK> TopKSoftmax::query_batch(const ConstRows& H, const QueryOptions& options) const {
-  std::vector<TopK> answers(static_cast<std::size_t>(H.rows()));
-  std::vector<Workspace> workspaces(static_cast<std::size_t>(omp_get_max_threads()));
-  query_batch(H, options, workspaces, answers);
-  return answers;
 }
 
 void TopKSoftmax::save(const std::filesystem::path& path) const {

@@ -20,10 +20,12 @@ struct Symbol {
   std::string object;   ///< the file that has it
   std::string section;  ///< *UND* for one that is wanted from elsewhere
   std::string name;
+  bool offered;  ///< to other object files and to users of a shared library
 };
 
-/// The symbols that `objdump --syms --demangle` prints: behind the section's name there is a tab, then the
-/// size, perhaps the visibility, and the name.
+/// The symbols that `objdump --syms --demangle` prints: behind the address there are flags, the first of
+/// which is l for what is local to the object; behind the section's name there is a tab, then the size,
+/// perhaps the visibility, and the name.
 std::vector<Symbol> parse_symbols(const std::string& listing) {
   std::vector<Symbol> symbols;
   std::istringstream lines(listing);
@@ -36,10 +38,14 @@ std::vector<Symbol> parse_symbols(const std::string& listing) {
     const std::size_t tab = line.find('\t');
     if (tab == std::string::npos) continue;
     std::string name = line.substr(std::min(line.find(' ', tab), line.size() - 1) + 1);
+    bool offered = line[line.find(' ') + 1] != 'l';
     for (const std::string_view visibility : {".hidden ", ".protected ", ".internal "}) {
-      if (name.starts_with(visibility)) name.erase(0, visibility.size());
+      if (!name.starts_with(visibility)) continue;
+      name.erase(0, visibility.size());
+      offered = false;
     }
-    symbols.push_back({object, line.substr(line.rfind(' ', tab) + 1, tab - line.rfind(' ', tab) - 1), name});
+    symbols.push_back(
+        {object, line.substr(line.rfind(' ', tab) + 1, tab - line.rfind(' ', tab) - 1), name, offered});
   }
   return symbols;
 }
@@ -108,16 +114,21 @@ TEST(LibrarySymbols, AreReadAsObjdumpPrintsThem) {
       "\n/some where/certify.cpp.o:     file format elf64-x86-64\n\nSYMBOL TABLE:\n"
       "0000000000000000         *UND*\t0000000000000000 std::cerr\n"
       "0000000000000000 u     O .bss._ZZ1x\t0000000000000018 .hidden Eigen::f(long, int*)::m_cache\n"
-      "0000000000000000 l    d  .text\t0000000000000000 .text\n");
-  ASSERT_EQ(symbols.size(), 3U);
+      "0000000000000000 l    d  .text\t0000000000000000 .text\n"
+      "0000000000000000 g     F .text\t0000000000000030 topksoftmax::f(long)\n");
+  ASSERT_EQ(symbols.size(), 4U);
   EXPECT_EQ(symbols[0].object, "certify.cpp.o");
   EXPECT_EQ(symbols[0].section, "*UND*");
   EXPECT_EQ(symbols[0].name, "std::cerr");
   EXPECT_EQ(symbols[1].section, ".bss._ZZ1x");
+  EXPECT_FALSE(symbols[1].offered);
+  EXPECT_FALSE(symbols[2].offered);
   EXPECT_EQ(symbols[1].name, "Eigen::f(long, int*)::m_cache");
   EXPECT_TRUE(is_writable(symbols[1].section));
   EXPECT_FALSE(is_writable(symbols[2].section));
   EXPECT_FALSE(is_writable(".data.rel.ro.local"));
+  EXPECT_EQ(symbols[3].name, "topksoftmax::f(long)");
+  EXPECT_TRUE(symbols[3].offered);
 }
 
 /// The symbols of the library that was built, or a reason to skip.
@@ -170,6 +181,15 @@ TEST_F(LibrarySymbolsTest, NothingPrintsEndsTheProgramOrReadsItsEnvironment) {
            !is_of_a_thread(symbol);
   });
   EXPECT_TRUE(offending.empty()) << "these use what a library must not:\n" << described(offending);
+}
+
+TEST_F(LibrarySymbolsTest, NoEigenObjectCrossesIntoCompiledCode) {
+  const auto offending = which([](const Symbol& symbol) {
+    return symbol.section.starts_with(".text") && symbol.offered &&
+           symbol.name.starts_with("topksoftmax::") && symbol.name.find("Eigen::") != std::string::npos;
+  });
+  EXPECT_TRUE(offending.empty()) << "these depend on the flags that their callers give Eigen:\n"
+                                 << described(offending);
 }
 
 TEST_F(LibrarySymbolsTest, NothingIsRememberedBetweenCalls) {

@@ -74,12 +74,19 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   }
 
   /// The same with answers and workspaces of its own, on every thread that OpenMP offers.
-  std::vector<TopK> query_batch(const ConstRows& H, const QueryOptions& options = {}) const;
+  std::vector<TopK> query_batch(const ConstRows& H, const QueryOptions& options = {}) const {
+    return query_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
+                       static_cast<std::size_t>(H.outerStride()), options);
+  }
 
   /// The same for `batch` contexts of `dim` floats in plain memory, `stride` floats from one to the next.
   void query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                    const QueryOptions& options, std::span<Workspace> workspaces,
                    std::span<TopK> answers) const;
+
+  /// The same with answers and workspaces of its own.
+  std::vector<TopK> query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
+                                const QueryOptions& options = {}) const;
 
   /// The logits of every token for the context h [d], mask and biases applied (−∞: forbidden): [V], in the
   /// workspace until it is used again. Bit for bit those of answers; effort and k are ignored. Reads V·d

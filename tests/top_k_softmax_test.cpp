@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/top_k_softmax.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_layer;
+using testing::random_matrix;
+
+constexpr Eigen::Index kDim = 7;
+constexpr Eigen::Index kBatch = 5;
+constexpr QueryOptions kOptions = {.k = 4};
+
+void expect_same(const TopK& a, const TopK& b) {
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.logits, b.logits);
+  EXPECT_EQ(a.log_z, b.log_z);
+}
+
+/// Contexts however they lie in memory are answered as a copy of them is.
+class ContextsOfAnyForm : public ::testing::Test {
+ protected:
+  void expect_answers(const std::vector<TopK>& answers) const {
+    ASSERT_EQ(answers.size(), static_cast<std::size_t>(kBatch));
+    for (Eigen::Index i = 0; i < kBatch; ++i) {
+      const Eigen::VectorXf h = H_.row(i);
+      expect_same(answers[static_cast<std::size_t>(i)], head_->query(h, kOptions));
+    }
+  }
+
+  const RowMajorMatrix H_ = random_matrix(kBatch, kDim, 3);
+  const std::unique_ptr<Fused> head_ = Fused::make(random_layer(100, kDim, 1));
+};
+
+TEST_F(ContextsOfAnyForm, OneByOne) {
+  const RowMajorMatrix columns = H_.transpose();
+  std::vector<TopK> strided;
+  std::vector<TopK> computed;
+  for (Eigen::Index i = 0; i < kBatch; ++i) {
+    strided.push_back(head_->query(columns.col(i), kOptions));
+    computed.push_back(head_->query(H_.row(i).transpose() * 1.0F, kOptions));
+  }
+  expect_answers(strided);
+  expect_answers(computed);
+}
+
+TEST_F(ContextsOfAnyForm, Together) {
+  const Eigen::MatrixXf columns = H_;
+  expect_answers(head_->query_batch(H_, kOptions));
+  expect_answers(head_->query_batch(columns, kOptions));
+  expect_answers(head_->query_batch(H_ * 1.0F, kOptions));
+
+  RowMajorMatrix wide = RowMajorMatrix::Zero(kBatch, 2 * kDim);
+  Eigen::Map<RowMajorMatrix, 0, Eigen::Stride<Eigen::Dynamic, 2>> every_second(
+      wide.data(), kBatch, kDim, Eigen::Stride<Eigen::Dynamic, 2>(2 * kDim, 2));
+  every_second = H_;
+  expect_answers(head_->query_batch(every_second, kOptions));
+
+  std::vector<Workspace> workspaces(2);
+  std::vector<TopK> answers(static_cast<std::size_t>(kBatch));
+  head_->query_batch(every_second, kOptions, workspaces, answers);
+  expect_answers(answers);
+}
+
+TEST_F(ContextsOfAnyForm, InPlainMemory) {
+  constexpr Eigen::Index stride = kDim + 3;
+  RowMajorMatrix wide = random_matrix(kBatch, stride, 4);
+  wide.leftCols(kDim) = H_;
+  expect_answers(head_->query_batch(wide.data(), kBatch, kDim, stride, kOptions));
+  expect_answers(head_->query_batch(wide.leftCols(kDim), kOptions));
+}
+
+TEST_F(ContextsOfAnyForm, ForLogits) {
+  Workspace workspace;
+  const auto values = [](std::span<const float> all) { return std::vector<float>(all.begin(), all.end()); };
+  const auto expected = values(head_->logits_batch(H_, {}, workspace));
+  const Eigen::MatrixXf columns = H_;
+  EXPECT_EQ(values(head_->logits_batch(columns, {}, workspace)), expected);
+  const RowMajorMatrix transposed = H_.transpose();
+  EXPECT_EQ(values(head_->logits(transposed.col(0), {}, workspace)),
+            std::vector<float>(expected.begin(), expected.begin() + 100));
+}
+
+}  // namespace
+}  // namespace topksoftmax
