@@ -19,8 +19,10 @@
 
 namespace topksoftmax {
 
+// An index file being read and being written: the library's own, for its own backends.
 class IndexReader;
 class IndexWriter;
+
 struct Candidates;
 
 /// A checked query, as backends are handed it.
