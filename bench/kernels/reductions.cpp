@@ -36,6 +36,14 @@ void max(benchmark::State& state, const kernels::Implementation& kernel, std::si
   count_bytes(state, bytes);
 }
 
+void sum(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+  const std::vector<float> values = logits(bytes);
+  for ([[maybe_unused]] auto iteration : state) {
+    benchmark::DoNotOptimize(kernel.sum(values.data(), values.size()));
+  }
+  count_bytes(state, bytes);
+}
+
 void sum_exp(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
   for ([[maybe_unused]] auto iteration : state) {
@@ -90,6 +98,7 @@ void sum_exp_bounds(benchmark::State& state, const kernels::Implementation& kern
 void register_reductions() {
   register_kernel("select", select);
   register_kernel("max", max);
+  register_kernel("sum", sum);
   register_kernel("sum_exp", sum_exp);
   register_kernel("promising", promising);
   register_kernel("reaching", reaching);

@@ -24,6 +24,7 @@
 #include "kernels/reduce-inl.h"
 #include "kernels/scan-inl.h"
 #include "kernels/squared_distance-inl.h"
+#include "kernels/sum-inl.h"
 #include "kernels/wta-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,6 +50,7 @@ constexpr Implementation ImplementationIn(std::string_view name) {
       .rank_few = &RankFew,
       .max = &Max,
       .sum_exp = &SumExp,
+      .sum = &Sum,
       .exp = &Exp,
       .prefix_bounds = &PrefixBounds<Form>,
       .prefix_bounds_gathered = &PrefixBoundsGathered<Form>,

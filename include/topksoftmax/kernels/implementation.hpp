@@ -37,6 +37,9 @@ inline constexpr std::size_t kSlack = 16;
 /// Values that are few enough to be ranked by comparing each with every other.
 inline constexpr std::size_t kFew = 64;
 
+/// Values that the kernel `sum` adds at a time.
+inline constexpr std::size_t kReadBlock = 8 * kSlack;
+
 /// The hot loops, compiled for one instruction set.
 ///
 /// Within one implementation a row's dot product is always summed in the same order: one accumulator of N
@@ -107,6 +110,10 @@ struct Implementation {
 
   /// Σ exp(values[i] − max) for i < count.
   double (*sum_exp)(const float* values, std::size_t count, float max);
+
+  /// Σ values[i] for i < count, a multiple of kReadBlock: as little work for a read as there can be, so that
+  /// only the memory limits its speed. Within count·2⁻²⁴·Σ|values[i]| of the real sum.
+  float (*sum)(const float* values, std::size_t count);
 
   /// exponentials[i] = exp(values[i] − shift) for i < count; may be done in place.
   void (*exp)(const float* values, std::size_t count, float shift, float* exponentials);
