@@ -5,10 +5,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evaluation/tuning_plan.hpp"
 #include "evaluation/tuning_search.hpp"
@@ -97,20 +100,105 @@ std::span<const std::size_t> first_sorted(std::span<std::size_t> numbers, std::s
   return chosen;
 }
 
+/// The contexts, divided at random into those to learn from and those to judge on.
+struct Division {
+  ChosenContexts fit;
+  ChosenContexts validation;
+};
+
+Division divide(const Contexts& contexts, const TuneOptions& options) {
+  std::vector<std::size_t> order = shuffled(contexts.count, options.seed);
+  const std::span<std::size_t> held_out = std::span(order).first(contexts.count / kValidationShare);
+  const std::span<std::size_t> others = std::span(order).subspan(held_out.size());
+  return {.fit = {contexts, first_sorted(others, options.max_fit)},
+          .validation = {contexts, first_sorted(held_out, options.max_validation)}};
+}
+
 /// Tells of a share done that never falls.
 class Reporter {
  public:
   explicit Reporter(const TrainingProgress& progress) : progress_(progress) {}
 
-  void at(double done) { done_ = std::max(done_, done); }
   void tell(std::string_view step) const {
     if (progress_) progress_(step, done_);
+  }
+
+  /// Now the search tries the next of `axes` at most.
+  void begin(const TuningAxis& axis, std::size_t axes) {
+    trying_ = "trying " + axis.backend;
+    done_ = std::max(done_, kSearchShare * static_cast<double>(begun_++) / static_cast<double>(axes));
+    tell(trying_);
+  }
+
+  /// A step of what is being tried.
+  void tell_of_trial(std::string_view step) const { tell(trying_ + ": " + std::string(step)); }
+
+  /// Such a share of the timing is done, after all trials.
+  void time(double share) {
+    done_ = std::max(done_, kSearchShare + (1.0 - kSearchShare) * share);
+    tell("timing");
   }
 
  private:
   const TrainingProgress& progress_;
   double done_ = 0.0;
+  std::size_t begun_ = 0;
+  std::string trying_;
 };
+
+/// All axes that there are.
+struct Axes {
+  std::vector<TuningAxis> standard;
+  std::vector<TuningAxis> searched;
+
+  /// Those, and the refined form of one.
+  std::size_t steps() const { return standard.size() + searched.size() + 1; }
+
+  /// Settings that a search can come to, and that are not exact anyway.
+  std::size_t settings() const {
+    std::size_t count = 0;
+    for (const std::vector<TuningAxis>* axes : {&standard, &searched}) {
+      for (const TuningAxis& axis : *axes) count += axis.exact ? 0 : count_settings(axis);
+    }
+    return count;
+  }
+};
+
+/// Tries what is to be tried: only what is exact, unless the target is `provable` by right answers. False
+/// where `check_time` has thrown OutOfTime.
+bool search(const Axes& axes, bool provable, const std::function<void()>& check_time, TuningTrials& trials,
+            Reporter& reporter) {
+  for (const TuningAxis& axis : axes.standard) {
+    reporter.begin(axis, axes.steps());
+    trials.try_standard(axis);
+  }
+  try {
+    TuningSearch search(trials, check_time);
+    for (const TuningAxis& axis : axes.searched) {
+      if (!axis.exact && !provable) continue;
+      reporter.begin(axis, axes.steps());
+      search.run(axis);
+    }
+    if (const TuningAxis* refined = search.to_refine()) {
+      reporter.begin(*refined, axes.steps());
+      search.refine();
+    }
+  } catch (const OutOfTime&) {
+    return false;
+  }
+  return true;
+}
+
+/// What the trials, once timed, come to.
+TuneResult result_of(const TuningTrials& trials, const TuneBudget& budget) {
+  TuneResult result;
+  result.chosen = trials.fastest();
+  result.backend = trials.backend(result.chosen);
+  result.rows = trials.explain(result.chosen);
+  result.effort = result.row().effort;
+  result.within_budget = !budget.microseconds || result.row().microseconds <= *budget.microseconds;
+  return result;
+}
 
 }  // namespace
 
@@ -123,72 +211,27 @@ TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts, const TuneO
   Reporter reporter(options.progress);
   reporter.tell("finding the exact answers");
 
-  std::vector<std::size_t> order = shuffled(contexts.count, options.seed);
-  const std::size_t held_out = contexts.count / kValidationShare;
-  const ChosenContexts validation(contexts,
-                                  first_sorted(std::span(order).first(held_out), options.max_validation));
-  const ChosenContexts fit(contexts, first_sorted(std::span(order).subspan(held_out), options.max_fit));
-
-  std::string searching;
+  const auto [fit, validation] = divide(contexts, options);
   const TuningMaterial material = {.layer = layer,
                                    .fit = fit.view(),
                                    .counts = options.counts,
                                    .k = std::min(options.target.k, layer.vocab()),
                                    .progress = [&](std::string_view step, double) {
                                      check_time();
-                                     reporter.tell(searching + ": " + std::string(step));
+                                     reporter.tell_of_trial(step);
                                    }};
-  const std::vector<TuningAxis> standard = standard_axes(material);
-  const std::vector<TuningAxis> searched = searched_axes(material);
-  std::size_t settings = 0;
-  for (const std::vector<TuningAxis>* axes : {&standard, &searched}) {
-    for (const TuningAxis& axis : *axes) settings += axis.exact ? 0 : count_settings(axis);
-  }
-  const double row_confidence = 1.0 - (1.0 - options.confidence) / static_cast<double>(settings);
-
+  const Axes axes = {standard_axes(material), searched_axes(material)};
+  const double row_confidence = 1.0 - (1.0 - options.confidence) / static_cast<double>(axes.settings());
   TuningTrials trials(layer, validation.view(), options, row_confidence);
-  const double steps = static_cast<double>(standard.size() + searched.size() + 1);
-  std::size_t begun = 0;
-  const auto begin = [&](const TuningAxis& axis) {
-    searching = "trying " + axis.backend;
-    reporter.at(kSearchShare * static_cast<double>(begun++) / steps);
-    reporter.tell(searching);
-  };
-  for (const TuningAxis& axis : standard) {
-    begin(axis);
-    trials.try_standard(axis);
-  }
   const bool provable =
       mean_lower_bound(1.0, validation.view().count, row_confidence) >= options.target.precision;
-  TuneResult result;
-  try {
-    TuningSearch search(trials, check_time);
-    for (const TuningAxis& axis : searched) {
-      if (!axis.exact && !provable) continue;
-      begin(axis);
-      search.run(axis);
-    }
-    if (const TuningAxis* refined = search.to_refine()) {
-      begin(*refined);
-      search.refine();
-    }
-  } catch (const OutOfTime&) {
-    result.finished = false;
-  }
-  trials.time([&](double share) {
-    reporter.at(kSearchShare + (1.0 - kSearchShare) * share);
-    reporter.tell("timing");
-  });
+  const bool finished = search(axes, provable, check_time, trials, reporter);
+  trials.time([&](double share) { reporter.time(share); });
 
-  const std::size_t chosen = trials.fastest();
-  result.backend = trials.backend(chosen);
-  result.rows = trials.explain(chosen);
-  result.chosen = chosen;
-  result.effort = result.rows[chosen].effort;
+  TuneResult result = result_of(trials, options.budget);
   result.k = material.k;
-  result.within_budget =
-      !options.budget.microseconds || result.rows[chosen].microseconds <= *options.budget.microseconds;
-  result.fit = fit.view().count;
+  result.finished = finished;
+  result.fit = material.fit.count;
   result.validation = validation.view().count;
   return result;
 }
