@@ -6,6 +6,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -59,9 +61,69 @@ double reference_log_prob(const SoftmaxLayer& layer, const ConstContexts& contex
   return product + bias - log_z;
 }
 
-/// Whether log_prob means something under the answer's normaliser.
-bool has_probabilities(const TopK& answer) {
-  return answer.normalizer != Normalizer::none;
+/// P@1 … P@k over all answers.
+std::vector<double> precision_at(const GroundTruth& truth, std::span<const TopK> answers) {
+  std::vector<double> at(truth.k, 0.0);
+  std::vector<TokenId> answered;
+  std::vector<TokenId> exact;
+  std::vector<TokenId> common;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::vector<TokenId>& ids = answers[i].ids;
+    const std::span<const TokenId> top = truth.top(i);
+    for (std::size_t k = 1; k <= truth.k; ++k) {
+      answered.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(std::min(k, ids.size())));
+      exact.assign(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(k));
+      std::sort(answered.begin(), answered.end());
+      std::sort(exact.begin(), exact.end());
+      common.clear();
+      std::set_intersection(answered.begin(), answered.end(), exact.begin(), exact.end(),
+                            std::back_inserter(common));
+      at[k - 1] += static_cast<double>(common.size());
+    }
+  }
+  const auto n = static_cast<double>(std::max<std::size_t>(answers.size(), 1));
+  for (std::size_t k = 1; k <= truth.k; ++k) at[k - 1] /= n * static_cast<double>(k);
+  return at;
+}
+
+/// The rates and means of the answers' own accounts.
+void add_means(std::span<const TopK> answers, Precision& result) {
+  double width = 0.0;
+  std::size_t intervals = 0;
+  for (const TopK& answer : answers) {
+    result.certified_rate += answer.certified ? 1.0 : 0.0;
+    result.fell_back_rate += answer.work.fell_back ? 1.0 : 0.0;
+    result.repaired_rate += answer.work.repaired ? 1.0 : 0.0;
+    result.bytes_read_mean += static_cast<double>(answer.work.bytes_read);
+    result.screened_mean += static_cast<double>(answer.work.screened);
+    result.candidates_mean += static_cast<double>(answer.work.candidates);
+    if (answer.normalizer == Normalizer::interval) {
+      width += answer.log_z_high - answer.log_z_low;
+      ++intervals;
+    }
+  }
+  const auto n = static_cast<double>(std::max<std::size_t>(answers.size(), 1));
+  for (double* mean : {&result.certified_rate, &result.fell_back_rate, &result.repaired_rate,
+                       &result.bytes_read_mean, &result.screened_mean, &result.candidates_mean}) {
+    *mean /= n;
+  }
+  if (intervals > 0) result.log_z_width_mean = width / static_cast<double>(intervals);
+}
+
+/// Precision::max_log_prob_error.
+double max_log_prob_error(const SoftmaxLayer& layer, const ConstContexts& contexts, const GroundTruth& truth,
+                          std::span<const TopK> answers) {
+  double largest = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t r = 0; r < truth.references.size(); ++r) {
+    const std::size_t context = truth.references[r];
+    const TopK& answer = answers[context];
+    if (answer.normalizer == Normalizer::none) continue;  // it has no probabilities
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      const double reference = reference_log_prob(layer, contexts, context, answer.ids[i], truth.log_z[r]);
+      largest = std::fmax(largest, std::abs(answer.log_prob(i) - reference));
+    }
+  }
+  return largest;
 }
 
 }  // namespace
@@ -105,59 +167,11 @@ Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, st
                                 std::to_string(answers.size()) + " answers and the ground truth of " +
                                 std::to_string(truth.contexts) + "; they must be as many");
   }
-  std::vector<std::size_t> hits(truth.k, 0);
-  std::vector<TokenId> answered;
-  std::vector<TokenId> exact;
-  std::vector<TokenId> common;
   Precision result;
-  double width = 0.0;
-  std::size_t intervals = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const TopK& answer = answers[i];
-    const std::span<const TokenId> top = truth.top(i);
-    for (std::size_t k = 1; k <= truth.k; ++k) {
-      answered.assign(answer.ids.begin(),
-                      answer.ids.begin() + static_cast<std::ptrdiff_t>(std::min(k, answer.size())));
-      exact.assign(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(k));
-      std::sort(answered.begin(), answered.end());
-      std::sort(exact.begin(), exact.end());
-      common.clear();
-      std::set_intersection(answered.begin(), answered.end(), exact.begin(), exact.end(),
-                            std::back_inserter(common));
-      hits[k - 1] += common.size();
-    }
-    result.certified_rate += answer.certified ? 1.0 : 0.0;
-    result.fell_back_rate += answer.work.fell_back ? 1.0 : 0.0;
-    result.repaired_rate += answer.work.repaired ? 1.0 : 0.0;
-    result.bytes_read_mean += static_cast<double>(answer.work.bytes_read);
-    result.screened_mean += static_cast<double>(answer.work.screened);
-    result.candidates_mean += static_cast<double>(answer.work.candidates);
-    if (answer.normalizer == Normalizer::interval) {
-      width += answer.log_z_high - answer.log_z_low;
-      ++intervals;
-    }
-  }
-  const auto n = static_cast<double>(std::max<std::size_t>(count, 1));
-  for (double* mean : {&result.certified_rate, &result.fell_back_rate, &result.repaired_rate,
-                       &result.bytes_read_mean, &result.screened_mean, &result.candidates_mean}) {
-    *mean /= n;
-  }
-  for (std::size_t k = 1; k <= truth.k; ++k) {
-    result.at.push_back(static_cast<double>(hits[k - 1]) / (n * static_cast<double>(k)));
-  }
-  if (intervals > 0) result.log_z_width_mean = width / static_cast<double>(intervals);
-
-  const ConstContexts H = view(contexts, count, layer.dim(), stride);
-  for (std::size_t r = 0; r < truth.references.size(); ++r) {
-    const std::size_t context = truth.references[r];
-    const TopK& answer = answers[context];
-    if (!has_probabilities(answer)) continue;
-    for (std::size_t i = 0; i < answer.size(); ++i) {
-      const double reference = reference_log_prob(layer, H, context, answer.ids[i], truth.log_z[r]);
-      result.max_log_prob_error =
-          std::fmax(result.max_log_prob_error, std::abs(answer.log_prob(i) - reference));
-    }
-  }
+  result.at = precision_at(truth, answers);
+  add_means(answers, result);
+  result.max_log_prob_error =
+      max_log_prob_error(layer, view(contexts, count, layer.dim(), stride), truth, answers);
   return result;
 }
 
