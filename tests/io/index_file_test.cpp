@@ -13,7 +13,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <random>
 #include <span>
@@ -336,127 +335,6 @@ TEST(IndexFiles, TensorsOffCacheLinesAreCopied) {
   verify_index(path);
   expect_same_answers(*Certified::build(world().layer, world().train, {.width = 16}),
                       *load_index(path, world().layer), world().test);
-}
-
-TEST(IndexFiles, ChecksWhatMemorySafetyNeeds) {
-  const auto expect_refused = [](const TopKSoftmax& backend, const std::function<void(Parts&)>& damage,
-                                 const char* why) {
-    Parts parts(saved(backend));
-    damage(parts);
-    EXPECT_THAT(refusal(parts.file()), AllOf(HasSubstr(why), HasSubstr("is damaged; build the index again")));
-  };
-  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto l2s = L2S::train_kmeans(world().layer, world().train, {.clusters = 4, .budget = 30});
-  expect_refused(
-      *l2s, [](Parts& p) { p.set("ids", 2, TokenId{700}); }, "has the token 700");
-  expect_refused(
-      *l2s, [](Parts& p) { p.set("ids", 2, TokenId{-5}); }, "has the token -5");
-  expect_refused(
-      *l2s, [](Parts& p) { p.set("ids", 1, TokenId{0}); }, "not ascending");
-  expect_refused(
-      *l2s, [](Parts& p) { p.set("offsets", 1, ~std::uint64_t{0}); }, "does not rise from 0 to");
-  expect_refused(
-      *l2s, [](Parts& p) { p.set("offsets", 0, std::uint64_t{1}); }, "does not rise");
-  expect_refused(
-      *l2s, [](Parts& p) { p.set("offsets", 4, std::uint64_t{1}); }, "does not rise");
-  expect_refused(
-      *l2s, [&](Parts& p) { p.set("clusters", 7, nan); }, "has a value that is NaN");
-  const auto svd = SvdSoftmax::build(world().layer);
-  expect_refused(
-      *svd, [&](Parts& p) { p.set("tokens", 7, nan); }, "has a value that is NaN");
-  expect_refused(
-      *svd, [](Parts& p) { p.metadata["options.preview_width"] = "25"; }, "preview_width is 25");
-  expect_refused(
-      *svd, [](Parts& p) { p.metadata["options.refine_width"] = "0"; }, "refine_width is 0");
-  const auto quantized = Quantized::build(world().layer);
-  expect_refused(
-      *quantized, [](Parts& p) { p.set("prefixes", 0, 0.5F); }, "another bias than the layer in row 0");
-  expect_refused(
-      *quantized, [&](Parts& p) { p.set("prefixes", 16, nan); }, "in row 1");
-  const auto certified = Certified::build(world().layer, world().train, {.prefix = 8, .width = 16});
-  expect_refused(
-      *certified, [&](Parts& p) { p.set("tails", 14, nan); }, "in row 0");
-  expect_refused(
-      *certified, [](Parts& p) { p.metadata["options.prefix"] = "16"; }, "prefixes");
-  expect_refused(
-      *certified, [](Parts& p) { p.metadata["options.prefix"] = "9"; }, "prefix is 9");
-  expect_refused(
-      *certified, [](Parts& p) { p.metadata["options.width"] = "100000000"; }, "width 100000000");
-  const auto boxed =
-      Certified::build(world().layer, world().train, {.prefix = 8, .width = 16, .boxes = BoundBoxes::always});
-  expect_refused(
-      *boxed, [&](Parts& p) { p.set("boxes.centres", 16, nan); }, "in row 1");
-  expect_refused(
-      *boxed, [&](Parts& p) { p.set("boxes.spreads", 24, nan); }, "in row 1");
-  expect_refused(
-      *boxed, [](Parts& p) { std::memcpy(p.bytes["order"].data(), p.bytes["order"].data() + 4, 4); },
-      "twice");
-  expect_refused(
-      *boxed, [](Parts& p) { p.metadata["options.boxes"] = "0"; }, "another bias than the layer");
-  expect_refused(
-      *boxed,
-      [](Parts& p) {
-        p.set("Q", 0, std::uint16_t{0x7e00});  // NaN
-      },
-      "\"Q\"");
-
-  const auto adaptive = AdaptiveSoftmax::build(world().layer, world().train);
-  expect_refused(
-      *adaptive, [](Parts& p) { std::memcpy(p.bytes["ids"].data(), p.bytes["ids"].data() + 4, 4); }, "twice");
-  expect_refused(
-      *adaptive, [](Parts& p) { p.set("starts", 3, std::uint64_t{701}); }, "does not rise from 70");
-  expect_refused(
-      *adaptive, [](Parts& p) { p.metadata["options.head"] = "701"; }, "head is 701");
-  const auto shortlist = Shortlist::build(world().layer);
-  expect_refused(
-      *shortlist, [](Parts& p) { p.set("list", 3, TokenId{700}); }, "has the token 700");
-  const auto greedy = GreedyMips::build(world().layer);
-  expect_refused(
-      *greedy, [](Parts& p) { p.set("entries", 7, TokenId{-1}); }, "has the token -1");
-  expect_refused(
-      *greedy, [&](Parts& p) { p.set("entries", 6, nan); }, "with the weight nan");
-  expect_refused(
-      *greedy, [](Parts& p) { p.metadata["options.budget"] = "0"; }, "budget is 0");
-  const auto pca = PcaMips::build(world().layer, {.depth = 4});
-  expect_refused(
-      *pca, [](Parts& p) { p.set("starts", 20, std::uint32_t{800}); }, "does not rise");
-  expect_refused(
-      *pca, [](Parts& p) { p.metadata["options.depth"] = "60"; }, "depth is 60");
-  const auto lsh = LshMips::build(world().layer, {.tables = 8, .bits = 5});
-  expect_refused(
-      *lsh, [](Parts& p) { p.set("offsets", 34, std::uint32_t{800}); }, "does not rise");
-  expect_refused(
-      *lsh, [](Parts& p) { p.metadata["options.bits"] = "64"; }, "bits is 64");
-  expect_refused(
-      *lsh, [](Parts& p) { p.metadata["options.tables"] = "3689348814741910324"; }, "ids");
-  const auto fgd = Fgd::build(world().layer);
-  expect_refused(
-      *fgd, [](Parts& p) { p.set("ground.targets", 9, TokenId{700}); }, "has the token 700");
-  expect_refused(
-      *fgd, [](Parts& p) { p.set("ground.offsets", 9, ~std::uint64_t{0}); }, "does not rise");
-  expect_refused(
-      *fgd, [](Parts& p) { p.metadata["options.upper_layers"] = "99"; }, "is not in the file");
-  expect_refused(
-      *fgd,
-      [](Parts& p) {
-        p.tensors["entries"].shape = {0};
-        p.bytes["entries"].clear();
-      },
-      "has no row to start from");
-  const auto wta = WtaLsh::build(world().layer, {.hash = {.bands = 20}});
-  expect_refused(
-      *wta, [](Parts& p) { p.set("slots", 2, std::uint32_t{701}); }, "has a span of 701");
-  expect_refused(
-      *wta, [](Parts& p) { p.set("slot_offsets", 1, std::uint64_t{1}); }, "slots");
-  expect_refused(
-      *wta, [](Parts& p) { p.set("positions", 0, std::int32_t{24}); }, "a position is 24");
-  expect_refused(
-      *wta, [](Parts& p) { p.set("frequent", 10, ~std::uint64_t{0}); }, "tokens of V = 700 or more");
-  expect_refused(
-      *wta, [](Parts& p) { p.metadata["options.threshold"] = "0"; }, "threshold is 0");
-  expect_refused(
-      *WtaLshEach::build(world().layer, {.hash = {.bands = 20}}),
-      [](Parts& p) { p.metadata["options.top_collisions"] = "0"; }, "top_collisions is 0");
 }
 
 TEST(IndexFiles, IndexesLieWithinEachOtherToALimit) {

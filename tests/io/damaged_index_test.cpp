@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Index files with one value that would lead a backend out of its memory, or astray.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/saved_index.hpp"
+#include "topksoftmax/topksoftmax.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::Parts;
+using testing::refusal;
+using testing::saved;
+using testing::world;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr std::uint16_t kHalfNan = 0x7e00;
+
+/// One change to an index, and why it is refused then.
+struct Damage {
+  std::string what;
+  std::function<void(Parts&)> inflict;
+  std::string why;
+};
+
+/// A tensor's value `at` becomes another one.
+template <class T>
+Damage value(const std::string& tensor, std::size_t at, T other, const std::string& why) {
+  return {tensor, [=](Parts& parts) { parts.set(tensor, at, other); }, why};
+}
+
+/// A tensor's first id becomes the same as the second.
+Damage twice(const std::string& tensor) {
+  const auto copy = [=](Parts& parts) {
+    char* const bytes = parts.bytes.at(tensor).data();
+    std::memcpy(bytes, bytes + sizeof(TokenId), sizeof(TokenId));
+  };
+  return {tensor, copy, "twice"};
+}
+
+/// A tensor loses all its rows.
+Damage no_rows(const std::string& tensor, const std::string& why) {
+  const auto empty = [=](Parts& parts) {
+    parts.tensors.at(tensor).shape = {0};
+    parts.bytes.at(tensor).clear();
+  };
+  return {tensor, empty, why};
+}
+
+Damage option(const std::string& name, const std::string& other, const std::string& why) {
+  return {name, [=](Parts& parts) { parts.metadata.at("options." + name) = other; }, why};
+}
+
+/// A backend, and what may befall its index.
+struct Case {
+  std::shared_ptr<const TopKSoftmax> backend;
+  std::vector<Damage> damages;
+};
+
+std::vector<Case> cases() {
+  const SoftmaxLayer& layer = world().layer;
+  const RowMajorMatrix& train = world().train;
+  return {
+      {L2S::train_kmeans(layer, train, {.clusters = 4, .budget = 30}),
+       {value("ids", 2, TokenId{700}, "has the token 700"), value("ids", 2, TokenId{-5}, "has the token -5"),
+        value("ids", 1, TokenId{0}, "not ascending"),
+        value("offsets", 1, ~std::uint64_t{0}, "does not rise from 0 to"),
+        value("offsets", 0, std::uint64_t{1}, "does not rise"),
+        value("offsets", 4, std::uint64_t{1}, "does not rise"),
+        value("clusters", 7, kNan, "has a value that is NaN")}},
+      {SvdSoftmax::build(layer),
+       {value("tokens", 7, kNan, "has a value that is NaN"),
+        option("preview_width", "25", "preview_width is 25"),
+        option("refine_width", "0", "refine_width is 0")}},
+      {Quantized::build(layer),
+       {value("prefixes", 0, 0.5F, "another bias than the layer in row 0"),
+        value("prefixes", 16, kNan, "in row 1")}},
+      {Certified::build(layer, train, {.prefix = 8, .width = 16}),
+       {value("tails", 14, kNan, "in row 0"), option("prefix", "16", "prefixes"),
+        option("prefix", "9", "prefix is 9"), option("width", "100000000", "width 100000000")}},
+      {Certified::build(layer, train, {.prefix = 8, .width = 16, .boxes = BoundBoxes::always}),
+       {value("boxes.centres", 16, kNan, "in row 1"), value("boxes.spreads", 24, kNan, "in row 1"),
+        twice("order"), option("boxes", "0", "another bias than the layer"),
+        value("Q", 0, kHalfNan, "\"Q\"")}},
+      {AdaptiveSoftmax::build(layer, train),
+       {twice("ids"), value("starts", 3, std::uint64_t{701}, "does not rise from 70"),
+        option("head", "701", "head is 701")}},
+      {Shortlist::build(layer), {value("list", 3, TokenId{700}, "has the token 700")}},
+      {GreedyMips::build(layer),
+       {value("entries", 7, TokenId{-1}, "has the token -1"),
+        value("entries", 6, kNan, "with the weight nan"), option("budget", "0", "budget is 0")}},
+      {PcaMips::build(layer, {.depth = 4}),
+       {value("starts", 20, std::uint32_t{800}, "does not rise"), option("depth", "60", "depth is 60")}},
+      {LshMips::build(layer, {.tables = 8, .bits = 5}),
+       {value("offsets", 34, std::uint32_t{800}, "does not rise"), option("bits", "64", "bits is 64"),
+        option("tables", "3689348814741910324", "ids")}},
+      {Fgd::build(layer),
+       {value("ground.targets", 9, TokenId{700}, "has the token 700"),
+        value("ground.offsets", 9, ~std::uint64_t{0}, "does not rise"),
+        option("upper_layers", "99", "is not in the file"), no_rows("entries", "has no row to start from")}},
+      {WtaLsh::build(layer, {.hash = {.bands = 20}}),
+       {value("slots", 2, std::uint32_t{701}, "has a span of 701"),
+        value("slot_offsets", 1, std::uint64_t{1}, "slots"),
+        value("positions", 0, std::int32_t{24}, "a position is 24"),
+        value("frequent", 10, ~std::uint64_t{0}, "tokens of V = 700 or more"),
+        option("threshold", "0", "threshold is 0")}},
+      {WtaLshEach::build(layer, {.hash = {.bands = 20}}),
+       {option("top_collisions", "0", "top_collisions is 0")}},
+  };
+}
+
+TEST(DamagedIndexes, AreRefused) {
+  for (const auto& [backend, damages] : cases()) {
+    const std::string whole = saved(*backend);
+    for (const Damage& damage : damages) {
+      SCOPED_TRACE(std::string(backend->name()) + ", " + damage.what + ": " + damage.why);
+      Parts parts(whole);
+      damage.inflict(parts);
+      EXPECT_THAT(refusal(parts.file()),
+                  AllOf(HasSubstr(damage.why), HasSubstr("is damaged; build the index again")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax
