@@ -2,11 +2,12 @@
 #include "harness/measurer.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
+#include "harness/build_backend.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
+#include "topksoftmax/evaluation/stopwatch.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -99,15 +100,13 @@ Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& pr
 }
 
 Contestant Measurer::build(const Choice& choice) const {
-  progress_.show("building " + choice.backend->name);
-  const auto start = std::chrono::steady_clock::now();
   Contestant contestant;
   contestant.backend = choice.backend;
   contestant.settings = choice.settings;
-  contestant.system = choice.backend->build(head_, choice.settings, [&](std::string_view step, double done) {
-    progress_.show("building " + choice.backend->name + ": " + std::string(step), done);
-  });
-  contestant.build_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  {
+    const Stopwatch stopwatch(contestant.build_seconds);
+    contestant.system = build_backend(choice, head_, progress_);
+  }
   return contestant;
 }
 

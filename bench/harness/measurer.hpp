@@ -79,7 +79,7 @@ class Measurer {
   /// Contexts that precision is measured on.
   std::size_t queries() const { return static_cast<std::size_t>(test_.rows()); }
 
-  /// Builds a backend, on every core. Throws what it throws.
+  /// Builds a backend (see build_backend) and measures how long that takes.
   Contestant build(const Choice& choice) const;
 
   /// Lets a contestant take part in every measurement from now on, besides the fused softmax, to be compared

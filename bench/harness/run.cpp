@@ -31,8 +31,8 @@ Measurement measure_once(const Measurer& measurer, const CommandLine& line,
     try {
       contestants.push_back(measurer.build(choice));
     } catch (const Error& error) {
-      if (line.backends != "all") throw Error(choice.backend->name + ": " + error.what());
-      notes.push_back("without " + choice.backend->name + ": " + error.what());
+      if (line.backends != "all") throw;
+      notes.push_back(std::string("without ") + error.what());
     }
   }
   Measurement measurement = measurer.measure(contestants);

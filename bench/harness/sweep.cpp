@@ -54,7 +54,8 @@ std::vector<Contestant> points_of(const Measurer& measurer, const Choice& choice
       const Contestant built = measurer.build({.backend = choice.backend, .settings = settings});
       for (Contestant& point : efforts_of(built, measurer.head())) points.push_back(std::move(point));
     } catch (const Error& error) {
-      notes.push_back("without " + choice.backend->name + " (" + describe(settings) + "): " + error.what());
+      const std::string where = settings.empty() ? "" : " (" + describe(settings) + ")";
+      notes.push_back(std::string("without ") + error.what() + where);
     }
   }
   return points;

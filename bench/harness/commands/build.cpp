@@ -6,14 +6,13 @@
 #include <memory>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "harness/build_backend.hpp"
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/registry.hpp"
 #include "harness/table.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
 
 namespace topksoftmax::bench {
@@ -27,21 +26,14 @@ struct Request {
 };
 
 void run_build(const Request& request, std::ostream& out, Progress& progress) {
-  const Backend& backend = find_backend(request.backend);
-  const Choice choice = choose_backends(backend.name, request.settings).front();
+  const Choice choice = choose_backends(find_backend(request.backend).name, request.settings).front();
   check_index_output(request.out, request.head);
   progress.show("reading " + request.head.string());
   const Head head = load_head(request.head);
   double seconds = 0.0;
   const std::unique_ptr<TopKSoftmax> built = [&] {
     const Stopwatch stopwatch(seconds);
-    try {
-      return backend.build(head, choice.settings, [&](std::string_view step, double done) {
-        progress.show("building " + backend.name + ": " + std::string(step), done);
-      });
-    } catch (const Error& error) {
-      throw Error(backend.name + ": " + error.what());
-    }
+    return build_backend(choice, head, progress);
   }();
   progress.clear();
   save_index(*built, request.out, out);

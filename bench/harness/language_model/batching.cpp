@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/build_backend.hpp"
 #include "harness/language_model/request.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
@@ -148,7 +149,7 @@ void run_batching(const LanguageModelRequest& request, std::ostream& out) {
                "batch 1-" + std::to_string(kBatch / 8), "-" + std::to_string(kBatch / 4),
                "-" + std::to_string(kBatch / 2), "-" + std::to_string(kBatch)});
   for (const Choice& choice : request.choices) {
-    const std::shared_ptr<const TopKSoftmax> head = request.build(choice);
+    const std::shared_ptr<const TopKSoftmax> head = build_backend(choice, request.head, request.progress);
     for (const LengthDistribution& distribution : distributions) {
       const std::vector<std::size_t> lengths = draw_lengths(distribution);
       const std::vector<Way> all = ways();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/build_backend.hpp"
 #include "harness/language_model/request.hpp"
 #include "harness/table.hpp"
 #include "language_model_steps.hpp"
@@ -181,7 +182,7 @@ std::vector<NamedHead> with_long_lists(const LanguageModelRequest& request, std:
           std::pair("label_depth", "256"), std::pair("rounds", "1")}) {
       longer.settings[name] = value;
     }
-    heads.push_back({"l2s, long lists", request.build(longer)});
+    heads.push_back({"l2s, long lists", build_backend(longer, request.head, request.progress)});
   }
   return heads;
 }
@@ -190,7 +191,8 @@ std::vector<NamedHead> with_long_lists(const LanguageModelRequest& request, std:
 
 void run_decode(const LanguageModelRequest& request, std::ostream& out) {
   std::vector<NamedHead> heads;
-  for (const Choice& choice : request.choices) heads.push_back({choice.backend->name, request.build(choice)});
+  for (const Choice& choice : request.choices)
+    heads.push_back({choice.backend->name, build_backend(choice, request.head, request.progress)});
   const std::vector<NamedHead> drafting = with_long_lists(request, heads);
   std::map<std::string, double> baselines;
   Table table({"decoder", "head", "tokens/s", "speedup", "in the model", "r", "predicted"});

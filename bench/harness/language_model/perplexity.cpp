@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/build_backend.hpp"
 #include "harness/language_model/request.hpp"
 #include "harness/table.hpp"
 #include "language_model_steps.hpp"
@@ -81,7 +82,7 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
                                   }}};
   std::string left_out;
   for (const Choice& choice : request.choices) {
-    const std::shared_ptr<const TopKSoftmax> head = request.build(choice);
+    const std::shared_ptr<const TopKSoftmax> head = build_backend(choice, request.head, request.progress);
     Workspace probing;
     if (!head->candidates(contexts.data(), dim, {}, probing)) {
       left_out += (left_out.empty() ? "" : ", ") + choice.backend->name;

@@ -3,14 +3,12 @@
 
 #include <filesystem>
 #include <iosfwd>
-#include <memory>
 #include <span>
 
 #include "harness/head.hpp"
 #include "harness/progress.hpp"
 #include "harness/registry.hpp"
 #include "lstm_model.hpp"
-#include "topksoftmax/top_k_softmax.hpp"
 
 namespace topksoftmax::bench {
 
@@ -21,9 +19,6 @@ struct LanguageModelRequest {
   std::span<const Choice> choices;
   std::filesystem::path text;  ///< of --text; empty: none
   Progress& progress;
-
-  /// Builds a backend.
-  std::shared_ptr<const TopKSoftmax> build(const Choice& choice) const;
 };
 
 /// Opens a language model file. Its contexts.train, if it has none, are those that the model meets while it

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "harness/head.hpp"
+#include "harness/progress.hpp"
+#include "harness/registry.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+
+namespace topksoftmax::bench {
+
+/// Builds a backend for a head, on every core, and shows how far it is. Throws what it throws; the message of
+/// an Error begins with the backend's name.
+std::unique_ptr<TopKSoftmax> build_backend(const Choice& choice, const Head& head, Progress& progress);
+
+}  // namespace topksoftmax::bench
