@@ -58,33 +58,35 @@ std::vector<TokenId> read_text(const LanguageModelRequest& request) {
   return tokens;
 }
 
-}  // namespace
-
-void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
-  const std::vector<TokenId> tokens = read_text(request);
-  const std::size_t count = tokens.size() - 1;
-  const std::size_t dim = request.head.layer.dim();
-  RowMajorMatrix contexts(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim));
-  examples::LstmModel::State state = request.model.start(1);
-  for (std::size_t i = 0; i < count; ++i) {
-    contexts.row(static_cast<Eigen::Index>(i)) =
-        request.model.read(std::span(tokens).subspan(i, 1), state).row(0);
+/// The context [count×d] of each token but the first, as the model reads the text.
+RowMajorMatrix read_contexts(const examples::LstmModel& model, const std::vector<TokenId>& tokens,
+                             std::size_t dim) {
+  RowMajorMatrix contexts(static_cast<Eigen::Index>(tokens.size()) - 1, static_cast<Eigen::Index>(dim));
+  examples::LstmModel::State state = model.start(1);
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    contexts.row(i) = model.read(std::span(tokens).subspan(static_cast<std::size_t>(i), 1), state).row(0);
   }
+  return contexts;
+}
 
-  struct Scorer {
-    std::string name;
-    std::function<double(const float* h, TokenId token, Workspace& workspace)> log_prob;
-  };
-  const SoftmaxLayer layer = request.head.layer;
-  const std::size_t rank = paper_rank(dim);
-  std::vector<Scorer> scorers = {{"exact", [&](const float* h, TokenId token, Workspace& workspace) {
+/// One way to a token's log-probability.
+struct Scorer {
+  std::string name;
+  std::function<double(const float* h, TokenId token, Workspace& workspace)> log_prob;
+};
+
+/// The exact one, and each of the chosen backends that has candidates; the others are named in `left_out`.
+std::vector<Scorer> make_scorers(const LanguageModelRequest& request, const float* any_context,
+                                 std::size_t rank, std::string& left_out) {
+  const SoftmaxLayer& layer = request.head.layer;
+  const std::size_t dim = layer.dim();
+  std::vector<Scorer> scorers = {{"exact", [=](const float* h, TokenId token, Workspace& workspace) {
                                     return exact_log_prob(layer, h, dim, token, workspace);
                                   }}};
-  std::string left_out;
   for (const Choice& choice : request.choices) {
     const std::shared_ptr<const TopKSoftmax> head = build_backend(choice, request.head, request.progress);
     Workspace probing;
-    if (!head->candidates(contexts.data(), dim, {}, probing)) {
+    if (!head->candidates(any_context, dim, {}, probing)) {
       left_out += (left_out.empty() ? "" : ", ") + choice.backend->name;
       continue;
     }
@@ -93,13 +95,29 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
                          return low_rank(h, dim, token, workspace);
                        }});
   }
+  return scorers;
+}
+
+}  // namespace
+
+void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
+  const std::vector<TokenId> tokens = read_text(request);
+  const std::size_t count = tokens.size() - 1;
+  const std::size_t dim = request.head.layer.dim();
+  const RowMajorMatrix contexts = read_contexts(request.model, tokens, dim);
+  const std::size_t rank = paper_rank(dim);
+  std::string left_out;
+  const std::vector<Scorer> scorers = make_scorers(request, contexts.data(), rank, left_out);
   std::vector<Workspace> workspaces(scorers.size());
+  const auto log_prob = [&](std::size_t scorer, std::size_t i) {
+    return scorers[scorer].log_prob(contexts.row(static_cast<Eigen::Index>(i)).data(), tokens[i + 1],
+                                    workspaces[scorer]);
+  };
+
   std::vector<TimedWork> works;
   for (std::size_t s = 0; s < scorers.size(); ++s) {
     works.push_back([&, s](std::size_t first, std::size_t size) {
-      for (std::size_t i = first; i < first + size; ++i) {
-        scorers[s].log_prob(contexts.row(static_cast<Eigen::Index>(i)).data(), tokens[i + 1], workspaces[s]);
-      }
+      for (std::size_t i = first; i < first + size; ++i) log_prob(s, i);
     });
   }
   std::vector<Timing> timings;
@@ -113,10 +131,7 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
   for (std::size_t s = 0; s < scorers.size(); ++s) {
     request.progress.show("scoring with " + scorers[s].name);
     Perplexity perplexity;
-    for (std::size_t i = 0; i < count; ++i) {
-      perplexity.add(scorers[s].log_prob(contexts.row(static_cast<Eigen::Index>(i)).data(), tokens[i + 1],
-                                         workspaces[s]));
-    }
+    for (std::size_t i = 0; i < count; ++i) perplexity.add(log_prob(s, i));
     if (s == 0) exact = perplexity.value();
     table.add({scorers[s].name, fixed(perplexity.value(), 2), fixed(perplexity.value() / exact, 4),
                three_digits(1e6 * timings[s].seconds_per_item),
