@@ -63,17 +63,9 @@ void check(CommandLine& line) {
   ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
 }
 
-}  // namespace
-
-CommandLine parse_command_line(int argc, const char* const* argv) {
-  CommandLine line;
+/// What is measured, how long, and where the results go.
+void declare_measuring(CLI::App& app, CommandLine& line) {
   MeasureOptions& measure = line.measure;
-  CLI::App app(
-      "Measures backends of TopKSoftmax against each other on a head file: trains them on its "
-      "contexts.train, "
-      "times them\nand finds their precision on its contexts.test. The largest error of log-probabilities is "
-      "over 1,000 of these.");
-  app.name("topksoftmax-bench");
   app.add_option("--head", line.head, "Head file (safetensors: weight, bias, contexts.train, contexts.test)")
       ->type_name("FILE");
   app.add_option("--backends", line.backends, "Names separated by commas, or all")
@@ -107,6 +99,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--json", line.json, "Write the results to this file too")->type_name("OUT");
   app.add_option("--html", line.html, "Write a report with plots to this file too")->type_name("OUT");
+}
+
+/// What is done instead of one table.
+void declare_experiments(CLI::App& app, CommandLine& line) {
   app.add_flag(
       "--sweep", line.sweep,
       "Measure each backend at many settings of its own trade-off, print those that no other beats and "
@@ -114,45 +110,69 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--ablation", line.ablation,
                  "Repeat an experiment of the papers instead: " + ablation_names())
       ->type_name("NAME");
-  bool decode = false;
-  bool perplexity = false;
-  bool batching = false;
   auto* const with_model =
       app.add_option_group("", "On a language model file whole instead (lstm.*, vocab.utf8):");
-  with_model->add_flag("--decode", decode,
-                       "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
-  with_model->add_flag("--perplexity", perplexity,
-                       "Perplexity with low-rank logits outside of each backend's candidates");
-  with_model->add_flag("--batching", batching, "Mini-, maxi- and top-up batching of sentences");
+  const auto add = [&](const char* name, LanguageModelExperiment experiment, const char* help) {
+    with_model->add_flag_callback(
+        name, [&line, experiment] { line.experiment = experiment; }, help);
+  };
+  add("--decode", LanguageModelExperiment::decode,
+      "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
+  add("--perplexity", LanguageModelExperiment::perplexity,
+      "Perplexity with low-rank logits outside of each backend's candidates");
+  add("--batching", LanguageModelExperiment::batching, "Mini-, maxi- and top-up batching of sentences");
   with_model->require_option(0, 1);
   app.add_option("--text", line.text,
                  "File whose test.tokens --perplexity scores; without it, text that the model writes")
       ->type_name("FILE");
-  app.add_flag("--list", line.list, "Show the backends and their parameters");
+}
+
+void declare_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(0, 1);
   for (const Command& command : commands()) {
     CLI::App* const options = app.add_subcommand(command.name, command.summary);
     const Action action = command.declare(*options);
     options->callback([&line, action] { line.action = action; });
   }
+}
+
+/// Defaults that depend on what else was asked for.
+void complete(const CLI::App& app, CommandLine& line) {
+  if (line.experiment != LanguageModelExperiment::none && app.count("--backends") == 0) {
+    line.backends = default_backends(line.experiment);
+  }
+  if (line.sweep && app.count("--timed") == 0) line.measure.timed = kSweepTimed;
+  if (line.sweep && app.count("--rounds") == 0) line.measure.rounds = kSweepRounds;
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  CLI::App app(
+      "Measures backends of TopKSoftmax against each other on a head file: trains them on its "
+      "contexts.train, "
+      "times them\nand finds their precision on its contexts.test. The largest error of log-probabilities is "
+      "over 1,000 of these.");
+  app.name("topksoftmax-bench");
+  declare_measuring(app, line);
+  declare_experiments(app, line);
+  app.add_flag("--list", line.list, "Show the backends and their parameters");
+  app.set_version_flag("--version", "topksoftmax-bench " TOPKSOFTMAX_VERSION, "Show the version");
+  declare_commands(app, line);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     line.answer = app.help();
     return line;
+  } catch (const CLI::CallForVersion& call) {
+    line.answer = std::string(call.what()) + "\n";
+    return line;
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
   }
   if (line.action) return line;
-  line.experiment = decode       ? LanguageModelExperiment::decode
-                    : perplexity ? LanguageModelExperiment::perplexity
-                    : batching   ? LanguageModelExperiment::batching
-                                 : LanguageModelExperiment::none;
-  if (line.experiment != LanguageModelExperiment::none && app.count("--backends") == 0) {
-    line.backends = default_backends(line.experiment);
-  }
-  if (line.sweep && app.count("--timed") == 0) measure.timed = kSweepTimed;
-  if (line.sweep && app.count("--rounds") == 0) measure.rounds = kSweepRounds;
+  complete(app, line);
   check(line);
   return line;
 }

@@ -86,6 +86,13 @@ void expect_error(const ProgramRun& run, int exit_code, const std::string& part)
   EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
 }
 
+TEST(BenchProgramItself, TellsItsVersion) {
+  const ProgramRun run = run_bench("--version");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.out, "topksoftmax-bench " TOPKSOFTMAX_VERSION "\n");
+  EXPECT_EQ(run.err, "");
+}
+
 TEST_F(BenchProgram, WritesTheReport) {
   const nlohmann::json report = measured_json("--backends exact,fused,peer:eigen --k 1,5");
   EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "results"}));
