@@ -43,7 +43,7 @@ struct PlotPoint {
 /// The points of one system, those on the curve in its order.
 struct PlotCurve {
   std::string name;
-  std::size_t style;  ///< colour and marker; see plot_styles()
+  std::size_t style;  ///< which colour and marker; both repeat where there are no more
   std::vector<PlotPoint> points;
 };
 
