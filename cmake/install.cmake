@@ -13,7 +13,10 @@ else()
 endif()
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/TopKSoftmax")
 
-install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS)
+# The exported targets take the folder of a file set for one below the prefix, even where it is absolute.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}"
+  OUTPUT_VARIABLE header_folder)
+install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS DESTINATION "${header_folder}")
 install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
   FILE TopKSoftmax-${linkage}-targets.cmake)
 
@@ -45,11 +48,34 @@ if(linkage STREQUAL "static")
     endif()
     string(APPEND pkg_config_libs " -l${name}")
   endforeach()
-  string(APPEND pkg_config_libs " -lstdc++ -lm")
+  # The C++ library, whichever that is, and the mathematics; a C compiler that links adds the rest itself.
+  set(runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+  list(FILTER runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|c\\+\\+abi|m)$")
+  list(REMOVE_DUPLICATES runtime)
+  foreach(name IN LISTS runtime)
+    string(APPEND pkg_config_libs " -l${name}")
+  endforeach()
 endif()
+
+# Folders within the prefix move with it; others, which may be given as absolute paths, stay where they are.
 set(pkg_config_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
-  OUTPUT_VARIABLE pkg_config_up)
+cmake_path(IS_PREFIX CMAKE_INSTALL_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}" NORMALIZE pkg_config_moves)
+if(pkg_config_moves)
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+    OUTPUT_VARIABLE pkg_config_prefix)
+  string(PREPEND pkg_config_prefix "\${pcfiledir}/")
+else()
+  set(pkg_config_prefix "${CMAKE_INSTALL_PREFIX}")
+endif()
+foreach(name libdir includedir)
+  string(TOUPPER "${name}" upper)
+  set(pkg_config_${name} "${CMAKE_INSTALL_FULL_${upper}}")
+  cmake_path(IS_PREFIX CMAKE_INSTALL_PREFIX "${pkg_config_${name}}" NORMALIZE moves)
+  if(moves)
+    cmake_path(RELATIVE_PATH pkg_config_${name} BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}")
+    string(PREPEND pkg_config_${name} "\${prefix}/")
+  endif()
+endforeach()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/topksoftmax.pc.in" "${PROJECT_BINARY_DIR}/topksoftmax.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/topksoftmax.pc" DESTINATION "${pkg_config_folder}")
 

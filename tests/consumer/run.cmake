@@ -20,9 +20,14 @@ set(build "${WORK}/${WAY}-${SHARED}")
 file(REMOVE_RECURSE "${build}")
 
 if(WAY STREQUAL "install")
-  file(REMOVE_RECURSE "${prefix}")
+  # One of the two with absolute folders, the headers' outside of the prefix: some distributions lay them so.
+  set(folders -DCMAKE_INSTALL_LIBDIR=lib)
+  if(NOT SHARED)
+    set(folders "-DCMAKE_INSTALL_LIBDIR=${prefix}/lib" "-DCMAKE_INSTALL_INCLUDEDIR=${WORK}/headers")
+  endif()
+  file(REMOVE_RECURSE "${prefix}" "${WORK}/headers")
   run(${configure} -S "${SOURCE}" -B "${build}" -DBUILD_SHARED_LIBS=${SHARED} "-DCMAKE_INSTALL_PREFIX=${prefix}"
-    -DCMAKE_INSTALL_LIBDIR=lib -DTOPKSOFTMAX_BUILD_TESTS=OFF -DTOPKSOFTMAX_BUILD_BENCH=OFF
+    ${folders} -DTOPKSOFTMAX_BUILD_TESTS=OFF -DTOPKSOFTMAX_BUILD_BENCH=OFF
     -DTOPKSOFTMAX_BUILD_EXAMPLES=OFF)
   run("${CMAKE_COMMAND}" --build "${build}" --target install)
   # No flag of ours may reach a user.
