@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "topksoftmax/training/contexts.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
