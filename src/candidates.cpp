@@ -2,6 +2,8 @@
 #include "topksoftmax/candidates.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -84,10 +86,9 @@ bool answer_from_logits(const Query& query, const Candidates& candidates, std::s
   store_tokens(best, answer);
   if (query.probabilities) {
     answer.normalizer = candidates.normalizer;
-    answer.log_z_low = kernels::log_add_exp(inside, candidates.outside_low);
-    answer.log_z_high = kernels::log_add_exp(inside, candidates.outside_high);
-    answer.log_z = std::clamp(kernels::log_add_exp(inside, candidates.outside), answer.log_z_low,
-                              answer.log_z_high);
+    std::tie(answer.log_z_low, answer.log_z_high) = log_z_bounds(candidates, inside);
+    answer.log_z =
+        std::clamp(kernels::log_add_exp(inside, candidates.outside), answer.log_z_low, answer.log_z_high);
   } else {
     store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
   }
@@ -106,6 +107,13 @@ void score_candidates(const SoftmaxLayer& layer, const Candidates& candidates, c
   } else {
     kernels::active().scan_gathered(layer.rows(), candidates.ids.data(), count, h, logits);
   }
+}
+
+std::pair<double, double> log_z_bounds(const Candidates& candidates, double inside) {
+  const double rounding =
+      candidates.normalizer == Normalizer::interval ? std::log1p(kernels::kSumExpError) : 0.0;
+  return {kernels::log_add_exp(inside - rounding, candidates.outside_low),
+          kernels::log_add_exp(inside + rounding, candidates.outside_high)};
 }
 
 void answer_from_candidates(const SoftmaxLayer& layer, const Query& query, const Candidates& candidates,

@@ -3,13 +3,15 @@
 
 #include <cmath>
 
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+
 namespace topksoftmax {
 
 NucleusCheck check_nucleus(const TopK& answer, double p) {
   const bool proven = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
   if (!answer.certified || !proven) return NucleusCheck::unknown;
-  // Room for the rounding of the logits' exponentials and of an exact log Z.
-  constexpr double rounding = 1e-6;
+  // Of an exact log Z; an interval's holds it already.
+  constexpr double rounding = kernels::kSumExpError;
   double least = 0.0;
   double most = 0.0;
   for (const float logit : answer.logits) {

@@ -133,9 +133,11 @@ TEST_F(CandidatesTest, BoundsOfTheOutsideBecomeAnInterval) {
                              .outside_high = inside.log_z + std::log(3.0),
                              .normalizer = Normalizer::interval},
                             {.k = 5});
-  EXPECT_NEAR(found.log_z_low, inside.log_z + std::log(2.0), 1e-9);
+  EXPECT_NEAR(found.log_z_low, inside.log_z + std::log(2.0), 1e-5);
+  EXPECT_LT(found.log_z_low, inside.log_z + std::log(2.0));  // by what the sum inside may be wrong
   EXPECT_NEAR(found.log_z, inside.log_z + std::log(3.0), 1e-9);
-  EXPECT_NEAR(found.log_z_high, inside.log_z + std::log(4.0), 1e-9);
+  EXPECT_NEAR(found.log_z_high, inside.log_z + std::log(4.0), 1e-5);
+  EXPECT_GT(found.log_z_high, inside.log_z + std::log(4.0));
   EXPECT_LE(found.log_prob_interval(0).first, found.log_prob(0));
   EXPECT_GE(found.log_prob_interval(0).second, found.log_prob(0));
 }

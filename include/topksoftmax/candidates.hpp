@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -51,6 +52,10 @@ struct Candidates {
 /// The exact logits of the candidates: logits[i] that of ids[i]. Reads candidates·d weights.
 TOPKSOFTMAX_EXPORT void score_candidates(const SoftmaxLayer& layer, const Candidates& candidates,
                                          const float* h, float* logits);
+
+/// The bounds of log Z where Implementation::sum_exp has found the candidates' logits to sum up to
+/// exp(inside): with the rounding of that where they are to be proven (Normalizer::interval).
+TOPKSOFTMAX_EXPORT std::pair<double, double> log_z_bounds(const Candidates& candidates, double inside);
 
 /// rescore → select → normalise: exact logits of the candidates (and of the tokens that the query biases),
 /// the k best of them, log Z. Where fewer than query.k of them are allowed, it answers from the whole

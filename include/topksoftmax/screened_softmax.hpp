@@ -35,11 +35,12 @@ class ScreenedSoftmax : public TopKSoftmax {
   std::string_view name() const override { return screener_.name(); }
   std::size_t index_bytes() const override { return screener_.index_bytes(); }
 
- private:
+ protected:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     answer_from_candidates(layer(), query, screener_.screen(query, workspace), workspace, answer);
   }
 
+ private:
   std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
     return screener_.screen(query, workspace);
   }

@@ -53,6 +53,13 @@ Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) c
   return screen_bounded(layer_, *index_, query, index_->bound(query, workspace), workspace);
 }
 
+void Certified::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  if (query.fall_back && !is_worth_bounding(query, screener().index())) {
+    return answer_from_all(layer(), query, workspace, answer);
+  }
+  ScreenedSoftmax::do_query(query, workspace, answer);
+}
+
 void Certified::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
                                Workspace& workspace, TopK* answers) const {
   const PrefixIndex& index = screener().index();

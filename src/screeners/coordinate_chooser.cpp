@@ -48,7 +48,9 @@ MatrixXd balance(const MatrixXd& contexts, const MatrixXd& rows) {
 CoordinateChooser::CoordinateChooser(const MatrixXd& W, const RowMajorMatrix& contexts, BoundCoordinates kind)
     : kind_(kind), contexts_(MatrixXd::Identity(W.cols(), W.cols())) {
   if (contexts.rows() > 0) {
-    const Eigen::MatrixXf moment = contexts.transpose() * contexts;
+    const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
+    const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
+    const Eigen::MatrixXf moment = H.transpose() * H;
     contexts_ = moment.cast<double>();
   } else if (kind == BoundCoordinates::contexts) {
     throw Error("certified: the contexts' own coordinates are wanted, but there are no contexts");

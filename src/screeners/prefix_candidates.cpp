@@ -49,7 +49,14 @@ float kth_of_best(const PrefixIndex::BoundedRows& rows, const SoftmaxLayer& laye
   const std::size_t found = kernel.promising(rows.estimates, rows.count, wanted, maxima, ids);
   bytes_read += rows.bytes_read;
   if (found < query.k) return kNothing;
-  const std::size_t count = std::min(found, 4 * wanted);  // equal estimates may be many
+  const std::size_t count = std::min(found, 4 * wanted);
+  if (count < found) {  // estimates that are equal, or far from most, let many pass
+    std::nth_element(ids, ids + count, ids + found, [&rows](TokenId a, TokenId b) {
+      const float x = rows.estimates[a];
+      const float y = rows.estimates[b];
+      return x != y ? x > y : a < b;
+    });
+  }
   for (std::size_t i = 0; i < count; ++i) ids[i] = index.token(rows.place(static_cast<std::size_t>(ids[i])));
   auto* const logits = workspace.logits.get<float>(count);
   kernel.scan_gathered(layer.rows(), ids, count, query.h, logits);
@@ -103,13 +110,13 @@ Candidates candidates_reaching(float threshold, const SoftmaxLayer& layer, const
     if (!query.probabilities) return candidates;
     candidates.normalizer = Normalizer::interval;
     candidates.outside_low = static_cast<double>(cut) + std::log(survivors.outside.low);
-    candidates.outside_high = static_cast<double>(cut) + std::log(survivors.outside.high);
+    // None of them reaches the cut, which is more than the sum tells where it could not be bounded.
+    candidates.outside_high = static_cast<double>(cut) +
+                              std::log(std::min(survivors.outside.high, static_cast<double>(index.rows())));
     candidates.outside = index.outside_between(candidates.outside_low, candidates.outside_high);
     if (any_width) return candidates;
-    const double inside = score(layer, query, candidates, workspace);
-    const double width = kernels::log_add_exp(inside, candidates.outside_high) -
-                         kernels::log_add_exp(inside, candidates.outside_low);
-    if (width <= query.log_z_tolerance) return candidates;
+    const auto [low, high] = log_z_bounds(candidates, score(layer, query, candidates, workspace));
+    if (high - low <= query.log_z_tolerance) return candidates;
   }
   candidates.everything = true;
   return candidates;

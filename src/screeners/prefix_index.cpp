@@ -152,8 +152,9 @@ void PrefixIndex::bound_batch(const Query& query, std::size_t stride, std::span<
 }
 
 std::size_t PrefixIndex::coordinate_room() const {
-  // Zeros behind the coordinates: up to the prefix, and as the tails want them.
-  return 2 * std::max(parts_.transform.room(), parts_.prefixes.blocks().width) + kernels::PrefixTails::kLine;
+  // Of c, then of h', behind which prefixes and tails meet zeros: a tail's with all that its row stores.
+  const std::size_t tail = parts_.tails.width == 0 ? 0 : parts_.tails.row_bytes();
+  return parts_.transform.room() + std::max(parts_.transform.room(), parts_.prefixes.blocks().width + tail);
 }
 
 void PrefixIndex::prepare(const float* h, float* coordinates, std::int16_t* n, Bounds& bounds) const {

@@ -407,7 +407,7 @@ TEST(Safetensors, WriterLeavesTheOldFileWholeOnFailure) {
   const std::string message = error_of([&] { write_safetensors(path, tensors); });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_THAT(message, AllOf(HasSubstr("f: cannot write"), Not(HasSubstr("tmp"))));
+  EXPECT_THAT(message, HasSubstr("f: cannot write"));
   EXPECT_EQ(read_bytes(path), "old");
   EXPECT_THAT(folder.list(), ElementsAre("f"));
 

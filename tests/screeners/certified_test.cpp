@@ -45,6 +45,8 @@ void expect_exact(const Certified& certified, const Exact& exact, const Eigen::V
 constexpr std::array kCoordinates = {BoundCoordinates::balanced, BoundCoordinates::contexts,
                                      BoundCoordinates::rows};
 
+constexpr double kAnyWidth = std::numeric_limits<double>::infinity();
+
 constexpr std::array kBoxes = {BoundBoxes::automatic, BoundBoxes::never, BoundBoxes::always};
 
 struct Attack {
@@ -169,6 +171,102 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
           q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
                      : random_vector(dim, q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
       expect_exact(*certified, *exact, h, 1 + engine() % 20, workspace, "round " + std::to_string(round));
+    }
+  }
+}
+
+TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
+  const SoftmaxLayer layer = random_layer(3000, 80, 3);
+  const RowMajorMatrix contexts = clustered_contexts(60, 80, 6, 4);
+  const auto exact = Exact::make(layer);
+  for (const std::size_t prefix : {4U, 8U, 20U}) {
+    for (std::size_t behind = 54; behind <= 60; ++behind) {
+      const auto certified = Certified::build(
+          layer, contexts, {.prefix = prefix, .width = prefix + behind, .boxes = BoundBoxes::never});
+      for (Eigen::Index i = 0; i < 20; ++i) {
+        Workspace workspace;
+        for (ScratchBuffer& buffer : workspace.screen) std::fill_n(buffer.get<float>(2000), 2000, 1e30F);
+        expect_exact(*certified, *exact, contexts.row(i), 5, workspace,
+                     std::to_string(prefix) + " and " + std::to_string(behind));
+      }
+    }
+  }
+}
+
+TEST(Certified, IntervalsHoldLogZWhateverIsRounded) {
+  const SoftmaxLayer layer = random_layer(2000, 16, 3);
+  const RowMajorMatrix contexts = clustered_contexts(200, 16, 6, 4);
+  const auto certified = Certified::build(layer, contexts);
+  const auto exact = Exact::make(layer);
+  for (const float sharpness : {0.3F, 1.0F, 4.0F}) {
+    for (const double tolerance : {kAnyWidth, 0.1, 1e-3, 1e-5}) {
+      for (const auto& row : contexts.rowwise()) {
+        const Eigen::VectorXf h = row.transpose() * sharpness;
+        const TopK answer = certified->query(h, {.k = 5, .log_z_tolerance = tolerance});
+        if (answer.normalizer != Normalizer::interval) continue;
+        long double sum = 0.0L;
+        for (const float logit : exact->query(h, {.k = 2000}).logits) {
+          sum += std::exp(static_cast<long double>(logit) - static_cast<long double>(answer.logits[0]));
+        }
+        const auto log_z = static_cast<double>(static_cast<long double>(answer.logits[0]) + std::log(sum));
+        ASSERT_LE(answer.log_z_low, log_z);
+        ASSERT_GE(answer.log_z_high, log_z);
+      }
+    }
+  }
+}
+
+TEST(Certified, LogZIsFiniteWhereLogitsAre) {
+  RowMajorMatrix W = random_matrix(2000, 16, 3);
+  const RowMajorMatrix contexts = clustered_contexts(60, 16, 6, 4);
+  for (const float bias : {4e6F, 5e6F, 1e9F, 1e30F}) {
+    Eigen::VectorXf b = Eigen::VectorXf::Zero(2000);
+    b[7] = bias;
+    const SoftmaxLayer layer = SoftmaxLayer::own(W, b);
+    const auto certified = Certified::build(layer, contexts);
+    for (const auto& h : contexts.rowwise()) {
+      const TopK answer = certified->query(h, {.k = 1});
+      ASSERT_EQ(answer.ids, std::vector<TokenId>{7});
+      ASSERT_TRUE(std::isfinite(answer.log_z_high)) << bias;
+      ASSERT_NEAR(answer.log_prob(0), 0.0, 1e-5) << bias;
+    }
+  }
+}
+
+TEST(Certified, OneLogitFarFromAllOthersSpoilsNoThreshold) {
+  Eigen::VectorXf b = Eigen::VectorXf::Zero(8000);
+  b[4000] = 1e9F;
+  const SoftmaxLayer layer = SoftmaxLayer::own(random_matrix(8000, 16, 3), b);
+  const RowMajorMatrix contexts = clustered_contexts(100, 16, 6, 4);
+  for (const BoundBoxes boxes : kBoxes) {
+    const auto certified = Certified::build(layer, contexts, {.boxes = boxes});
+    for (const auto& h : contexts.rowwise()) {
+      const TopK answer = certified->query(h, {.k = 5});
+      ASSERT_FALSE(answer.work.fell_back);
+      ASSERT_LT(answer.work.candidates, 200U);
+    }
+  }
+}
+
+TEST(Certified, LearnsFromContextsWhoseSquaresAreNoFloats) {
+  const SoftmaxLayer layer = random_layer(4000, 64, 3);
+  const RowMajorMatrix contexts = random_matrix(500, 6, 4) * random_matrix(6, 64, 5);
+  const auto certified = Certified::build(layer, contexts * 1e25F);
+  for (Eigen::Index i = 0; i < 50; ++i) {
+    EXPECT_LT(certified->query(contexts.row(i), {.k = 5}).work.candidates, 400U);
+  }
+}
+
+TEST(Certified, BatchesFallBackWhereSingleQueriesDo) {
+  const SoftmaxLayer layer = random_layer(200, 16, 3);
+  const RowMajorMatrix contexts = clustered_contexts(9, 16, 3, 4);
+  const auto certified = Certified::build(layer, contexts);
+  for (const QueryOptions& options :
+       {QueryOptions{.k = 100}, QueryOptions{.k = 3}, QueryOptions{.k = 3, .log_z_tolerance = 0.0}}) {
+    const std::vector<TopK> together = certified->query_batch(contexts, options);
+    for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+      const QueryWork alone = certified->query(contexts.row(i), options).work;
+      EXPECT_EQ(together[static_cast<std::size_t>(i)].work.fell_back, alone.fell_back) << options.k;
     }
   }
 }

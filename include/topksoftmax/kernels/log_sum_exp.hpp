@@ -6,6 +6,10 @@
 
 namespace topksoftmax::kernels {
 
+/// How wrong Implementation::sum_exp is at the most, relatively: partial sums are right to 2⁻¹⁸, exponentials
+/// to 2⁻²², and x − max to 2⁻²⁴ of itself, of which more than ln V does not count.
+inline constexpr double kSumExpError = 6e-6;
+
 /// log Σ exp(x) over values that come a few at a time (the online form): Σ = sum · exp(max).
 struct LogSumExp {
   float max = -std::numeric_limits<float>::infinity();

@@ -70,7 +70,8 @@ class PrefixIndex;
 /// h_j| ≤ ‖w‖‖h‖), so the bound covers the float32 logit that rescoring computes, not only the real one.
 /// Radii are rounded up. Hence logit ≤ estimate + radius, and a row below the k-th best logit of any k tokens
 /// is not among the k best. Whatever overflows or is no number is kept; contexts so long that the exact
-/// kernel itself might overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows.
+/// kernel itself might overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are
+/// IEEE 754's: a thread that flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
 ///
 /// Boxes: if every ŵ₁ of a block's rows is in c ± e, coordinate by coordinate, then ŵ₁·ĥ₁ ≤ c·ĥ₁ + e·|ĥ₁|, so
 /// with the largest bias and radius of the block no logit in it is above that: a block below the threshold is
@@ -145,6 +146,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const PrefixIndex> index)
       : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
 
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
   void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                       TopK* answers) const override;
 };
