@@ -39,25 +39,26 @@ class ScratchBuffer {
   std::size_t capacity_ = 0;
 };
 
-/// A set of tokens that is emptied in O(1).
-class TokenSet {
+/// A set of tokens that is emptied in O(1), and once in as many times as there are stamps in O(V).
+template <class Stamp>
+class StampedTokens {
  public:
   /// Empties the set and makes room for tokens below `vocab`.
   void clear(std::size_t vocab) {
     if (vocab > vocab_) {
-      stamps_ = std::make_unique<std::uint32_t[]>(vocab);
+      stamps_ = std::make_unique<Stamp[]>(vocab);
       vocab_ = vocab;
       stamp_ = 0;
     }
     if (++stamp_ == 0) {
-      std::memset(stamps_.get(), 0, vocab_ * sizeof(std::uint32_t));
+      std::memset(stamps_.get(), 0, vocab_ * sizeof(Stamp));
       stamp_ = 1;
     }
   }
 
   /// Adds a token; false if it was there.
   bool insert(TokenId id) {
-    std::uint32_t& stamp = stamps_[static_cast<std::size_t>(id)];
+    Stamp& stamp = stamps_[static_cast<std::size_t>(id)];
     const bool added = stamp != stamp_;
     stamp = stamp_;  // in either case: no branch to guess wrong
     return added;
@@ -66,10 +67,12 @@ class TokenSet {
   bool contains(TokenId id) const { return stamps_[static_cast<std::size_t>(id)] == stamp_; }
 
  private:
-  std::unique_ptr<std::uint32_t[]> stamps_;
+  std::unique_ptr<Stamp[]> stamps_;
   std::size_t vocab_ = 0;
-  std::uint32_t stamp_ = 0;
+  Stamp stamp_ = 0;
 };
+
+using TokenSet = StampedTokens<std::uint32_t>;
 
 /// The memory that queries work in. One a thread; any backend may use any workspace, in any order. Once it
 /// has served a query of some kind, queries of that kind allocate nothing.

@@ -273,8 +273,7 @@ std::vector<TuningAxis> standard_axes(const TuningMaterial& material) {
       single("fused", true, "Fused::make(layer)", [layer = material.layer] { return Fused::make(layer); }),
       single("certified", true, fields.call("Certified::build", "layer, contexts"),
              [=, layer = material.layer, contexts = material.fit] {
-               return Certified::build(layer, contexts.data, contexts.count, contexts.dim, contexts.stride,
-                                       options);
+               return Certified::build(layer, contexts, options);
              }),
       single("quantized", false, "Quantized::build(layer)",
              [layer = material.layer] { return Quantized::build(layer); })};

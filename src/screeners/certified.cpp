@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
@@ -96,13 +95,10 @@ std::unique_ptr<Certified> Certified::load(const IndexReader& in) {
   return std::unique_ptr<Certified>(new Certified(in.layer(), std::make_shared<const PrefixIndex>(in)));
 }
 
-std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer, const float* contexts, std::size_t count,
-                                            std::size_t dim, std::size_t stride,
+std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer, const Contexts& contexts,
                                             const CertifiedOptions& options) {
-  const Contexts all{contexts, count, dim, stride};
-  check_contexts(layer, all, "certified");
-  const RowMajorMatrix H = chunk_of(all, 0, count);
-  auto index = std::make_shared<const PrefixIndex>(build_prefix_index(layer, H, options));
+  check_contexts(layer, contexts, "certified");
+  auto index = std::make_shared<const PrefixIndex>(build_prefix_index(layer, contexts, options));
   return std::unique_ptr<Certified>(new Certified(std::move(layer), std::move(index)));
 }
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "chunks.hpp"
 #include "io/index_reader.hpp"
 #include "io/index_writer.hpp"
 #include "screeners/prefix_candidates.hpp"
@@ -42,8 +41,7 @@ std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<const TopKSoftmax> backen
                                        const CertifiedOptions& options) {
   if (backend == nullptr) throw Error("certify: there is no backend to wrap");
   check_contexts(backend->layer(), contexts, "certify");
-  auto index = std::make_shared<const PrefixIndex>(
-      build_prefix_index(backend->layer(), chunk_of(contexts, 0, contexts.count), options));
+  auto index = std::make_shared<const PrefixIndex>(build_prefix_index(backend->layer(), contexts, options));
   return std::unique_ptr<Certify>(new Certify(std::move(backend), std::move(index)));
 }
 

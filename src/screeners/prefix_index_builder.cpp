@@ -16,6 +16,7 @@
 #include "round_outwards.hpp"
 #include "screeners/coordinate_chooser.hpp"
 #include "screeners/prefix_options.hpp"
+#include "training/evenly_spaced.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -37,14 +38,6 @@ struct Trials {
   RowMajorMatrix contexts;  ///< [n×d]
   MatrixXd logits;          ///< [V×n]
 };
-
-/// Evenly spaced rows of m, at most `count`.
-RowMajorMatrix sample(const RowMajorMatrix& m, std::size_t count) {
-  const Index taken = std::min<Index>(m.rows(), static_cast<Index>(count));
-  RowMajorMatrix out(taken, m.cols());
-  for (Index i = 0; i < taken; ++i) out.row(i) = m.row(i * m.rows() / taken);
-  return out;
-}
 
 /// A layer's rows in the coordinates of the index.
 struct RowCoordinates {
@@ -354,11 +347,11 @@ double typical_position(const PrefixIndex& index, const Trials& trials, std::siz
 
 }  // namespace
 
-PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
+PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const Contexts& contexts,
                                const CertifiedOptions& options) {
   check(options);
   const MatrixXd W = layer.weights().cast<double>();
-  const RowMajorMatrix sampled = sample(contexts, options.context_sample);
+  const RowMajorMatrix sampled = evenly_spaced(contexts, options.context_sample);
   const CoordinateChooser chooser(W, sampled, options.coordinates);
   const auto width_for = [&](std::size_t prefix) {
     // As many as lie in one cache line behind the prefix; those that are computed at a time, whole.
@@ -369,7 +362,7 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& 
   PrefixIndexParts parts;
   parts.options = options;
   parts.transform = ContextTransform(chooser.choose(width_for(kTypicalPrefix)));
-  Trials trials = {sample(sampled, kChoosingContexts), {}};
+  Trials trials = {evenly_spaced(Contexts::of(sampled), kChoosingContexts), {}};
   const VectorXd biases = layer.biases().cast<double>();
   trials.logits = (W * trials.contexts.cast<double>().transpose()).colwise() + biases;
   choose(layer, W, parts.transform, trials, parts.options);
@@ -380,8 +373,8 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const RowMajorMatrix& 
   parts.options.width = std::max(parts.transform.width(), prefix);
 
   const RowCoordinates rows(W, parts.transform);
-  const ContextCoordinates typical(
-      sample(sampled.rows() > 0 ? sampled : RowMajorMatrix(layer.weights()), 256), parts.transform);
+  const RowMajorMatrix likely = sampled.rows() > 0 ? sampled : RowMajorMatrix(layer.weights());
+  const ContextCoordinates typical(evenly_spaced(Contexts::of(likely), 256), parts.transform);
   const bool boxed = parts.options.boxes == BoundBoxes::always;
   if (boxed) {
     parts.order = RowOrder(StoredArray<TokenId>::own(similar_rows(biases, rows, typical)));

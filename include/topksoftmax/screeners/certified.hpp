@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/export.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -118,19 +119,17 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   /// unusable options.
   static std::unique_ptr<Certified> build(SoftmaxLayer layer, const ConstRows& contexts,
                                           const CertifiedOptions& options = {}) {
-    return build(std::move(layer), contexts.data(), static_cast<std::size_t>(contexts.rows()),
-                 static_cast<std::size_t>(contexts.cols()), static_cast<std::size_t>(contexts.outerStride()),
-                 options);
+    return build(std::move(layer), Contexts::of(contexts), options);
   }
 
+  /// The same without contexts.
   static std::unique_ptr<Certified> build(SoftmaxLayer layer, const CertifiedOptions& options = {}) {
-    const std::size_t dim = layer.dim();
-    return build(std::move(layer), nullptr, 0, dim, dim, options);
+    const Contexts none{nullptr, 0, layer.dim(), layer.dim()};
+    return build(std::move(layer), none, options);
   }
 
-  /// The same for `count` contexts of `dim` floats in plain memory, `stride` floats apart.
-  static std::unique_ptr<Certified> build(SoftmaxLayer layer, const float* contexts, std::size_t count,
-                                          std::size_t dim, std::size_t stride,
+  /// The same for contexts in plain memory.
+  static std::unique_ptr<Certified> build(SoftmaxLayer layer, const Contexts& contexts,
                                           const CertifiedOptions& options);
 
   /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
