@@ -6,10 +6,10 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "parallel.hpp"
 #include "topksoftmax/exact.hpp"
@@ -61,28 +61,46 @@ double reference_log_prob(const SoftmaxLayer& layer, const ConstContexts& contex
   return product + bias - log_z;
 }
 
-/// P@1 … P@k over all answers.
+/// A token, and how many stand before it in a list.
+using Rank = std::pair<TokenId, std::size_t>;
+
+/// The ranks of a list's tokens, by token. Of a token that occurs twice, the first counts.
+void rank_tokens(std::span<const TokenId> tokens, std::vector<Rank>& ranks) {
+  ranks.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) ranks.emplace_back(tokens[i], i);
+  std::sort(ranks.begin(), ranks.end());
+  const auto same = [](const Rank& a, const Rank& b) { return a.first == b.first; };
+  ranks.erase(std::unique(ranks.begin(), ranks.end(), same), ranks.end());
+}
+
+/// P@1 … P@k over all answers: a token counts from the prefix on that has it in both lists.
 std::vector<double> precision_at(const GroundTruth& truth, std::span<const TopK> answers) {
-  std::vector<double> at(truth.k, 0.0);
-  std::vector<TokenId> answered;
-  std::vector<TokenId> exact;
-  std::vector<TokenId> common;
+  std::vector<std::size_t> found(truth.k, 0);  // by the last of its two ranks
+  std::vector<Rank> answered;
+  std::vector<Rank> exact;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    const std::vector<TokenId>& ids = answers[i].ids;
-    const std::span<const TokenId> top = truth.top(i);
-    for (std::size_t k = 1; k <= truth.k; ++k) {
-      answered.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(std::min(k, ids.size())));
-      exact.assign(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(k));
-      std::sort(answered.begin(), answered.end());
-      std::sort(exact.begin(), exact.end());
-      common.clear();
-      std::set_intersection(answered.begin(), answered.end(), exact.begin(), exact.end(),
-                            std::back_inserter(common));
-      at[k - 1] += static_cast<double>(common.size());
+    const std::span<const TokenId> ids = answers[i].ids;
+    rank_tokens(ids.first(std::min(truth.k, ids.size())), answered);
+    rank_tokens(truth.top(i), exact);
+    for (auto a = answered.begin(), e = exact.begin(); a != answered.end() && e != exact.end();) {
+      if (a->first < e->first) {
+        ++a;
+      } else if (e->first < a->first) {
+        ++e;
+      } else {
+        ++found[std::max(a->second, e->second)];
+        ++a;
+        ++e;
+      }
     }
   }
+  std::vector<double> at(truth.k);
   const auto n = static_cast<double>(std::max<std::size_t>(answers.size(), 1));
-  for (std::size_t k = 1; k <= truth.k; ++k) at[k - 1] /= n * static_cast<double>(k);
+  std::size_t common = 0;
+  for (std::size_t k = 1; k <= truth.k; ++k) {
+    common += found[k - 1];
+    at[k - 1] = static_cast<double>(common) / (n * static_cast<double>(k));
+  }
   return at;
 }
 

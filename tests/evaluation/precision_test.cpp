@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
@@ -80,6 +83,39 @@ TEST(Precision, CountsTheTokensInCommonWithTheExactOnes) {
   EXPECT_DOUBLE_EQ(precision.at[2], (3 + 2) / 6.0);
   EXPECT_DOUBLE_EQ(precision.at[3], (4 + 3) / 8.0);
   EXPECT_DOUBLE_EQ(precision.certified_rate, 0.5);
+}
+
+TEST(Precision, CountsATokenOnceAndNoneBeyondK) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(1, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 3);
+  const std::span<const TokenId> best = truth.top(0);
+  std::vector<TopK> answers(1);
+  answers[0].ids = {best[2], best[2], best[0], best[1]};
+  const Precision precision = measure_precision(layer, contexts, truth, answers);
+  ASSERT_EQ(precision.at.size(), 3U);
+  EXPECT_DOUBLE_EQ(precision.at[0], 0.0);
+  EXPECT_DOUBLE_EQ(precision.at[1], 0.0);
+  EXPECT_DOUBLE_EQ(precision.at[2], 2 / 3.0);
+}
+
+TEST(Precision, OfLongListsIsThatOfEachPrefix) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = random_matrix(5, kDim, 4);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 100);
+  const auto other = Fused::make(random_layer(kVocab, kDim, 5));  // another layer's: partly right
+  const std::vector<TopK> answers = answer_contexts(*other, contexts, {.k = 100});
+  const Precision precision = measure_precision(layer, contexts, truth, answers);
+  for (std::size_t k = 1; k <= 100; ++k) {
+    std::size_t common = 0;
+    for (std::size_t i = 0; i < 5; ++i) {
+      const std::span<const TokenId> best = truth.top(i).first(k);
+      common += static_cast<std::size_t>(
+          std::count_if(answers[i].ids.begin(), answers[i].ids.begin() + static_cast<std::ptrdiff_t>(k),
+                        [&](TokenId id) { return std::find(best.begin(), best.end(), id) != best.end(); }));
+    }
+    EXPECT_EQ(precision.at[k - 1], static_cast<double>(common) / (5.0 * static_cast<double>(k))) << k;
+  }
 }
 
 TEST(Precision, FindsTheWorstLogProbability) {
