@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -30,6 +31,9 @@ constexpr std::size_t kFewestContexts = 10;
 /// One context in so many is for validation.
 constexpr std::size_t kValidationShare = 5;
 
+/// The doubt that a confidence must leave: divided among the settings, much less is lost in rounding.
+constexpr double kLeastDoubt = 1e-9;
+
 /// The share of the progress at which the search ends and the timing begins.
 constexpr double kSearchShare = 0.9;
 
@@ -50,8 +54,9 @@ void check(const SoftmaxLayer& layer, const Contexts& contexts, const TuneOption
   if (options.max_validation == 0) refuse("max_validation", "0", "at least 1");
   const double precision = options.target.precision;
   check_range("target.precision", precision, precision > 0.0 && precision <= 1.0, "above 0 and at most 1");
-  check_range("confidence", options.confidence, options.confidence > 0.0 && options.confidence < 1.0,
-              "above 0 and below 1");
+  check_range("confidence", options.confidence,
+              options.confidence > 0.0 && options.confidence <= 1.0 - kLeastDoubt,
+              "above 0 and at most 1 - 1e-9");
   check_range("max_seconds", options.max_seconds, options.max_seconds >= 0.0, "at least 0");
   if (const std::optional<double> microseconds = options.budget.microseconds)
     check_range("budget.microseconds", *microseconds, *microseconds > 0.0, "above 0");
@@ -114,13 +119,23 @@ Division divide(const Contexts& contexts, const TuneOptions& options) {
           .validation = {contexts, first_sorted(held_out, options.max_validation)}};
 }
 
-/// Tells of a share done that never falls.
+/// What the caller's progress has thrown, of a type that nobody takes for the refusal of a backend.
+struct ThrownByProgress {
+  std::exception_ptr exception;
+};
+
+/// Tells of a share done that never falls. Throws ThrownByProgress.
 class Reporter {
  public:
   explicit Reporter(const TrainingProgress& progress) : progress_(progress) {}
 
   void tell(std::string_view step) const {
-    if (progress_) progress_(step, done_);
+    if (!progress_) return;
+    try {
+      progress_(step, done_);
+    } catch (...) {
+      throw ThrownByProgress{std::current_exception()};
+    }
   }
 
   /// Now the search tries the next of `axes` at most.
@@ -200,10 +215,8 @@ TuneResult result_of(const TuningTrials& trials, const TuneBudget& budget) {
   return result;
 }
 
-}  // namespace
-
-TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts, const TuneOptions& options) {
-  check(layer, contexts, options);
+/// tune(), of arguments that have been checked. Throws ThrownByProgress.
+TuneResult tune_checked(const SoftmaxLayer& layer, const Contexts& contexts, const TuneOptions& options) {
   const Clock::time_point start = Clock::now();
   const auto check_time = [&] {
     if (std::chrono::duration<double>(Clock::now() - start).count() >= options.max_seconds) throw OutOfTime{};
@@ -234,6 +247,17 @@ TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts, const TuneO
   result.fit = material.fit.count;
   result.validation = validation.view().count;
   return result;
+}
+
+}  // namespace
+
+TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts, const TuneOptions& options) {
+  check(layer, contexts, options);
+  try {
+    return tune_checked(layer, contexts, options);
+  } catch (const ThrownByProgress& thrown) {
+    std::rethrow_exception(thrown.exception);
+  }
 }
 
 }  // namespace topksoftmax

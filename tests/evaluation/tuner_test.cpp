@@ -267,6 +267,27 @@ TEST(Tuner, PassesOnWhatTheProgressThrows) {
   }
 }
 
+TEST(Tuner, PassesOnAnErrorOfTheProgressToo) {
+  // Not to be taken for a backend's own refusal.
+  TuneOptions options = easy_options();
+  options.progress = [](std::string_view step, double) {
+    if (step.starts_with("trying l2s-kmeans: ")) throw Error("enough");
+  };
+  try {
+    tune(layer(), contexts(), options);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "enough");
+  }
+}
+
+TEST(Tuner, TakesTheHighestConfidence) {
+  TuneOptions options = easy_options();
+  options.confidence = 1.0 - 1e-9;
+  options.max_seconds = 0.0;
+  expect_consistent(tune(layer(), contexts(), options), options);
+}
+
 TEST(Tuner, TakesStridedContextsAFewOfThemAndAKBeyondV) {
   TuneOptions options;
   options.target = {.k = 50, .precision = 0.05};
@@ -317,7 +338,9 @@ TEST(Tuner, RefusesWhatItCannotUse) {
   EXPECT_EQ(refusal(good, [&](TuneOptions& o) { o.target.precision = nan; }),
             "tune: target.precision is nan; it must be above 0 and at most 1");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.confidence = 1.0; }),
-            "tune: confidence is 1.000000; it must be above 0 and below 1");
+            "tune: confidence is 1.000000; it must be above 0 and at most 1 - 1e-9");
+  EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.confidence = std::nextafter(1.0, 0.0); }),
+            "tune: confidence is 1.000000; it must be above 0 and at most 1 - 1e-9");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_seconds = -1.0; }),
             "tune: max_seconds is -1.000000; it must be at least 0");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.budget.microseconds = 0.0; }),

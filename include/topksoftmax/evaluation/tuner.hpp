@@ -34,7 +34,7 @@ struct TuneBudget {
 struct TuneOptions {
   TuneTarget target = {};
   TuneBudget budget = {};
-  /// How sure the bounds are, above 0 and below 1: that of all rows together.
+  /// How sure the bounds are, above 0 and at most 1 − 1e-9: that of all rows together.
   double confidence = 0.95;
   /// After this many seconds nothing new is begun, and the learning of L2S is given up; at least 0. What is
   /// always tried, other builds once begun, and the timing in the end (about ten seconds) are finished.
