@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/head_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace topksoftmax {
@@ -88,7 +90,15 @@ SoftmaxLayer HeadFile::stored_layer() const {
 
 std::vector<std::int64_t> HeadFile::counts() const {
   std::vector<std::int64_t> counts(file_.contains("counts") ? vocab_ : 0);
-  if (!counts.empty()) file_.read("counts", std::span<std::int64_t>(counts));
+  if (counts.empty()) return counts;
+  file_.read("counts", std::span<std::int64_t>(counts));
+  const auto negative =
+      std::find_if(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
+  if (negative != counts.end()) {
+    throw file_.error("counts", "holds " + std::to_string(*negative) + " for token " +
+                                    std::to_string(negative - counts.begin()) +
+                                    "; a token occurs at least 0 times");
+  }
   return counts;
 }
 

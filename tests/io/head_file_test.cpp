@@ -57,6 +57,19 @@ TEST_F(HeadFileTest, ReadsEverything) {
   EXPECT_EQ(head.counts(), (std::vector<std::int64_t>{6, 5, 4, 3, 2, 1}));
 }
 
+TEST_F(HeadFileTest, RefusesCountsBelowZero) {
+  const std::vector<std::int32_t> counts = {6, 5, 4, -3, 2, 1};
+  const HeadFile head = written(values<float>(W_), {tensor_view("counts", {6}, counts)});
+  try {
+    head.counts();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("holds -3 for token 3; a token occurs at least 0 times"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(HeadFileTest, OptionalTensorsMayBeMissing) {
   const HeadFile head = written(values<float>(W_));
   EXPECT_FALSE(head.layer().has_bias());

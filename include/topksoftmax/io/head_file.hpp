@@ -52,7 +52,7 @@ class TOPKSOFTMAX_EXPORT HeadFile {
   RowMajorMatrix train_contexts() const { return contexts("contexts.train", train_count_); }
   RowMajorMatrix test_contexts() const { return contexts("contexts.test", test_count_); }
 
-  /// counts [V]; empty where the file has none.
+  /// counts [V]; empty where the file has none. Throws Error where one is negative.
   std::vector<std::int64_t> counts() const;
 
  private:
