@@ -24,12 +24,30 @@ struct Request {
   bool verify = false;
 };
 
+/// How many bytes from here on are a character, in UTF-8, that would steer a terminal, or change the order
+/// in which others are shown: controls (C0, DEL and C1), line separators, and bidirectional overrides. 0:
+/// none.
+std::size_t steering_bytes(std::string_view text) {
+  const auto byte = [text](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned>(static_cast<unsigned char>(text[i])) : 0U;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7F) return 1;
+  if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F) return 2;
+  if (byte(0) != 0xE2) return 0;
+  const bool overrides = byte(1) == 0x80 && byte(2) >= 0xA8 && byte(2) <= 0xAE;
+  const bool isolates = byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;
+  return overrides || isolates ? 3 : 0;
+}
+
 /// Text of a file that anyone may have written, without what would steer a terminal.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20U || c == 0x7F) c = '?';
+std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t steering = steering_bytes(text);
+    shown += steering > 0 ? '?' : text.front();
+    text.remove_prefix(steering > 0 ? steering : 1);
   }
-  return text;
+  return shown;
 }
 
 /// The value of a key, or "-".
@@ -42,12 +60,17 @@ bool is_index(const SafetensorsFile& file) {
   return file.metadata().contains("kind") && file.metadata().contains("format_version");
 }
 
-/// Nothing where it is no head file.
-std::optional<HeadFile> open_head(const std::filesystem::path& path) {
+/// A head file, or why it is none.
+struct OpenedHead {
+  std::optional<HeadFile> head;
+  std::string reason;
+};
+
+OpenedHead open_head(const std::filesystem::path& path) {
   try {
-    return HeadFile::open(path);
-  } catch (const Error&) {
-    return std::nullopt;
+    return {.head = HeadFile::open(path), .reason = {}};
+  } catch (const Error& error) {
+    return {.head = std::nullopt, .reason = error.what()};
   }
 }
 
@@ -109,7 +132,7 @@ void check_fit(const SafetensorsFile& index, const std::filesystem::path& path, 
 void run_inspect(const Request& request, std::ostream& out, Progress& progress) {
   progress.show("reading " + request.file.string());
   const SafetensorsFile file = SafetensorsFile::open(request.file);
-  const std::optional<HeadFile> head = open_head(request.file);
+  const auto [head, reason] = open_head(request.file);
   progress.clear();
   out << request.file.string() << ": ";
   if (is_index(file)) {
@@ -118,6 +141,7 @@ void run_inspect(const Request& request, std::ostream& out, Progress& progress) 
     print_head(file, *head, out);
   } else {
     out << "a safetensors file, neither an index nor a head file\n";
+    if (file.contains("weight")) out << "no head file because " << printable(reason) << '\n';
   }
   print_tensors(file, out);
   if (request.verify) {
