@@ -11,12 +11,13 @@
 
 namespace topksoftmax::testing {
 
-ProgramRun run_bench(const std::string& arguments) {
+ProgramRun run_bench(const std::string& arguments, const std::string& standard_output) {
   const TemporaryFolder folder;
   const std::filesystem::path out = folder.path() / "out";
   const std::filesystem::path err = folder.path() / "err";
-  const std::string command =
-      std::string(TOPKSOFTMAX_BENCH_PROGRAM) + " " + arguments + " >" + out.string() + " 2>" + err.string();
+  const std::string command = std::string(TOPKSOFTMAX_BENCH_PROGRAM) + " " + arguments + " >" +
+                              (standard_output.empty() ? out.string() : standard_output) + " 2>" +
+                              err.string();
   const int status = std::system(command.c_str());
   return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
           .out = read_text(out),

@@ -13,8 +13,9 @@ struct ProgramRun {
   std::string err;
 };
 
-/// Runs topksoftmax-bench with these arguments, as a shell takes them.
-ProgramRun run_bench(const std::string& arguments);
+/// Runs topksoftmax-bench with these arguments, as a shell takes them. Where a file is given for its standard
+/// output, ProgramRun::out stays empty.
+ProgramRun run_bench(const std::string& arguments, const std::string& standard_output = "");
 
 /// The text of a file.
 std::string read_text(const std::filesystem::path& path);
