@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 
 #include "harness/ablation.hpp"
 #include "harness/usage_error.hpp"
+#include "harness/validators.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -19,6 +21,9 @@ std::string first_line(const std::string& message) {
 /// What a sweep measures less often than a single table, for it has many more rows.
 constexpr std::size_t kSweepTimed = 500;
 constexpr std::size_t kSweepRounds = 5;
+
+/// More have no use on any machine, and each takes memory.
+constexpr std::size_t kMostThreads = 4096;
 
 /// The values of k that the papers compare systems by: boards, plots and ablations need them.
 constexpr std::array<std::size_t, 2> kBoardKs = {1, 5};
@@ -41,15 +46,36 @@ std::string default_backends(LanguageModelExperiment experiment) {
   }
 }
 
-void check(CommandLine& line) {
-  if (line.list) return;
+/// Throws UsageError where an option was given that something has no use for.
+void refuse(const CLI::App& app, const std::string& by, std::initializer_list<const char*> options) {
+  for (const char* const option : options) {
+    if (app.count(option) > 0) throw UsageError(by + " goes without " + option);
+  }
+}
+
+/// Throws UsageError where any option stands before a command, which has its own.
+void refuse_before_command(const CLI::App& app) {
+  for (const CLI::Option* const option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string command = app.get_subcommands().front()->get_name();
+    throw UsageError("options of " + command + " stand behind it: " + option->get_name() + " stands before");
+  }
+}
+
+void check(const CLI::App& app, CommandLine& line) {
+  if (line.list) return refuse(app, "--list", {"--json", "--html", "--sweep", "--ablation"});
   if (!line.text.empty() && line.experiment != LanguageModelExperiment::perplexity) {
     throw UsageError("--text goes with --perplexity");
   }
-  if (line.experiment != LanguageModelExperiment::none && (line.sweep || !line.ablation.empty())) {
-    throw UsageError("--decode, --perplexity and --batching go without --sweep and --ablation");
+  if (line.experiment != LanguageModelExperiment::none) {
+    refuse(app, "an experiment on a language model",
+           {"--sweep", "--ablation", "--json", "--html", "--k", "--queries", "--timed", "--rounds",
+            "--threads", "--batch"});
   }
-  if (!line.ablation.empty()) find_ablation(line.ablation);
+  if (!line.ablation.empty()) {
+    find_ablation(line.ablation);
+    refuse(app, "--ablation", {"--sweep", "--backends", "--json", "--html"});
+  }
   if (line.head.empty()) throw UsageError("--head FILE is needed");
   if (line.measure.threads > line.measure.batch) {
     throw UsageError("--threads " + std::to_string(line.measure.threads) + " needs --batch " +
@@ -73,32 +99,36 @@ void declare_measuring(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   app.add_option("--k", measure.ks, "The k of P@k, separated by commas; the largest is asked for")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->type_name("K")
       ->capture_default_str();
   app.add_option("--queries", measure.queries, "Test contexts to take; all if not given")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->type_name("N");
   app.add_option("--timed", measure.timed, "How many of them to time")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--rounds", measure.rounds, "Times that each is timed; medians over the rounds count")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--set", line.settings, "A backend's parameter, as l2s.clusters=100; may be repeated")
       ->type_name("BACKEND.PARAMETER=VALUE");
   app.add_option("--threads", measure.threads, "Threads that answer a batch")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1, kMostThreads))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--batch", measure.batch, "Contexts that are asked together")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--json", line.json, "Write the results to this file too")->type_name("OUT");
-  app.add_option("--html", line.html, "Write a report with plots to this file too")->type_name("OUT");
+  app.add_option("--json", line.json, "Write the results to this file too")
+      ->check(file_name())
+      ->type_name("OUT");
+  app.add_option("--html", line.html, "Write a report with plots to this file too")
+      ->check(file_name())
+      ->type_name("OUT");
 }
 
 /// What is done instead of one table.
@@ -111,7 +141,7 @@ void declare_experiments(CLI::App& app, CommandLine& line) {
                  "Repeat an experiment of the papers instead: " + ablation_names())
       ->type_name("NAME");
   auto* const with_model =
-      app.add_option_group("", "On a language model file whole instead (lstm.*, vocab.utf8):");
+      app.add_option_group("Language model", "On a language model file whole instead (lstm.*, vocab.utf8)");
   const auto add = [&](const char* name, LanguageModelExperiment experiment, const char* help) {
     with_model->add_flag_callback(
         name, [&line, experiment] { line.experiment = experiment; }, help);
@@ -171,9 +201,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
   }
-  if (line.action) return line;
+  if (line.action) {
+    refuse_before_command(app);
+    return line;
+  }
   complete(app, line);
-  check(line);
+  check(app, line);
   return line;
 }
 

@@ -53,7 +53,7 @@ class Asker {
         contexts_(&contexts),
         query_({.k = k, .effort = contestant.effort}),
         workspaces_(options.threads),
-        answers_(options.batch) {}
+        answers_(std::min(options.batch, static_cast<std::size_t>(contexts.rows()))) {}
 
   void ask(std::size_t first, std::size_t count) {
     const auto dim = static_cast<std::size_t>(contexts_->cols());

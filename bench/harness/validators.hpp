@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+
+namespace topksoftmax::bench {
+
+// What the values of options must be. Those that are not are refused in a short sentence.
+
+/// A whole number of this range.
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
+
+/// A number that counts something: at least 1, and not so large that sums of a few overflow.
+CLI::Validator count();
+
+/// A number of this range, NaN excluded.
+CLI::Validator number(double least, double most);
+
+/// The name of a file to write.
+CLI::Validator file_name();
+
+}  // namespace topksoftmax::bench
