@@ -58,6 +58,9 @@ struct Backend {
   /// What --sweep varies, every combination of it; empty: one point.
   std::vector<SweepAxis> sweep = {};
 
+  /// Whether TopKSoftmax::save() is for it.
+  bool has_index = true;
+
   /// Scores every token in float32: speedups are against the fastest of these.
   bool is_exact_fp32 = false;
 };

@@ -24,7 +24,10 @@ struct Head {
 /// Reads a head file. Throws Error where it cannot be read.
 Head load_head(const std::filesystem::path& path);
 
-/// Throws Error where a head has no contexts to measure on.
+/// Throws Error where a value of a file's tensor is not finite: with its row and column.
+void check_finite(const std::filesystem::path& file, const std::string& tensor, const RowMajorMatrix& values);
+
+/// Throws Error where a head has no contexts to measure on, or one that is not finite.
 void require_test_contexts(const Head& head);
 
 }  // namespace topksoftmax::bench

@@ -8,10 +8,6 @@
 
 namespace topksoftmax::bench {
 
-/// Asked before anything is built, so that a wrong name costs nothing. Throws Error where no file can be made
-/// at `path`, UsageError where that would replace the head file.
-void check_index_output(const std::filesystem::path& path, const std::filesystem::path& head);
-
 /// Saves a backend's index and prints the file's kind and size. Throws Error where it cannot be written, and
 /// for backends that have no index to save.
 void save_index(const TopKSoftmax& backend, const std::filesystem::path& path, std::ostream& out);

@@ -2,14 +2,27 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
 
 namespace topksoftmax::bench {
 
-/// Opened before anything is measured, so that a wrong name costs nothing. Throws Error.
-std::ofstream open_output(const std::filesystem::path& path);
+/// A file that an option wants written.
+struct Output {
+  std::string option;          ///< as "--json"
+  std::filesystem::path path;  ///< empty: none is written
+};
 
-/// Throws Error if what was written did not arrive.
-void close_output(std::ofstream& file, const std::filesystem::path& path);
+/// Throws UsageError where an output is the head file, or another output: one would destroy the other.
+void check_distinct(std::span<const Output> outputs, const std::filesystem::path& head);
+
+/// Asked before anything is measured, so that a wrong name costs nothing. Throws the Error that
+/// write_output() to this path would throw before it writes a byte; leaves everything as it was.
+void check_output(const std::filesystem::path& path);
+
+/// Puts a text in the place of the file that is there, if any, which until then stays as it was; writes to a
+/// device or a pipe, and at the end of the file that standard output goes to. Throws Error where that fails.
+void write_output(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace topksoftmax::bench

@@ -76,6 +76,18 @@ std::vector<Choice> choose_backends(std::string_view names, std::span<const std:
   return chosen;
 }
 
+Choice choose_backend(std::string_view name, std::span<const std::string> settings) {
+  const Backend& backend = find_backend(name);
+  Choice choice = {.backend = &backend, .settings = {}};
+  for (auto& [named, values] : parse_settings(settings)) {
+    if (named != backend.name) {
+      throw UsageError("--set names the backend " + named + ", but " + backend.name + " is built");
+    }
+    choice.settings = values;
+  }
+  return choice;
+}
+
 std::string describe_backends() {
   std::string text;
   for (const Backend& backend : backends()) {

@@ -27,6 +27,10 @@ struct Choice {
 /// command line serves many choices). Throws UsageError for unknown names, parameters and values.
 std::vector<Choice> choose_backends(std::string_view names, std::span<const std::string> settings);
 
+/// The backend of this name, alone, with the settings of --set. Throws UsageError as above, and for settings
+/// of other backends.
+Choice choose_backend(std::string_view name, std::span<const std::string> settings);
+
 /// Names, parameters and defaults, as `--list` prints them.
 std::string describe_backends();
 

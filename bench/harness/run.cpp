@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/run.hpp"
 
-#include <fstream>
+#include <array>
 #include <ostream>
 #include <sstream>
 
@@ -77,6 +77,12 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
     return;
   }
   const std::vector<Choice> choices = choose_backends(line.backends, line.settings);
+  if (line.sweep) check_sweep(choices);
+  const std::array<Output, 2> outputs = {{{"--json", line.json}, {"--html", line.html}}};
+  check_distinct(outputs, line.head);
+  for (const Output& output : outputs) {
+    if (!output.path.empty()) check_output(output.path);
+  }
   progress.show("reading " + line.head.string());
   const Head head = load_head(line.head);
   require_test_contexts(head);
@@ -91,11 +97,6 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
     out << head.name << ": " << ablation.summary << "\n\n" << table.str();
     return;
   }
-  std::ofstream json;
-  if (!line.json.empty()) json = open_output(line.json);
-  std::ofstream html;
-  if (!line.html.empty()) html = open_output(line.html);
-
   const Machine machine = describe_machine();
   Measurer measurer(head, line.measure, progress);
   const Measurement measurement =
@@ -108,14 +109,9 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
   } else {
     print(machine, measurer, measurement, out);
   }
-  if (json.is_open()) {
-    json << to_json(machine, measurer, measurement).dump(2) << '\n';
-    close_output(json, line.json);
-  }
-  if (html.is_open()) {
-    html << to_html(machine, measurer, measurement);
-    close_output(html, line.html);
-  }
+  out.flush();
+  if (!line.json.empty()) write_output(line.json, to_json(machine, measurer, measurement).dump(2) + "\n");
+  if (!line.html.empty()) write_output(line.html, to_html(machine, measurer, measurement));
 }
 
 }  // namespace topksoftmax::bench

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/usage_error.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/sweep.hpp"
 
@@ -72,6 +73,16 @@ void append(Measurement& to, Measurement&& from) {
 }
 
 }  // namespace
+
+void check_sweep(std::span<const Choice> choices) {
+  for (const Choice& choice : choices) {
+    for (const SweepAxis& axis : choice.backend->sweep) {
+      if (!choice.settings.contains(axis.parameter)) continue;
+      const std::string parameter = choice.backend->name + "." + axis.parameter;
+      throw UsageError("--sweep varies " + parameter + " itself, and goes without --set " + parameter);
+    }
+  }
+}
 
 Measurement sweep(Measurer& measurer, std::span<const Choice> choices) {
   Measurement swept;

@@ -8,6 +8,9 @@
 
 namespace topksoftmax::bench {
 
+/// Throws UsageError where --set gives a parameter that the sweep varies.
+void check_sweep(std::span<const Choice> choices);
+
 /// Measures each of the chosen backends at every combination of the values that its axes take on this head,
 /// one system after the other, each against the fastest exact float32 backend. Rows come out system by
 /// system. Settings that a backend refuses on this head are left out, with a note.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peers/peers.hpp"
 
+#include <cstddef>
+#include <span>
+
 #ifdef TOPKSOFTMAX_BENCH_OPENBLAS
 #include "peers/openblas_kernels.hpp"
 #endif
@@ -8,6 +11,7 @@
 namespace topksoftmax::bench {
 
 void add_peers(std::vector<Backend>& all) {
+  const std::size_t ours = all.size();
   all.push_back(eigen_peer());
 #ifdef TOPKSOFTMAX_BENCH_OPENBLAS
   all.push_back(openblas_peer());
@@ -24,6 +28,7 @@ void add_peers(std::vector<Backend>& all) {
 #endif
   all.push_back(hnswlib_peer());
   all.push_back(hnswlib_l2_peer());
+  for (Backend& peer : std::span(all).subspan(ours)) peer.has_index = false;
 }
 
 void prepare_peers([[maybe_unused]] char** argv) {

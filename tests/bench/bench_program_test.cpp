@@ -93,6 +93,20 @@ TEST(BenchProgramItself, TellsItsVersion) {
   EXPECT_EQ(run.err, "");
 }
 
+TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
+  const std::string help = run_bench("--help").out;
+  for (const char* option : {"--head", "--backends", "--k", "--queries", "--timed", "--rounds", "--set",
+                             "--threads", "--batch", "--json", "--html", "--sweep", "--ablation", "--decode",
+                             "--perplexity", "--batching", "--text", "--list", "--version"}) {
+    EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
+  }
+}
+
+TEST(BenchProgramItself, SaysThatItsOutputIsLost) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  expect_error(run_bench("--list", "/dev/full"), 1, "standard output cannot be written");
+}
+
 TEST_F(BenchProgram, WritesTheReport) {
   const nlohmann::json report = measured_json("--backends exact,fused,peer:eigen --k 1,5");
   EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "results"}));
@@ -279,6 +293,79 @@ TEST_F(BenchProgram, RefusesAHeadWithoutTestContexts) {
   const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight))};
   write_safetensors(bare, tensors);
   expect_error(run_bench("--head " + bare.string()), 1, "contexts.test");
+}
+
+TEST_F(BenchProgram, RefusesNumbersThatAreNoneInShort) {
+  const std::string wanted = " must be a whole number from 1 to ";
+  for (const std::string option : {"--k", "--queries", "--timed", "--rounds", "--threads", "--batch"}) {
+    for (const std::string value : {"0", "-1", "18446744073709551615", "1e3", "nan"}) {
+      expect_error(measure(option + "=" + value), 2, option + ": \"" + value + "\"" + wanted);
+    }
+  }
+}
+
+TEST_F(BenchProgram, TakesBatchesLargerThanTheContexts) {
+  EXPECT_EQ(measure("--backends exact,fused --batch 1000000000").exit_code, 0);
+}
+
+TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
+  const std::filesystem::path out = folder_.path() / "out.json";
+  const std::string json = " --json " + out.string();
+  expect_error(measure("--ablation k" + json), 2, "--ablation goes without --json");
+  expect_error(measure("--ablation k --backends fused"), 2, "--ablation goes without --backends");
+  expect_error(measure("--ablation k --sweep"), 2, "--ablation goes without --sweep");
+  expect_error(run_bench("--decode --head x" + json), 2, "goes without --json");
+  expect_error(run_bench("--list" + json), 2, "--list goes without --json");
+  expect_error(run_bench(json + " tune --head x"), 2,
+               "options of tune stand behind it: --json stands before");
+  expect_error(measure("--sweep --backends fgd --set fgd.ef_search=30"), 2, "--sweep varies fgd.ef_search");
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(BenchProgram, LeavesOldReportsUntilTheNewAreThere) {
+  const std::filesystem::path old = folder_.write("old.json", "of last year");
+  const std::string json = " --json " + old.string();
+  expect_error(run_bench("--head /nonexistent.safetensors" + json), 1, "/nonexistent.safetensors");
+  expect_error(measure("--backends l2s --set l2s.clusters=0" + json), 1, "l2s: ");
+  EXPECT_EQ(read_text(old), "of last year");
+
+  std::filesystem::permissions(old, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::filesystem::path link = folder_.path() / "link.json";
+  std::filesystem::create_symlink("old.json", link);
+  EXPECT_EQ(measure("--backends fused --json " + link.string()).exit_code, 0);
+  EXPECT_TRUE(nlohmann::json::accept(read_text(old)));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(std::filesystem::status(old).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_EQ(folder_.list(), (std::vector<std::string>{"link.json", "old.json", "tiny.safetensors"}));
+}
+
+TEST_F(BenchProgram, RefusesToWriteTwoThingsToOneFile) {
+  const std::string head = testing::read_bytes(head_);
+  const std::filesystem::path link = folder_.path() / "link";
+  std::filesystem::create_symlink(head_, link);
+  for (const std::string option : {"--json ", "--html "}) {
+    expect_error(measure(option + head_.string()), 2, "is the head file");
+    expect_error(measure(option + link.string()), 2, "is the head file");
+  }
+  const std::string out = (folder_.path() / "out").string();
+  expect_error(measure("--json " + out + " --html " + folder_.path().string() + "/./out"), 2,
+               "--html and --json are one file");
+  expect_error(measure("--json ''"), 2, "--json: must be the name of a file");
+  EXPECT_EQ(testing::read_bytes(head_), head);
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(BenchProgram, WritesToDevices) {
+  EXPECT_EQ(measure("--backends fused --json /dev/null --html /dev/null").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::is_regular_file("/dev/null"));
+  // Standard output goes to a file, whose table the JSON must not replace.
+  const ProgramRun run = measure("--backends fused --json /dev/stdout");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const std::size_t json = run.out.find("\n{\n");
+  ASSERT_NE(json, std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\nfused "), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::accept(run.out.substr(json)));
 }
 
 TEST_F(BenchProgram, LeavesOutOfAllWhatCannotBeBuiltForTheHead) {

@@ -140,6 +140,27 @@ TEST_F(IndexCommands, InspectKnowsHeadFilesAndOthers) {
   expect_error(inspect(plain, "--head " + head_.string()), 1, "is a safetensors file but no index file");
 }
 
+TEST_F(IndexCommands, InspectSaysWhyAFileIsNoHead) {
+  const std::filesystem::path bad = folder_.path() / "bad.safetensors";
+  const std::vector<float> floats(6);
+  write_safetensors(
+      bad, std::vector<TensorView>{tensor_view("weight", {2, 3}, floats), tensor_view("bias", {6}, floats)});
+  const ProgramRun run = inspect(bad);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("neither an index nor a head file\nno head file because "));
+  EXPECT_THAT(run.out, HasSubstr("bias"));
+}
+
+TEST_F(IndexCommands, InspectShowsNothingThatSteersATerminal) {
+  const std::filesystem::path steering = folder_.path() / "steering.safetensors";
+  const std::vector<float> floats(6);
+  // C0, C1 (U+009B), a right-to-left override (U+202E), an isolate (U+2066); a bullet (U+2022) is harmless.
+  const std::string name = "a\x1b b\xC2\x9B c\xE2\x80\xAE d\xE2\x81\xA6 e\xE2\x80\xA2 f\xC2\xB5";
+  write_safetensors(steering, std::vector<TensorView>{tensor_view("weight", {2, 3}, floats)},
+                    {{"name", name}});
+  EXPECT_THAT(inspect(steering).out, HasSubstr("a head file: a? b? c? d? e\xE2\x80\xA2 f\xC2\xB5\n"));
+}
+
 TEST_F(IndexCommands, InspectSaysWhatDoesNotHold) {
   ASSERT_EQ(build("--backend svd --out " + index_.string()).exit_code, 0);
   const ProgramRun misfit = inspect(index_, "--head " + other_.string());
@@ -165,16 +186,29 @@ TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
   expect_error(build("--backend l2s --set l2s.clusters=0" + out), 1, "l2s: ");
   expect_error(build("--backend peer:eigen" + out), 1, "no index that can be saved");
   expect_error(build("--backend fused"), 2, "--out");
+  expect_error(build("--backend svd --set fgd.M=3" + out), 2,
+               "--set names the backend fgd, but svd is built");
   expect_error(build("--backend fused --out /nonexistent/head.index"), 1,
-               "/nonexistent/head.index: cannot be");
-  expect_error(build("--backend fused --out " + folder_.path().string()), 1, "it is a folder");
+               "/nonexistent/head.index: cannot create");
+  expect_error(build("--backend fused --out " + folder_.path().string()), 1, "cannot replace a folder");
+  expect_error(build("--backend fused --out /dev/null"), 1, "cannot replace what is no regular file");
+  expect_error(build("--backend fused --out ''"), 2, "--out: must be the name of a file");
+  expect_error(build("--backend fused --out " + folder_.path().string() + "/" + std::string(300, 'x')), 1,
+               "cannot ");
   expect_error(build("--backend fused --out " + head_.string()), 2, "--out is the head file");
+  const std::filesystem::path link = folder_.path() / "link";
+  std::filesystem::create_symlink("link", link);
+  expect_error(build("--backend fused --out " + link.string()), 1, "link: cannot ");
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("/nonexistent/head.index", link);
+  expect_error(build("--backend fused --out " + link.string()), 1, "link: cannot ");
   expect_error(run_bench("build --head /nonexistent.safetensors --backend fused" + out), 1,
                "/nonexistent.safetensors");
   EXPECT_FALSE(std::filesystem::exists(index_));
 }
 
 TEST_F(IndexCommands, TuneSavesTheOneToTake) {
+  const std::string head = testing::read_bytes(head_);
   const std::string tune = "tune --head " + head_.string() + " --target p5=1 --max-seconds 0 --out ";
   const ProgramRun run = run_bench(tune + index_.string());
   ASSERT_EQ(run.exit_code, 0) << run.err;
@@ -182,7 +216,13 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
   EXPECT_THAT(run.out, HasSubstr("load it with load_index() and ask it with {.k = 5"));
   const auto loaded = load_index(index_, bench::load_head(head_).layer);
   EXPECT_THAT(run.out, HasSubstr("\n=> " + std::string(loaded->name())));
-  expect_error(run_bench(tune + "/nonexistent/head.index"), 1, "/nonexistent/head.index: cannot be written");
+  expect_error(run_bench(tune + "/nonexistent/head.index"), 1, "/nonexistent/head.index: cannot create");
+  EXPECT_EQ(testing::read_bytes(head_), head);
+  for (const std::string same : {"out", "./out"}) {
+    expect_error(run_bench("tune --head " + head_.string() + " --max-seconds 0 --json " +
+                           (folder_.path() / "out").string() + " --out " + (folder_.path() / same).string()),
+                 2, "--out and --json are one file");
+  }
 }
 
 TEST_F(IndexCommands, AreListedInTheHelp) {

@@ -45,6 +45,15 @@ TEST(Registry, GivesSettingsToTheirBackend) {
   EXPECT_EQ(values.at("budget"), 2.5);
 }
 
+TEST(Registry, ChoosesOneWithItsSettingsAlone) {
+  const std::vector<std::string> settings = {"l2s.clusters=7", "l2s.budget=2.5"};
+  const Choice chosen = choose_backend("l2s", settings);
+  EXPECT_EQ(chosen.backend->name, "l2s");
+  EXPECT_EQ(chosen.settings.size(), 2U);
+  EXPECT_THROW(choose_backend("svd", settings), UsageError);
+  EXPECT_THROW(choose_backend("svd,l2s", {}), UsageError);
+}
+
 TEST(Registry, ReadsValuesOfEveryType) {
   EXPECT_EQ(parse_value<std::size_t>("12"), 12U);
   EXPECT_EQ(parse_value<int>("-3"), -3);

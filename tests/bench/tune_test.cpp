@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -119,6 +120,11 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
   expect_error(tune("--max-index-mb -1"), 2, "--max-index-mb");
   expect_error(tune("--max-seconds -1"), 2, "--max-seconds");
   expect_error(tune("--json /nonexistent/out.json"), 1, "/nonexistent/out.json");
+  expect_error(tune("--json " + head_.string()), 2, "--json is the head file");
+  expect_error(tune("--max-index-mb nan"), 2, "--max-index-mb: \"nan\" must be a number from 0 to");
+  expect_error(tune("--max-us nan"), 2, "--max-us");
+  expect_error(tune("--seed -1"), 2, "--seed: \"-1\" must be a whole number from 0");
+  expect_error(tune("--confidence nan"), 1, "tune: confidence is nan");
   expect_error(tune("--backends fused"), 2, "--backends");
 
   const std::filesystem::path bare = folder_.path() / "bare.safetensors";
@@ -127,6 +133,22 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
       tensor_view("weight", {kVocab, kDim}, std::span<const float>(weight))};
   write_safetensors(bare, tensors);
   expect_error(run_bench("tune --head " + bare.string()), 1, "tune: there are 0 contexts");
+}
+
+TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {
+  const std::filesystem::path bad = folder_.path() / "bad.safetensors";
+  const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
+  RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
+  contexts(7, 3) = std::numeric_limits<float>::quiet_NaN();
+  // Too few to learn from are refused as soon as the work begins.
+  const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight)),
+                                           tensor_view("contexts.test", {kContexts, kDim}, values(contexts))};
+  write_safetensors(bad, tensors);
+  const ProgramRun run = run_bench("tune --head " + bad.string());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("bad.safetensors: contexts.test[7, 3] is nan; it must be finite"), std::string::npos)
+      << run.err;
+  EXPECT_EQ(run_bench("--head " + bad.string()).err, run.err);
 }
 
 TEST_F(TuneProgram, IsListedInTheHelp) {

@@ -2,6 +2,7 @@
 #include "harness/commands/build.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <ostream>
@@ -11,9 +12,13 @@
 #include "harness/build_backend.hpp"
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
+#include "harness/output_file.hpp"
 #include "harness/registry.hpp"
 #include "harness/table.hpp"
+#include "harness/validators.hpp"
+#include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/io/index_file.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -26,8 +31,12 @@ struct Request {
 };
 
 void run_build(const Request& request, std::ostream& out, Progress& progress) {
-  const Choice choice = choose_backends(find_backend(request.backend).name, request.settings).front();
-  check_index_output(request.out, request.head);
+  const Choice choice = choose_backend(request.backend, request.settings);
+  if (!choice.backend->has_index) {
+    throw Error(choice.backend->name + ": this backend has no index that can be saved");
+  }
+  check_distinct(std::array{Output{"--out", request.out}}, request.head);
+  check_target(request.out);
   progress.show("reading " + request.head.string());
   const Head head = load_head(request.head);
   double seconds = 0.0;
@@ -54,6 +63,7 @@ Action declare_build(CLI::App& app) {
   app.add_option("--set", request->settings, "A parameter, as l2s.clusters=100; may be repeated")
       ->type_name("BACKEND.PARAMETER=VALUE");
   app.add_option("--out", request->out, "The file that the index is saved to")
+      ->check(file_name())
       ->type_name("INDEX")
       ->required();
   return [request](std::ostream& out, Progress& progress) { run_build(*request, out, progress); };

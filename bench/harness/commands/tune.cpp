@@ -2,22 +2,26 @@
 #include "harness/commands/tune.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 #include <string_view>
 
+#include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
 #include "harness/table.hpp"
 #include "harness/usage_error.hpp"
+#include "harness/validators.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/tuner.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/io/index_file.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -86,8 +90,7 @@ void print(const HeadFile& head, const TuneOptions& options, const TuneResult& r
 }
 
 /// The chosen one's precision on contexts that took no part in choosing it.
-double test_precision(const HeadFile& head, const SoftmaxLayer& layer, const TuneResult& result) {
-  const RowMajorMatrix contexts = head.test_contexts();
+double test_precision(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, const TuneResult& result) {
   const GroundTruth truth = find_ground_truth(layer, contexts, result.k, 0);
   return measure_precision(layer, contexts, truth, answer_contexts(*result.backend, contexts, result.query()))
       .at.back();
@@ -124,12 +127,14 @@ nlohmann::ordered_json to_json(const HeadFile& head, const TuneOptions& options,
 void run_tune(const Request& request, std::ostream& out, Progress& progress) {
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
-  std::ofstream json;
-  if (!request.json.empty()) json = open_output(request.json);
-  if (!request.out.empty()) check_index_output(request.out, request.head);
+  check_distinct(std::array{Output{"--json", request.json}, Output{"--out", request.out}}, request.head);
+  if (!request.json.empty()) check_output(request.json);
+  if (!request.out.empty()) check_target(request.out);
   progress.show("reading " + request.head.string());
   const HeadFile head = HeadFile::open(request.head);
   const SoftmaxLayer layer = head.layer();
+  const RowMajorMatrix test = head.test_contexts();
+  check_finite(request.head, "contexts.test", test);
   options.counts = head.counts();
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);
@@ -137,18 +142,16 @@ void run_tune(const Request& request, std::ostream& out, Progress& progress) {
   const TuneResult result = tune(layer, head.train_contexts(), options);
   progress.clear();
   print(head, options, result, out);
-  if (head.test_count() > 0) {
-    out << name_of_precision(result) << " on the " << head.test_count()
-        << " test contexts: " << fixed(test_precision(head, layer, result), 4) << '\n';
+  if (test.rows() > 0) {
+    out << name_of_precision(result) << " on the " << test.rows()
+        << " test contexts: " << fixed(test_precision(layer, test, result), 4) << '\n';
   }
   if (!request.out.empty()) {
     save_index(*result.backend, request.out, out);
     out << "load it with load_index() and ask it with " << query_code(result) << '\n';
   }
-  if (json.is_open()) {
-    json << to_json(head, options, result).dump(2) << '\n';
-    close_output(json, request.json);
-  }
+  out.flush();
+  if (!request.json.empty()) write_output(request.json, to_json(head, options, result).dump(2) + "\n");
 }
 
 }  // namespace
@@ -168,23 +171,28 @@ Action declare_tune(CLI::App& app) {
   app.add_option_function<double>(
          "--max-us", [&options](double us) { options.budget.microseconds = us; },
          "Microseconds that a query may take")
-      ->check(CLI::PositiveNumber)
+      ->check(number(1e-9, 1e12))
       ->type_name("X");
   app.add_option_function<double>(
          "--max-index-mb",
          [&options](double mb) { options.budget.index_bytes = static_cast<std::size_t>(mb * 1e6); },
          "Megabytes that an index may have")
-      ->check(CLI::Range(0.0, 1e12))
+      ->check(number(0.0, 1e12))
       ->type_name("X");
   app.add_option("--max-seconds", options.max_seconds, "When to stop looking for better ones")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number(0.0, std::numeric_limits<double>::infinity()))
       ->type_name("S")
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Decides which contexts are learned from")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--json", request->json, "Write the results to this file too")->type_name("OUT");
-  app.add_option("--out", request->out, "Save the index of the one to take to this file")->type_name("INDEX");
+  app.add_option("--json", request->json, "Write the results to this file too")
+      ->check(file_name())
+      ->type_name("OUT");
+  app.add_option("--out", request->out, "Save the index of the one to take to this file")
+      ->check(file_name())
+      ->type_name("INDEX");
   return [request](std::ostream& out, Progress& progress) { run_tune(*request, out, progress); };
 }
 
