@@ -147,7 +147,8 @@ std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::strin
   return l2s;
 }
 
-/// Appends words to a text with one of the decoders.
+/// Appends words to a text with one of the decoders. A beam search writes one sentence at most: the likeliest
+/// long text is one that says nothing.
 void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& arguments,
             std::vector<TokenId>& text) {
   const TokenMask mask = writable_words(model);
@@ -159,7 +160,8 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
     for (std::size_t i = 0; i + 1 < text.size(); ++i) model.read(std::span(text).subspan(i, 1), state);
     const BeamSearchOptions options = {.beam = arguments.beam,
                                        .max_length = arguments.words,
-                                       .end = model.token("<eos>"),
+                                       .length_penalty = 0.8,
+                                       .end = model.token("."),
                                        .query = {.allowed = mask, .log_z_tolerance = 0.0}};
     const auto found = beam_search(head, std::span(text).last(1), BeamReader(model, state), options);
     text.insert(text.end(), found[0][0].tokens.begin(), found[0][0].tokens.end());
@@ -253,7 +255,9 @@ int main(int argc, char** argv) {
   app.add_option("--head", arguments.head, "The head that it asks")
       ->check(CLI::IsMember({"exact", "fused", "l2s", "certified"}))
       ->capture_default_str();
-  app.add_option("--beginning", arguments.beginning, "Words that the text begins with, separated by blanks");
+  app.add_option(
+      "--beginning", arguments.beginning,
+      "Words that the text begins with, separated by blanks; with beam, \"she looked at\" if not given");
   app.add_option("--words", arguments.words, "Words to write")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -270,6 +274,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", arguments.seed, "Of the random numbers")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  // The likeliest sentence of all is not worth reading.
+  if (arguments.decoder == "beam" && app.count("--beginning") == 0) arguments.beginning = "she looked at";
   try {
     return arguments.decoder.empty() ? topksoftmax::examples::compare_heads(arguments.model)
                                      : topksoftmax::examples::write(arguments);
