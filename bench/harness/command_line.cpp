@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <vector>
 
 #include "harness/ablation.hpp"
 #include "harness/usage_error.hpp"
@@ -55,10 +56,15 @@ void refuse(const CLI::App& app, const std::string& by, std::initializer_list<co
 
 /// Throws UsageError where any option stands before a command, which has its own.
 void refuse_before_command(const CLI::App& app) {
-  for (const CLI::Option* const option : app.get_options()) {
-    if (option->count() == 0) continue;
-    const std::string command = app.get_subcommands().front()->get_name();
-    throw UsageError("options of " + command + " stand behind it: " + option->get_name() + " stands before");
+  std::vector<const CLI::App*> groups =
+      app.get_subcommands([](const CLI::App* one) { return one->get_name().empty(); });
+  groups.push_back(&app);
+  for (const CLI::App* const group : groups) {
+    for (const CLI::Option* const option : group->get_options()) {
+      if (option->count() == 0) continue;
+      throw UsageError("options of " + app.get_subcommands().front()->get_name() +
+                       " stand behind it: " + option->get_name() + " stands before");
+    }
   }
 }
 

@@ -21,14 +21,17 @@ Error cannot_write(const std::filesystem::path& path) {
   return Error(path.string() + ": cannot be written: " + std::strerror(errno));
 }
 
-/// What cannot be replaced by another file: a device, a pipe, and what standard output goes to.
+/// What cannot be replaced by another file: a device, a pipe, and what is being printed to.
 bool is_stream(const std::filesystem::path& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return false;
   if (!S_ISREG(status.st_mode)) return true;
-  struct stat standard;
-  return fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == status.st_dev &&
-         standard.st_ino == status.st_ino;
+  const auto goes_there = [&status](int descriptor) {
+    struct stat printed;
+    return fstat(descriptor, &printed) == 0 && printed.st_dev == status.st_dev &&
+           printed.st_ino == status.st_ino;
+  };
+  return goes_there(STDOUT_FILENO) || goes_there(STDERR_FILENO);
 }
 
 /// Where a path leads, as far as it exists; the path itself where that cannot be told.
@@ -51,7 +54,10 @@ void write(std::ofstream& file, const std::filesystem::path& path, std::string_v
 
 /// The permissions of the file that is replaced pass to the new one.
 void replace(const std::filesystem::path& target, std::string_view text) {
-  const std::filesystem::path temporary = target.string() + ".tmp-" + std::to_string(getpid());
+  constexpr std::size_t kRecognisable = 200;  // of a name that may be as long as the system allows
+  const std::filesystem::path temporary =
+      target.parent_path() /
+      (target.filename().string().substr(0, kRecognisable) + ".tmp-" + std::to_string(getpid()));
   std::ofstream file(temporary);
   if (!file) throw cannot_write(target);
   try {

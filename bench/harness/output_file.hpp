@@ -22,7 +22,8 @@ void check_distinct(std::span<const Output> outputs, const std::filesystem::path
 void check_output(const std::filesystem::path& path);
 
 /// Puts a text in the place of the file that is there, if any, which until then stays as it was; writes to a
-/// device or a pipe, and at the end of the file that standard output goes to. Throws Error where that fails.
+/// device or a pipe, and at the end of a file that standard output or error goes to. Throws Error where that
+/// fails.
 void write_output(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace topksoftmax::bench

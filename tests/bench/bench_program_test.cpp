@@ -318,6 +318,7 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
   expect_error(run_bench("--list" + json), 2, "--list goes without --json");
   expect_error(run_bench(json + " tune --head x"), 2,
                "options of tune stand behind it: --json stands before");
+  expect_error(run_bench("--decode tune --head x"), 2, "--decode stands before");
   expect_error(measure("--sweep --backends fgd --set fgd.ef_search=30"), 2, "--sweep varies fgd.ef_search");
   EXPECT_FALSE(std::filesystem::exists(out));
 }
@@ -330,14 +331,16 @@ TEST_F(BenchProgram, LeavesOldReportsUntilTheNewAreThere) {
   EXPECT_EQ(read_text(old), "of last year");
 
   std::filesystem::permissions(old, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  const std::filesystem::path link = folder_.path() / "link.json";
+  const std::filesystem::path link = folder_.path() / (std::string(250, 'l') + ".json");
   std::filesystem::create_symlink("old.json", link);
   EXPECT_EQ(measure("--backends fused --json " + link.string()).exit_code, 0);
   EXPECT_TRUE(nlohmann::json::accept(read_text(old)));
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_EQ(std::filesystem::status(old).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  EXPECT_EQ(folder_.list(), (std::vector<std::string>{"link.json", "old.json", "tiny.safetensors"}));
+  EXPECT_EQ(folder_.list(), (std::vector<std::string>{link.filename(), "old.json", "tiny.safetensors"}));
+  EXPECT_EQ(measure("--backends fused --html " + (folder_.path() / std::string(255, 'h')).string()).exit_code,
+            0);
 }
 
 TEST_F(BenchProgram, RefusesToWriteTwoThingsToOneFile) {
