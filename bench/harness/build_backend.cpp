@@ -7,6 +7,21 @@
 #include "topksoftmax/error.hpp"
 
 namespace topksoftmax::bench {
+namespace {
+
+/// A message without the name at its beginning, of the backend or of the one that this is a form of: "l2s" of
+/// "l2s-kmeans" and of "certify:l2s".
+std::string_view without_name(std::string_view message, std::string_view name) {
+  for (const Backend& backend : backends()) {
+    const std::string prefix = backend.name + ": ";
+    if (name.find(backend.name) != std::string_view::npos && message.starts_with(prefix)) {
+      return message.substr(prefix.size());
+    }
+  }
+  return message;
+}
+
+}  // namespace
 
 std::unique_ptr<TopKSoftmax> build_backend(const Choice& choice, const Head& head, Progress& progress) {
   const std::string& name = choice.backend->name;
@@ -17,8 +32,7 @@ std::unique_ptr<TopKSoftmax> build_backend(const Choice& choice, const Head& hea
       progress.show(what + ": " + std::string(step), done);
     });
   } catch (const Error& error) {
-    if (std::string_view(error.what()).starts_with(name + ": ")) throw;
-    throw Error(name + ": " + error.what());
+    throw Error(name + ": " + std::string(without_name(error.what(), name)));
   }
 }
 

@@ -106,4 +106,8 @@ void write_output(const std::filesystem::path& path, std::string_view text) {
   write(stream, path, text);
 }
 
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json) {
+  write_output(path, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
 }  // namespace topksoftmax::bench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,5 +26,8 @@ void check_output(const std::filesystem::path& path);
 /// device or a pipe, and at the end of a file that standard output or error goes to. Throws Error where that
 /// fails.
 void write_output(const std::filesystem::path& path, std::string_view text);
+
+/// Likewise, with a sign in the place of bytes that are no UTF-8: names of files may have such.
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json);
 
 }  // namespace topksoftmax::bench

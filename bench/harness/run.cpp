@@ -110,7 +110,7 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
     print(machine, measurer, measurement, out);
   }
   out.flush();
-  if (!line.json.empty()) write_output(line.json, to_json(machine, measurer, measurement).dump(2) + "\n");
+  if (!line.json.empty()) write_json(line.json, to_json(machine, measurer, measurement));
   if (!line.html.empty()) write_output(line.html, to_html(machine, measurer, measurement));
 }
 

@@ -287,6 +287,15 @@ TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {
   expect_error(measure("--colour"), 2, "--colour");
 }
 
+TEST_F(BenchProgram, NamesABackendOnceInItsRefusal) {
+  for (const std::string backend : {"l2s", "l2s-kmeans", "certify:l2s"}) {
+    const ProgramRun run = measure("--backends " + backend + " --set " + backend + ".clusters=0");
+    expect_error(run, 1, "topksoftmax-bench: " + backend + ": ");
+    EXPECT_EQ(run.err.find("l2s: l2s"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("kmeans: l2s"), std::string::npos) << run.err;
+  }
+}
+
 TEST_F(BenchProgram, RefusesAHeadWithoutTestContexts) {
   const std::filesystem::path bare = folder_.path() / "bare.safetensors";
   const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
@@ -369,6 +378,16 @@ TEST_F(BenchProgram, WritesToDevices) {
   ASSERT_NE(json, std::string::npos) << run.out;
   EXPECT_NE(run.out.find("\nfused "), std::string::npos);
   EXPECT_TRUE(nlohmann::json::accept(run.out.substr(json)));
+}
+
+TEST_F(BenchProgram, WritesTheNameOfAHeadThatIsNoUtf8) {
+  const std::filesystem::path odd = folder_.path() / "odd\xFF.safetensors";
+  std::filesystem::copy_file(head_, odd);
+  const std::filesystem::path out = folder_.path() / "out.json";
+  const ProgramRun run =
+      run_bench("--head " + odd.string() + " --rounds 1 --timed 20 --backends fused --json " + out.string());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(nlohmann::json::accept(read_text(out)));
 }
 
 TEST_F(BenchProgram, LeavesOutOfAllWhatCannotBeBuiltForTheHead) {

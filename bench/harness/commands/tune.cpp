@@ -151,7 +151,7 @@ void run_tune(const Request& request, std::ostream& out, Progress& progress) {
     out << "load it with load_index() and ask it with " << query_code(result) << '\n';
   }
   out.flush();
-  if (!request.json.empty()) write_output(request.json, to_json(head, options, result).dump(2) + "\n");
+  if (!request.json.empty()) write_json(request.json, to_json(head, options, result));
 }
 
 }  // namespace
