@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <system_error>
 
@@ -18,16 +17,16 @@ namespace {
 
 /// errno's reason.
 Error cannot_write(const std::filesystem::path& path) {
-  return Error(path.string() + ": cannot be written: " + std::strerror(errno));
+  return Error(path.string() + ": cannot be written: " + std::generic_category().message(errno));
 }
 
 /// What cannot be replaced by another file: a device, a pipe, and what is being printed to.
 bool is_stream(const std::filesystem::path& path) {
-  struct stat status;
+  struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return false;
   if (!S_ISREG(status.st_mode)) return true;
   const auto goes_there = [&status](int descriptor) {
-    struct stat printed;
+    struct stat printed = {};
     return fstat(descriptor, &printed) == 0 && printed.st_dev == status.st_dev &&
            printed.st_ino == status.st_ino;
   };
@@ -62,7 +61,7 @@ void replace(const std::filesystem::path& target, std::string_view text) {
   if (!file) throw cannot_write(target);
   try {
     write(file, target, text);
-    struct stat status;
+    struct stat status = {};
     if (stat(target.c_str(), &status) == 0) (void)!chmod(temporary.c_str(), status.st_mode & 07777);
     if (rename(temporary.c_str(), target.c_str()) != 0) throw cannot_write(target);
   } catch (...) {
