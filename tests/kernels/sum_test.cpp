@@ -17,7 +17,7 @@ using kernels::kReadBlock;
 class SumKernel : public ::testing::TestWithParam<Implementation> {};
 
 TEST_P(SumKernel, AgreesWithDoublePrecision) {
-  for (const std::size_t blocks : {1, 2, 3, 8, 33}) {
+  for (const std::size_t blocks : {1U, 2U, 3U, 8U, 33U}) {
     // One value beyond each end: neither may be read into the sum, wherever the values begin.
     const auto count = static_cast<Eigen::Index>(blocks * kReadBlock);
     Eigen::VectorXf values = testing::random_vector(count + 2, static_cast<unsigned>(blocks));
