@@ -129,7 +129,8 @@ TEST(Fgd, AnswersAreTheNearestRowsAndTheirLogitsComeBackFromTheDistances) {
 std::vector<std::size_t> distances(const Fgd& head) {
   std::vector<std::size_t> found;
   for (unsigned i = 0; i < 50; ++i) {
-    found.push_back(head.query(random_vector(head.layer().dim(), i), {.effort = 5}).work.screened);
+    found.push_back(head.query(random_vector(static_cast<Eigen::Index>(head.layer().dim()), i), {.effort = 5})
+                        .work.screened);
   }
   return found;
 }
