@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
@@ -20,6 +21,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::clustered_contexts;
+using testing::error_of;
 using testing::random_layer;
 
 constexpr Eigen::Index kVocab = 400;
@@ -273,12 +275,7 @@ TEST(Tuner, PassesOnAnErrorOfTheProgressToo) {
   options.progress = [](std::string_view step, double) {
     if (step.starts_with("trying l2s-kmeans: ")) throw Error("enough");
   };
-  try {
-    tune(layer(), contexts(), options);
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "enough");
-  }
+  EXPECT_EQ(error_of([&] { tune(layer(), contexts(), options); }), "enough");
 }
 
 TEST(Tuner, TakesTheHighestConfidence) {
@@ -313,12 +310,7 @@ TEST(Tuner, RefusesWhatItCannotUse) {
   const auto refusal = [](const RowMajorMatrix& learned, const std::function<void(TuneOptions&)>& change) {
     TuneOptions options;
     change(options);
-    try {
-      tune(layer(), learned, options);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no Error");
+    return error_of([&] { tune(layer(), learned, options); });
   };
   const auto nothing = [](TuneOptions&) {};
   EXPECT_EQ(refusal(RowMajorMatrix(0, kDim), nothing), "tune: there are 0 contexts; at least 10 are needed");

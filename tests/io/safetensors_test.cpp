@@ -11,6 +11,7 @@
 #include <cstring>
 #include <random>
 
+#include "support/errors.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace topksoftmax {
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using testing::read_bytes;
 using testing::TemporaryFolder;
@@ -37,28 +39,16 @@ std::string file_bytes(const std::string& header, std::size_t data_bytes) {
 std::string refusal(const std::string& bytes) {
   const TemporaryFolder folder;
   const auto path = folder.write("some.safetensors", bytes);
-  try {
-    SafetensorsFile::open(path);
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("some.safetensors: "));
-    return error.what();
+  const std::string message = error_of([&] { SafetensorsFile::open(path); });
+  if (!message.empty()) {
+    EXPECT_THAT(message, HasSubstr("some.safetensors: "));
   }
-  return "";
+  return message;
 }
 
 /// The same for a header with one tensor entry "t".
 std::string tensor_refusal(const std::string& fields, std::size_t data_bytes = 8) {
   return refusal(file_bytes("{\"t\":{" + fields + "}}", data_bytes));
-}
-
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Safetensors, ReadsWhatTheFormatSays) {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -32,17 +32,6 @@ struct World {
 inline const World& world() {
   static const World made;
   return made;
-}
-
-/// The message of the Error that an action throws, or "".
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// The message with which a file of these bytes is refused, or "".

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace topksoftmax {
 namespace {
+
+using testing::error_of;
 
 const std::vector<std::string> kSource = {"</s>", "das", "haus", "ist"};
 const std::vector<std::string> kTarget = {"</s>", "the", "house", "is", "home"};
@@ -27,12 +30,7 @@ std::vector<TokenId> targets(const AlignmentLists& lists, TokenId source) {
 
 /// What it complains of.
 std::string complaint(const std::string& text) {
-  try {
-    read(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { read(text); });
 }
 
 TEST(AlignmentLists, KeepTheLikeliestTargetsInOrder) {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "support/allocations.hpp"
+#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/screeners/ippt.hpp"
 
@@ -22,6 +22,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::clustered_contexts;
+using testing::error_of;
 using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
@@ -316,16 +317,8 @@ TEST(Fgd, SearchesRowsOfEveryStoredType) {
 TEST(Fgd, UnusableOptionsAreRefused) {
   const SoftmaxLayer layer = random_layer(100, 6, 1);
   const RowMajorMatrix contexts = random_matrix(20, 6, 2);
-  const auto message = [&](const auto& build) -> std::string {
-    try {
-      build();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   const auto refused = [&](const FgdOptions& options) {
-    return message([&] { Fgd::build(layer, contexts, options); });
+    return error_of([&] { Fgd::build(layer, contexts, options); });
   };
   EXPECT_EQ(refused({.M = 1}), "fgd: M is 1; it must be at least 2 and at most 1024");
   EXPECT_EQ(refused({.M = 2000}), "fgd: M is 2000; it must be at least 2 and at most 1024");
@@ -333,11 +326,11 @@ TEST(Fgd, UnusableOptionsAreRefused) {
   EXPECT_EQ(refused({.ef_search = 0}), "fgd: ef_search is 0; it must be at least 1");
   EXPECT_EQ(refused({.entry_points = 0}), "fgd: entry_points is 0; it must be at least 1");
   EXPECT_EQ(refused({.context_sample = 0}), "fgd: context_sample is 0; it must be at least 1");
-  EXPECT_EQ(message([&] { Fgd::build(layer, random_matrix(5, 7, 1)); }),
+  EXPECT_EQ(error_of([&] { Fgd::build(layer, random_matrix(5, 7, 1)); }),
             "fgd: contexts have 7 values, the layer's dimension is 6");
   RowMajorMatrix broken = contexts;
   broken(3, 1) = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(message([&] { Fgd::build(layer, broken); }), "fgd: context 3 has a value that is not finite");
+  EXPECT_EQ(error_of([&] { Fgd::build(layer, broken); }), "fgd: context 3 has a value that is not finite");
 }
 
 /// The full softmax against the softmax over the K best: the largest log-probability error, and the total

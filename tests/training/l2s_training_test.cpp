@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/error.hpp"
 
@@ -16,6 +17,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::clustered_contexts;
+using testing::error_of;
 
 /// Contexts of four topics, which k-means finds, with labels that depend on one coordinate alone.
 struct Task {
@@ -99,15 +101,10 @@ TEST(L2STraining, RefusesWhatItCannotUse) {
   const Contexts contexts = Contexts::of(task.H);
   EXPECT_THROW(train_l2s({}, {}, small(20)), Error);
   EXPECT_THROW(train_l2s(contexts, Labels{}, small(20)), Error);
-  const auto complaint = [&](const auto& change) -> std::string {
+  const auto complaint = [&](const auto& change) {
     L2SOptions options = small(20);
     change(options);
-    try {
-      train_l2s(contexts, task.labels, options);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return error_of([&] { train_l2s(contexts, task.labels, options); });
   };
   EXPECT_EQ(complaint([](L2SOptions& o) { o.clusters = 0; }), "l2s: clusters is 0; it must be at least 1");
   EXPECT_EQ(complaint([](L2SOptions& o) { o.epochs = 0; }), "l2s: epochs is 0; it must be at least 1");
