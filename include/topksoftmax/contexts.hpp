@@ -26,6 +26,9 @@ struct Contexts {
             static_cast<std::size_t>(H.outerStride())};
   }
 
+  /// None, of this dimension.
+  static Contexts none(std::size_t dim) { return {nullptr, 0, dim, dim}; }
+
   const float* row(std::size_t i) const { return data + i * stride; }
 };
 

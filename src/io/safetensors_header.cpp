@@ -42,6 +42,33 @@ constexpr std::array<DataTypeEntry, 13> kDataTypes = {{{"BOOL", 1},
                                                        {"I64", 8},
                                                        {"F64", 8}}};
 
+/// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
+std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
+  if (file.size() < kLengthBytes) {
+    throw Error(path.string() + ": has " + std::to_string(file.size()) +
+                " bytes, a safetensors file at least " + std::to_string(kLengthBytes));
+  }
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLengthBytes);
+  if (length > SafetensorsFile::max_header_bytes) {
+    throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", the limit " +
+                std::to_string(SafetensorsFile::max_header_bytes) + "; is this a safetensors file?");
+  }
+  if (length > file.size() - kLengthBytes) {
+    throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", but only " +
+                std::to_string(file.size() - kLengthBytes) + " bytes follow");
+  }
+  const auto* const text = reinterpret_cast<const char*>(file.data()) + kLengthBytes;
+  if (length == 0 || *text != '{') throw Error(path.string() + ": the header does not begin with '{'");
+
+  // The JSON parser takes a zero byte for the end of its input, and would not see what follows.
+  if (const void* const zero = std::memchr(text, '\0', static_cast<std::size_t>(length))) {
+    throw Error(path.string() + ": the header is not valid JSON at byte " +
+                std::to_string(static_cast<const char*>(zero) - text) + ": a zero byte");
+  }
+  return {text, static_cast<std::size_t>(length)};
+}
+
 /// Takes the events of the JSON parser. Only the one structure that a header may have is accepted, so nothing
 /// nests deeper than it does, and what is held never outgrows the header.
 class HeaderReader : public nlohmann::json_sax<json> {
@@ -298,37 +325,6 @@ std::string shape_text(std::span<const std::size_t> shape) {
   }
   return text + "]";
 }
-
-namespace {
-
-/// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
-std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
-  if (file.size() < kLengthBytes) {
-    throw Error(path.string() + ": has " + std::to_string(file.size()) +
-                " bytes, a safetensors file at least " + std::to_string(kLengthBytes));
-  }
-  std::uint64_t length = 0;
-  std::memcpy(&length, file.data(), kLengthBytes);
-  if (length > SafetensorsFile::max_header_bytes) {
-    throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", the limit " +
-                std::to_string(SafetensorsFile::max_header_bytes) + "; is this a safetensors file?");
-  }
-  if (length > file.size() - kLengthBytes) {
-    throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", but only " +
-                std::to_string(file.size() - kLengthBytes) + " bytes follow");
-  }
-  const auto* const text = reinterpret_cast<const char*>(file.data()) + kLengthBytes;
-  if (length == 0 || *text != '{') throw Error(path.string() + ": the header does not begin with '{'");
-
-  // The JSON parser takes a zero byte for the end of its input, and would not see what follows.
-  if (const void* const zero = std::memchr(text, '\0', static_cast<std::size_t>(length))) {
-    throw Error(path.string() + ": the header is not valid JSON at byte " +
-                std::to_string(static_cast<const char*>(zero) - text) + ": a zero byte");
-  }
-  return {text, static_cast<std::size_t>(length)};
-}
-
-}  // namespace
 
 SafetensorsMetadata parse_safetensors_metadata(std::span<const std::byte> file,
                                                const std::filesystem::path& path) {

@@ -345,6 +345,14 @@ double typical_position(const PrefixIndex& index, const Trials& trials, std::siz
   return *middle;
 }
 
+/// Some of the contexts; without any, rows of W stand for them.
+RowMajorMatrix likely_contexts(const SoftmaxLayer& layer, const RowMajorMatrix& contexts) {
+  constexpr std::size_t kMany = 256;
+  if (contexts.rows() > 0) return evenly_spaced(Contexts::of(contexts), kMany);
+  const RowMajorMatrix W = layer.weights();
+  return evenly_spaced(Contexts::of(W), kMany);
+}
+
 }  // namespace
 
 PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const Contexts& contexts,
@@ -373,8 +381,7 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const Contexts& contex
   parts.options.width = std::max(parts.transform.width(), prefix);
 
   const RowCoordinates rows(W, parts.transform);
-  const RowMajorMatrix likely = sampled.rows() > 0 ? sampled : RowMajorMatrix(layer.weights());
-  const ContextCoordinates typical(evenly_spaced(Contexts::of(likely), 256), parts.transform);
+  const ContextCoordinates typical(likely_contexts(layer, sampled), parts.transform);
   const bool boxed = parts.options.boxes == BoundBoxes::always;
   if (boxed) {
     parts.order = RowOrder(StoredArray<TokenId>::own(similar_rows(biases, rows, typical)));

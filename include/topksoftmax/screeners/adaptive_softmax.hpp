@@ -72,7 +72,7 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<Adaptive
   /// Gates that are proven bounds. Cost: V·d. Throws Error for unusable options.
   static std::unique_ptr<AdaptiveSoftmax> build(SoftmaxLayer layer,
                                                 const AdaptiveSoftmaxOptions& options = {}) {
-    const Contexts none{nullptr, 0, layer.dim(), layer.dim()};
+    const Contexts none = Contexts::none(layer.dim());
     return build(std::move(layer), none, options);
   }
 

@@ -124,7 +124,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
 
   /// The same without contexts.
   static std::unique_ptr<Certified> build(SoftmaxLayer layer, const CertifiedOptions& options = {}) {
-    const Contexts none{nullptr, 0, layer.dim(), layer.dim()};
+    const Contexts none = Contexts::none(layer.dim());
     return build(std::move(layer), none, options);
   }
 
