@@ -10,7 +10,7 @@
 
 #include "harness/usage_error.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/io/replace_file.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -45,31 +45,6 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   return std::filesystem::equivalent(a, b, absent) || followed(a) == followed(b);
 }
 
-void write(std::ofstream& file, const std::filesystem::path& path, std::string_view text) {
-  file << text;
-  file.close();
-  if (!file) throw cannot_write(path);
-}
-
-/// The permissions of the file that is replaced pass to the new one.
-void replace(const std::filesystem::path& target, std::string_view text) {
-  constexpr std::size_t kRecognisable = 200;  // of a name that may be as long as the system allows
-  const std::filesystem::path temporary =
-      target.parent_path() /
-      (target.filename().string().substr(0, kRecognisable) + ".tmp-" + std::to_string(getpid()));
-  std::ofstream file(temporary);
-  if (!file) throw cannot_write(target);
-  try {
-    write(file, target, text);
-    struct stat status = {};
-    if (stat(target.c_str(), &status) == 0) (void)!chmod(temporary.c_str(), status.st_mode & 07777);
-    if (rename(temporary.c_str(), target.c_str()) != 0) throw cannot_write(target);
-  } catch (...) {
-    unlink(temporary.c_str());
-    throw;
-  }
-}
-
 }  // namespace
 
 void check_distinct(std::span<const Output> outputs, const std::filesystem::path& head) {
@@ -97,12 +72,13 @@ void check_output(const std::filesystem::path& path) {
 
 void write_output(const std::filesystem::path& path, std::string_view text) {
   if (!is_stream(path)) {
-    replace(followed(path), text);
+    replace_file(path, std::as_bytes(std::span(text)));
     return;
   }
   std::ofstream stream(path, std::ios::app);
+  stream << text;
+  stream.close();
   if (!stream) throw cannot_write(path);
-  write(stream, path, text);
 }
 
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json) {

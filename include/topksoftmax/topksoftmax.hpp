@@ -14,6 +14,7 @@
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/io/replace_file.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/screeners/adaptive_softmax.hpp"

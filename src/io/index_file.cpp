@@ -7,7 +7,6 @@
 
 #include "io/index_format.hpp"
 #include "io/index_reader.hpp"
-#include "io/replacing_file.hpp"
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
@@ -72,10 +71,6 @@ std::unique_ptr<TopKSoftmax> load_any(const IndexReader& in) {
 
 std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer) {
   return load_any(IndexReader::open(path, std::move(layer)));
-}
-
-void check_target(const std::filesystem::path& path) {
-  const ReplacingFile never_committed(path);
 }
 
 void verify_index(const std::filesystem::path& path) {

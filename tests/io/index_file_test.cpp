@@ -431,24 +431,6 @@ TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
   load_index(path, world().layer);
 }
 
-TEST(IndexFiles, ABadTargetIsToldBeforeAnythingIsBuilt) {
-  const TemporaryFolder folder(memory_folder());
-  const auto kept = folder.write("kept", "old");
-  std::filesystem::create_symlink(folder.path() / "absent", folder.path() / "dangling");
-  std::filesystem::create_symlink(folder.path() / "loop", folder.path() / "loop");
-  check_target(kept);
-  check_target(folder.path() / "new");
-  EXPECT_THAT(error_of([&] { check_target(folder.path()); }), HasSubstr("cannot replace a folder"));
-  EXPECT_THAT(error_of([&] { check_target("/dev/null"); }), HasSubstr("no regular file"));
-  EXPECT_THAT(error_of([&] { check_target(""); }), HasSubstr("empty"));
-  EXPECT_THAT(error_of([&] { check_target(folder.path() / "absent" / "f"); }), HasSubstr("cannot create"));
-  EXPECT_THAT(error_of([&] { check_target(folder.path() / "dangling"); }), HasSubstr("cannot follow"));
-  EXPECT_THAT(error_of([&] { check_target(folder.path() / "loop"); }), HasSubstr("cannot follow"));
-  EXPECT_THAT(error_of([&] { check_target(folder.path() / std::string(300, 'n')); }), HasSubstr("too long"));
-  EXPECT_THAT(folder.list(), ElementsAre("dangling", "kept", "loop"));
-  EXPECT_EQ(read_bytes(kept), "old");
-}
-
 TEST(IndexFiles, AFullDiskLeavesTheOldFileWhole) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "f";

@@ -18,7 +18,7 @@
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
-#include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/io/replace_file.hpp"
 
 namespace topksoftmax::bench {
 namespace {

@@ -21,7 +21,7 @@
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/tuner.hpp"
 #include "topksoftmax/io/head_file.hpp"
-#include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/io/replace_file.hpp"
 
 namespace topksoftmax::bench {
 namespace {

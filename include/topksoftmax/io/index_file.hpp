@@ -95,11 +95,6 @@ namespace topksoftmax {
 TOPKSOFTMAX_EXPORT std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path,
                                                            SoftmaxLayer layer);
 
-/// Throws the Error that TopKSoftmax::save() to this path would throw before it writes a byte: for a folder,
-/// a device or a pipe, and where no file can be made. For whoever builds for minutes, and would rather know
-/// before. Leaves everything as it was.
-TOPKSOFTMAX_EXPORT void check_target(const std::filesystem::path& path);
-
 /// Reads an index file whole and throws Error unless it is one, and its metadata and tensors are what was
 /// written, by their checksum.
 TOPKSOFTMAX_EXPORT void verify_index(const std::filesystem::path& path);
