@@ -74,6 +74,13 @@ const std::vector<Backend>& all_backends() {
            },
        .system = "certified",
        .exact = true},
+      {.name = "certified-long-tails",
+       .make =
+           [](const auto& layer, const auto& contexts) {
+             return Certified::build(layer, contexts, {.prefix = 4, .width = 64});
+           },
+       .system = "certified",
+       .exact = true},
   };
   return all;
 }

@@ -24,7 +24,6 @@ using testing::Backend;
 using testing::Reference;
 
 constexpr std::size_t kMostTokens = 300;
-constexpr std::size_t kLargestDim = 24;
 
 /// A matrix of a few values in random places, or of normally distributed ones; some places of their own.
 RowMajorMatrix matrix(Choices& choices, std::size_t rows, std::size_t cols) {
@@ -44,6 +43,13 @@ RowMajorMatrix matrix(Choices& choices, std::size_t rows, std::size_t cols) {
     m.data()[place] = choices.value();
   }
   return m;
+}
+
+/// A dimension: most often a small one, which is fast, or one that fills several vectors and half a one.
+std::size_t dimension(Choices& choices) {
+  constexpr std::uint8_t kWide = 224;
+  const std::uint8_t choice = choices.byte();
+  return choice < kWide ? 1U + choice % 24U : 25U + 2U * static_cast<std::size_t>(choice - kWide);
 }
 
 /// Options, and what they refer to.
@@ -206,7 +212,7 @@ void queries(Bytes input) {
   const std::vector<Backend>& backends = testing::all_backends();
   const Backend& backend = backends[choices.place(backends.size())];
   const std::size_t vocab = choices.between(1, kMostTokens);
-  const std::size_t dim = choices.between(1, kLargestDim);
+  const std::size_t dim = dimension(choices);
   const RowMajorMatrix W = matrix(choices, vocab, dim);
   const Eigen::VectorXf b =
       choices.yes() ? Eigen::VectorXf(matrix(choices, 1, vocab).row(0)) : Eigen::VectorXf();
