@@ -25,11 +25,14 @@ class CoordinateChooser {
   /// For a width of at most d. Cost: O(d²·width).
   CoordinateBasis choose(std::size_t width) const;
 
+  /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width.
+  const Eigen::MatrixXd& directions() const { return directions_; }
+
  private:
   BoundCoordinates kind_;
   Eigen::MatrixXd contexts_;    ///< E[hhᵀ] [d×d], with a trace of 1
   Eigen::MatrixXd rows_;        ///< E[wwᵀ] [d×d], likewise
-  Eigen::MatrixXd directions_;  ///< eigenvectors of one of them, or of their sum, the leading ones first
+  Eigen::MatrixXd directions_;  ///< eigenvectors of one of them, or of their sum
 };
 
 }  // namespace topksoftmax

@@ -10,7 +10,7 @@
 
 namespace topksoftmax {
 
-inline constexpr std::size_t kMostBoundWidth = 256;
+inline constexpr std::size_t kMostBoundWidth = 4096;
 
 /// The options that an index file records.
 template <class Options, class Visit>

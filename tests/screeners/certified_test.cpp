@@ -311,6 +311,27 @@ TEST(Certified, PrefixesLeaveFewestRowsInBalancedCoordinates) {
   EXPECT_LT(left[0], left[2]);
 }
 
+TEST(Certified, TailsAreAsLongAsContextsNeed) {
+  // Contexts, each near to one row, that differ in every direction: half of the coordinates say little.
+  constexpr Eigen::Index kDim = 160;
+  const RowMajorMatrix W = random_matrix(2000, kDim, 1);
+  RowMajorMatrix contexts = random_matrix(400, kDim, 2);
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) contexts.row(i) += 0.5F * W.row(5 * i);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const auto exact = Exact::make(layer);
+  const auto chosen = Certified::build(layer, contexts.topRows(300));
+  const auto half = Certified::build(layer, contexts.topRows(300), {.width = kDim / 2});
+  Workspace workspace;
+  std::size_t scored = 0;
+  std::size_t scored_by_half = 0;
+  for (Eigen::Index i = 300; i < 400; ++i) {
+    expect_exact(*chosen, *exact, contexts.row(i), 1, workspace, "chosen");
+    scored += chosen->query(contexts.row(i), {.k = 1}).work.candidates;
+    scored_by_half += half->query(contexts.row(i), {.k = 1}).work.candidates;
+  }
+  EXPECT_LT(10 * scored, scored_by_half);
+}
+
 TEST(Certified, BoxesAreOpenedForFewRows) {
   // Rows and contexts of few kinds: those of other kinds than the context's are far below it.
   const RowMajorMatrix kinds = random_matrix(12, 32, 1, 1.5F);
@@ -514,7 +535,7 @@ TEST(Certified, RefusesWhatItCannotUse) {
   RowMajorMatrix contexts = random_matrix(10, 8, 2);
   EXPECT_THROW(Certified::build(layer, random_matrix(10, 7, 2)), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.width = 3}), Error);
-  EXPECT_THROW(Certified::build(layer, contexts, {.width = 257}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.width = 4097}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 16, .width = 8}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.context_sample = 0}), Error);

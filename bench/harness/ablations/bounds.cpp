@@ -26,7 +26,7 @@ struct Variant {
 };
 constexpr std::array<Variant, 5> kVariants = {{
     {"W's own SVD", "rows", "0", "never"},
-    {"W's own SVD, all coordinates", "rows", "256", "never"},  // behind the prefix, as FEXIPRO has them
+    {"W's own SVD, all coordinates", "rows", "4096", "never"},  // behind the prefix, as FEXIPRO has them
     {"contexts' eigenvectors", "contexts", "0", "never"},
     {"balanced", "balanced", "0", "never"},
     {"balanced", "balanced", "0", "always"},

@@ -43,8 +43,9 @@ struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
   /// counting, on the contexts, the work that each choice would make.
   std::size_t prefix = 0;
-  /// Coordinates in all; what a row and a context have beyond them counts by its length alone. 4 to 256; 0:
-  /// as many as lie in one cache line behind the prefix.
+  /// Coordinates in all, 4 to 4096; what a row and a context have beyond them counts by its length alone. 0:
+  /// as many as lie in one cache line behind the prefix, or more where the contexts differ in so many
+  /// directions that fewer would leave many rows to score.
   std::size_t width = 0;
   /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 20000;
@@ -82,7 +83,7 @@ class PrefixIndex;
 /// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: no other choice makes both tails shorter.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes (with boxes, an
-/// eighth of that and those of the boxes that are opened), a cache line or two for each of the rows left,
+/// eighth of that and those of the boxes that are opened), M − prefix bytes for each of the rows left,
 /// then the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows
 /// by their prefixes, and of those that these left.
 ///
