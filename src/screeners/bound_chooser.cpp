@@ -30,6 +30,9 @@ constexpr std::size_t kTypicalPrefix = 32;
 constexpr std::array<std::size_t, 12> kTailLines = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 /// A width that takes one line of any tail.
 constexpr std::size_t kOneLine = 0;
+/// What may lie outside of the coordinates, of E‖w‖², where there are no contexts to tell: if contexts lie
+/// like rows do, so much of ‖w‖‖h‖ is less than what parts the best rows from most.
+constexpr double kLongestRest = 0.1;
 /// Rows that stand for all where the tails' length is chosen.
 constexpr Index kSampledRows = 8192;
 
@@ -169,7 +172,8 @@ void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estimate) co
   CertifiedOptions& options = estimate.choice.options;
   const std::size_t full = std::max<std::size_t>(transform.width() / 4 * 4, 4);
   if (trials_.contexts.rows() == 0) {
-    if (options.prefix == 0) options.prefix = std::min(kTypicalPrefix, full);
+    const std::size_t quarter = least_width / 16 * 4;
+    if (options.prefix == 0) options.prefix = std::min(std::max(kTypicalPrefix, quarter), full);
     if (options.boxes == BoundBoxes::automatic) options.boxes = BoundBoxes::never;
     return;
   }
@@ -239,12 +243,22 @@ std::size_t BoundChooser::choose_width(double rows_passing) const {
   return best == 0 ? kOneLine : widths[best];
 }
 
-BoundChooser::Choice BoundChooser::choose() const {
-  Estimate estimate = choose_for(kOneLine);
-  if (options_.width == 0 && trials_.contexts.rows() > 0) {
-    const std::size_t least_width = choose_width(estimate.rows_passing);
-    if (least_width != kOneLine) estimate = choose_for(least_width);
+std::size_t BoundChooser::width_of_rows() const {
+  const VectorXd shares = coordinates_.row_shares();
+  double rest = shares.sum();
+  std::size_t least_width = 0;
+  for (; least_width < layer_.dim() && rest > kLongestRest; ++least_width) {
+    rest -= shares[static_cast<Index>(least_width)];
   }
+  return least_width <= width(kTypicalPrefix, kOneLine) ? kOneLine : least_width;
+}
+
+BoundChooser::Choice BoundChooser::choose() const {
+  if (options_.width != 0) return choose_for(kOneLine).choice;
+  if (trials_.contexts.rows() == 0) return choose_for(width_of_rows()).choice;
+  Estimate estimate = choose_for(kOneLine);
+  const std::size_t least_width = choose_width(estimate.rows_passing);
+  if (least_width != kOneLine) estimate = choose_for(least_width);
   return std::move(estimate.choice);
 }
 

@@ -48,6 +48,7 @@ class BoundChooser {
   void choose_prefix(std::size_t least_width, Estimate& estimate) const;
   Estimate choose_for(std::size_t least_width) const;
   std::size_t choose_width(double rows_passing) const;
+  std::size_t width_of_rows() const;
 
   const SoftmaxLayer& layer_;
   const Eigen::MatrixXd& W_;

@@ -77,4 +77,8 @@ CoordinateBasis CoordinateChooser::choose(std::size_t width) const {
   return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows)};
 }
 
+VectorXd CoordinateChooser::row_shares() const {
+  return (directions_.transpose() * rows_ * directions_).diagonal();
+}
+
 }  // namespace topksoftmax

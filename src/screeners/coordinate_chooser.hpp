@@ -28,6 +28,9 @@ class CoordinateChooser {
   /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width.
   const Eigen::MatrixXd& directions() const { return directions_; }
 
+  /// What lies along each direction of E‖w‖², in shares of it [d]. Cost: O(d³).
+  Eigen::VectorXd row_shares() const;
+
  private:
   BoundCoordinates kind_;
   Eigen::MatrixXd contexts_;    ///< E[hhᵀ] [d×d], with a trace of 1

@@ -320,16 +320,21 @@ TEST(Certified, TailsAreAsLongAsContextsNeed) {
   const SoftmaxLayer layer = SoftmaxLayer::own(W);
   const auto exact = Exact::make(layer);
   const auto chosen = Certified::build(layer, contexts.topRows(300));
+  const auto of_rows = Certified::build(layer);
   const auto half = Certified::build(layer, contexts.topRows(300), {.width = kDim / 2});
   Workspace workspace;
   std::size_t scored = 0;
+  std::size_t scored_of_rows = 0;
   std::size_t scored_by_half = 0;
   for (Eigen::Index i = 300; i < 400; ++i) {
     expect_exact(*chosen, *exact, contexts.row(i), 1, workspace, "chosen");
     scored += chosen->query(contexts.row(i), {.k = 1}).work.candidates;
+    expect_exact(*of_rows, *exact, contexts.row(i), 1, workspace, "of rows");
+    scored_of_rows += of_rows->query(contexts.row(i), {.k = 1}).work.candidates;
     scored_by_half += half->query(contexts.row(i), {.k = 1}).work.candidates;
   }
   EXPECT_LT(10 * scored, scored_by_half);
+  EXPECT_LT(10 * scored_of_rows, scored_by_half);
 }
 
 TEST(Certified, BoxesAreOpenedForFewRows) {

@@ -44,8 +44,8 @@ struct CertifiedOptions {
   /// counting, on the contexts, the work that each choice would make.
   std::size_t prefix = 0;
   /// Coordinates in all, 4 to 4096; what a row and a context have beyond them counts by its length alone. 0:
-  /// as many as lie in one cache line behind the prefix, or more where the contexts differ in so many
-  /// directions that fewer would leave many rows to score.
+  /// as many as lie in one cache line behind the prefix, or more where the contexts, or W without any, have
+  /// so many directions that fewer would leave many rows to score.
   std::size_t width = 0;
   /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 20000;
