@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <span>
@@ -51,11 +50,15 @@ constexpr double kOpened = 1.5;
 /// Rows that are scored, of those that pass; guessed where tails are one line.
 constexpr double kScoredShare = 0.25;
 
-/// Those that it takes for so many coordinates at the least, prefix included.
+/// Coordinates that so many cache lines of a tail hold.
+std::size_t tail_width(std::size_t lines) {
+  return kernels::PrefixTails::kWidthOfLine + (lines - 1) * kernels::PrefixTails::kLine;
+}
+
+/// Cache lines that a tail takes for so many coordinates at the least, prefix included.
 std::size_t tail_lines(std::size_t prefix, std::size_t least_width) {
-  if (least_width <= prefix) return 1;
-  return (least_width - prefix + kernels::PrefixTails::kFooter + kernels::PrefixTails::kLine - 1) /
-         kernels::PrefixTails::kLine;
+  const kernels::PrefixTails tails{.width = least_width - std::min(prefix, least_width)};
+  return tails.row_bytes() / kernels::PrefixTails::kLine;
 }
 
 /// How many blocks and rows a prefix lets pass, in the mean over some contexts.
@@ -149,8 +152,7 @@ struct BoundChooser::Estimate {
 
 std::size_t BoundChooser::width(std::size_t prefix, std::size_t least) const {
   // As many as lie in the cache lines behind the prefix; those that are computed at a time, whole.
-  const std::size_t room =
-      prefix + tail_lines(prefix, least) * kernels::PrefixTails::kLine - kernels::PrefixTails::kFooter;
+  const std::size_t room = prefix + tail_width(tail_lines(prefix, least));
   const std::size_t wanted = options_.width != 0 ? options_.width : room / kernels::kSlack * kernels::kSlack;
   return std::min({wanted, layer_.dim(), kMostBoundWidth});
 }
@@ -223,8 +225,7 @@ BoundChooser::Estimate BoundChooser::choose_for(std::size_t least_width) const {
 std::size_t BoundChooser::choose_width(double rows_passing) const {
   std::vector<std::size_t> widths;
   for (const std::size_t lines : kTailLines) {
-    const std::size_t next = width(
-        kTypicalPrefix, kTypicalPrefix + lines * kernels::PrefixTails::kLine - kernels::PrefixTails::kFooter);
+    const std::size_t next = width(kTypicalPrefix, kTypicalPrefix + tail_width(lines));
     if (!widths.empty() && next == widths.back()) break;
     widths.push_back(next);
   }

@@ -197,12 +197,10 @@ PrefixIndex build_prefix_index(const SoftmaxLayer& layer, const Contexts& contex
   const RowMajorMatrix sampled = evenly_spaced(contexts, options.context_sample);
   const CoordinateChooser coordinates(W, sampled, options.coordinates);
   const Trials trials(layer, W, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k);
+  BoundChooser::Choice choice = BoundChooser(layer, W, coordinates, trials, options).choose();
   PrefixIndexParts parts;
-  {
-    BoundChooser::Choice choice = BoundChooser(layer, W, coordinates, trials, options).choose();
-    parts.transform = std::move(choice.transform);
-    parts.options = choice.options;
-  }
+  parts.options = choice.options;
+  parts.transform = std::move(choice.transform);
   const RowCoordinates rows(W, parts.transform);
   const ContextCoordinates typical(likely_contexts(layer, sampled), parts.transform);
   const VectorXd biases = layer.biases().cast<double>();
