@@ -12,6 +12,7 @@
 #include "harness/run.hpp"
 #include "harness/usage_error.hpp"
 #include "peers/peers.hpp"
+#include "topksoftmax/registry/standard.hpp"
 
 namespace {
 
@@ -36,9 +37,11 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     bench::prepare_peers(argv);
+    topksoftmax::Registry registry = topksoftmax::Registry::standard();
+    bench::add_peers(registry);
     const bench::CommandLine line = bench::parse_command_line(argc, argv);
     bench::Progress progress(isatty(STDERR_FILENO) != 0 ? &std::cerr : nullptr);
-    bench::run(line, std::cout, progress);
+    bench::run(registry, line, std::cout, progress);
     return finish_output();
   } catch (const bench::UsageError& error) {
     std::cerr << "topksoftmax-bench: " << error.what() << " (--help shows the options)\n";

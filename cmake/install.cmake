@@ -16,11 +16,24 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/TopKSoftmax")
 # The exported targets take the folder of a file set for one below the prefix, even where it is absolute.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}"
   OUTPUT_VARIABLE header_folder)
-install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS DESTINATION "${header_folder}")
+install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS DESTINATION "${header_folder}"
+  FILE_SET kernel_bodies DESTINATION "${header_folder}")
 install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
   FILE TopKSoftmax-${linkage}-targets.cmake)
+install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only)
+install(EXPORT TopKSoftmax-header_only DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
+  FILE TopKSoftmax-header_only-targets.cmake)
+if(TOPKSOFTMAX_BUILD_C) # stands alone, and in an export of its own
+  install(TARGETS TopKSoftmax_c EXPORT TopKSoftmax-c FILE_SET HEADERS DESTINATION "${header_folder}")
+  install(EXPORT TopKSoftmax-c DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
+    FILE TopKSoftmax-c-targets.cmake)
+endif()
 
-set(static_dependencies "find_dependency(OpenMP COMPONENTS CXX)")
+if(TARGET OpenMP::OpenMP_CXX)
+  set(static_dependencies "find_dependency(OpenMP COMPONENTS CXX)")
+else()
+  set(static_dependencies "find_dependency(Threads)")
+endif()
 set(pkg_config_requires "eigen3 >= 3.4")
 get_target_property(hwy_is_imported hwy::hwy IMPORTED)
 if(hwy_is_imported)
@@ -78,5 +91,9 @@ foreach(name libdir includedir)
 endforeach()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/topksoftmax.pc.in" "${PROJECT_BINARY_DIR}/topksoftmax.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/topksoftmax.pc" DESTINATION "${pkg_config_folder}")
+if(TOPKSOFTMAX_BUILD_C)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/topksoftmax-c.pc.in" "${PROJECT_BINARY_DIR}/topksoftmax-c.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/topksoftmax-c.pc" DESTINATION "${pkg_config_folder}")
+endif()
 
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -13,8 +13,9 @@
 #include "language_model_steps.hpp"
 #include "lstm_model.hpp"
 #include "text.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/certified.hpp"
 #include "written_contexts.hpp"
 
 using namespace topksoftmax;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "topksoftmax/io/safetensors.hpp"
-#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::examples {
@@ -55,10 +55,10 @@ class Linear {
     rows.bias = bias_.size() == 0 ? nullptr : bias_.data();
     Y.resize(X.rows(), this->rows());
     if (X.rows() == 1) {
-      kernels::active().scan(rows, 0, rows.count, X.data(), Y.data());
+      kernels::scan(rows, 0, rows.count, X.data(), Y.data());
     } else {
-      kernels::active().scan_batch(rows, X.data(), static_cast<std::size_t>(X.outerStride()),
-                                   static_cast<std::size_t>(X.rows()), Y.data());
+      kernels::scan_batch(rows, X.data(), static_cast<std::size_t>(X.outerStride()),
+                          static_cast<std::size_t>(X.rows()), Y.data());
     }
   }
 

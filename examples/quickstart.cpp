@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <topksoftmax/topksoftmax.hpp>
 
+#include "topksoftmax/certified/build.hpp"
+
 int main() {
   using namespace topksoftmax;
 

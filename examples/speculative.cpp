@@ -13,7 +13,8 @@
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"
 #include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/l2s.hpp"
+#include "topksoftmax/l2s/build.hpp"
+#include "topksoftmax/l2s/l2s.hpp"
 #include "written_contexts.hpp"
 
 using namespace topksoftmax;

@@ -16,6 +16,7 @@
 #include "text.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "translation_model.hpp"

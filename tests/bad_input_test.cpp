@@ -16,6 +16,7 @@
 #include "support/allocations.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
+#include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <string>
 
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/io/head_file.hpp"
-#include "topksoftmax/screeners/certified.hpp"
-#include "topksoftmax/screeners/l2s.hpp"
+#include "topksoftmax/l2s/build.hpp"
+#include "topksoftmax/l2s/l2s.hpp"
 
 namespace topksoftmax {
 namespace {

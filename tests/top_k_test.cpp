@@ -6,9 +6,10 @@
 #include <cmath>
 
 #include "support/layers.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/exact.hpp"
-#include "topksoftmax/screeners/certified.hpp"
-#include "topksoftmax/screeners/shortlist.hpp"
+#include "topksoftmax/shortlist/shortlist.hpp"
 
 namespace topksoftmax {
 namespace {

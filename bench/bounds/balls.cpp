@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/l2s/spherical_kmeans.hpp"
 #include "topksoftmax/screened_softmax.hpp"
-#include "topksoftmax/training/spherical_kmeans.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -24,18 +24,28 @@ using Eigen::MatrixXd;
 /// Logits and bounds beyond this could leave float's range: nothing is bounded then.
 constexpr double kLargestLogit = 1e30;
 
+/// What a BallScreener works in.
+struct BallScratch {
+  ScratchBuffer context;
+  ScratchBuffer uppers;  ///< of all groups
+  ScratchBuffer bounds;  ///< the same, to be sorted
+  ScratchBuffer ids;
+  ScratchBuffer logits;
+  ScratchBuffer best;
+};
+
 /// An upper bound of every logit of a group.
 struct GroupBound {
   float upper;
   std::uint32_t group;
 };
 
-/// Bounds of all groups, one product each: coefficients·x + bias. Works in Workspace::screen[1] and [2].
-std::span<GroupBound> bound_groups(const SoftmaxLayer& coefficients, const float* x, Workspace& workspace) {
+/// Bounds of all groups, one product each: coefficients·x + bias.
+std::span<GroupBound> bound_groups(const SoftmaxLayer& coefficients, const float* x, BallScratch& scratch) {
   const std::size_t groups = coefficients.vocab();
-  auto* const uppers = workspace.screen[1].get<float>(groups);
-  auto* const bounds = workspace.screen[2].get<GroupBound>(groups);
-  kernels::active().scan(coefficients.rows(), 0, groups, x, uppers);
+  auto* const uppers = scratch.uppers.get<float>(groups);
+  auto* const bounds = scratch.bounds.get<GroupBound>(groups);
+  kernels::scan(coefficients.rows(), 0, groups, x, uppers);
   for (std::size_t g = 0; g < groups; ++g) bounds[g] = {uppers[g], static_cast<std::uint32_t>(g)};
   return {bounds, groups};
 }
@@ -124,9 +134,9 @@ BallScreener::BallScreener(const SoftmaxLayer& layer, const BallOptions& options
 }
 
 Candidates BallScreener::screen(const Query& query, Workspace& workspace) const {
-  const kernels::Implementation& kernel = kernels::active();
   const std::size_t dim = ordered_.dim();
-  auto* const x = workspace.screen[0].get<float>(dim + 1);
+  BallScratch& scratch = workspace.scratch<BallScratch>();
+  auto* const x = scratch.context.get<float>(dim + 1);
   std::copy_n(query.h, dim, x);
   const double length =
       Eigen::Map<const Eigen::VectorXf>(query.h, static_cast<Index>(dim)).cast<double>().norm();
@@ -138,16 +148,16 @@ Candidates BallScreener::screen(const Query& query, Workspace& workspace) const 
   }
   candidates.screened = groups_.count();
   candidates.bytes_read = balls_.bytes();
-  const std::span<GroupBound> bounds = bound_groups(balls_, x, workspace);
+  const std::span<GroupBound> bounds = bound_groups(balls_, x, scratch);
 
-  auto* const ids = workspace.candidates.get<TokenId>(ordered_.vocab());
-  auto* const logits = workspace.logits.get<float>(ordered_.vocab());
-  kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
+  auto* const ids = scratch.ids.get<TokenId>(ordered_.vocab());
+  auto* const logits = scratch.logits.get<float>(ordered_.vocab());
+  kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
   std::size_t scored = 0;
   visit_best_first(bounds, [&](std::size_t group) {
     const std::span<const TokenId> tokens = groups_.of(group);
-    kernel.scan(ordered_.rows(), groups_.begin[group], tokens.size(), query.h, logits + scored);
-    kernel.select(logits + scored, tokens.data(), tokens.size(), heap);
+    kernels::scan(ordered_.rows(), groups_.begin[group], tokens.size(), query.h, logits + scored);
+    kernels::select(logits + scored, tokens.data(), tokens.size(), heap);
     std::copy(tokens.begin(), tokens.end(), ids + scored);
     scored += tokens.size();
     return heap.threshold();
@@ -158,13 +168,15 @@ Candidates BallScreener::screen(const Query& query, Workspace& workspace) const 
   return candidates;
 }
 
-Backend ball_bounds() {
-  return make_backend<BallOptions>(
-      "balls", "Clusters of rows in balls, the highest bound first, after CSV-Decode",
-      {field("clusters", &BallOptions::clusters, "balls; 0: one for every 16 rows")},
-      [](const Head& head, const BallOptions& options, const TrainingProgress&) {
-        return std::make_unique<ScreenedSoftmax<BallScreener>>(head.layer, BallScreener(head.layer, options));
-      });
+BackendDescription ball_bounds() {
+  return {.name = "balls",
+          .kind = {},
+          .summary = "Clusters of rows in balls, the highest bound first, after CSV-Decode",
+          .traits = {.exact = true, .has_index = false},
+          .builder = builder<BallOptions>({}, [](const BuildMaterial& from, const BallOptions& options) {
+            return std::make_unique<ScreenedSoftmax<BallScreener>>(from.layer,
+                                                                   BallScreener(from.layer, options));
+          })};
 }
 
 }  // namespace topksoftmax::bench

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/backend.hpp"
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/registry/description.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -29,6 +29,11 @@ struct RowGroups {
 
 struct BallOptions {
   std::size_t clusters = 0;  ///< 0: one for every 16 rows
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("clusters", options.clusters, "balls; 0: one for every 16 rows");
+  }
 };
 
 /// Rows in clusters, each in a ball: w·h + b ≤ c·h + radius·‖h‖ + the cluster's largest b. After CSV-Decode
@@ -53,6 +58,6 @@ class BallScreener {
 };
 
 /// The balls as the harness builds them.
-Backend ball_bounds();
+BackendDescription ball_bounds();
 
 }  // namespace topksoftmax::bench

@@ -6,7 +6,7 @@
 namespace topksoftmax::bench {
 
 Choice AblationRequest::choice(std::string_view backend, const Settings& varied) const {
-  Choice chosen = choose_backends(backend, settings).front();
+  Choice chosen = choose_backends(registry, backend, settings).front();
   for (const auto& [name, value] : varied) chosen.settings[name] = value;
   return chosen;
 }

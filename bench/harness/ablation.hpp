@@ -7,15 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/choice.hpp"
 #include "harness/head.hpp"
 #include "harness/measurer.hpp"
 #include "harness/progress.hpp"
-#include "harness/registry.hpp"
 
 namespace topksoftmax::bench {
 
 /// What an ablation works on.
 struct AblationRequest {
+  const Registry& registry;
   const Head& head;
   std::span<const std::string> settings;  ///< of --set
   MeasureOptions measure;

@@ -3,12 +3,15 @@
 
 #include <memory>
 
+#include "harness/choice.hpp"
 #include "harness/head.hpp"
 #include "harness/progress.hpp"
-#include "harness/registry.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
 namespace topksoftmax::bench {
+
+/// What a head has to build from. The head outlives it.
+BuildMaterial material_of(const Head& head);
 
 /// Builds a backend for a head, on every core, and shows how far it is. Throws what it throws; the message of
 /// an Error begins with the backend's name.

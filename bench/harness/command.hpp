@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/progress.hpp"
+#include "topksoftmax/registry/registry.hpp"
 
 namespace CLI {
 class App;
@@ -14,8 +15,9 @@ class App;
 
 namespace topksoftmax::bench {
 
-/// What is done once the arguments are read: prints what it finds. Throws UsageError and Error.
-using Action = std::function<void(std::ostream& out, Progress& progress)>;
+/// What is done once the arguments are read, with the backends of a registry: prints what it finds. Throws
+/// UsageError and Error.
+using Action = std::function<void(const Registry& registry, std::ostream& out, Progress& progress)>;
 
 /// Something that topksoftmax-bench does instead of measuring: its first argument names it.
 struct Command {

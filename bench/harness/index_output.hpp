@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iosfwd>
 
+#include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
 namespace topksoftmax::bench {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <thread>
 
-#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -24,7 +24,7 @@ std::string cpu_name() {
 Machine describe_machine() {
   return {.cpu = cpu_name(),
           .cores = std::thread::hardware_concurrency(),
-          .simd = std::string(kernels::active().name)};
+          .simd = std::string(kernels::detail::active().name)};
 }
 
 }  // namespace topksoftmax::bench

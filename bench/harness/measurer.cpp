@@ -8,6 +8,7 @@
 #include "harness/build_backend.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/registry/exhaustive_descriptions.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -96,7 +97,8 @@ Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& pr
   timed_ = spread_runs(test_, options.timed, whole_batches(kSlice, options.batch));
   progress_.show("finding the exact answers");
   truth_ = find_ground_truth(head_.layer, test_, k_);
-  references_.push_back(build({.backend = &find_backend("fused"), .settings = {}}));
+  references_.push_back(
+      build({.backend = std::make_shared<const BackendDescription>(describe_fused()), .settings = {}}));
 }
 
 Contestant Measurer::build(const Choice& choice) const {
@@ -175,7 +177,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const double seconds = times.contestants[i].seconds_per_item;
     if (timed[i].backend == references_.front().backend) fused_seconds = seconds;
-    if (!timed[i].backend->is_exact_fp32) continue;
+    if (!timed[i].backend->traits.scans_all) continue;
     if (measurement.reference.empty() || seconds < measurement.reference_seconds) {
       measurement.reference = timed[i].backend->name;
       measurement.reference_seconds = seconds;
@@ -185,7 +187,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
     const Contestant& contestant = contestants[i];
     const Timing& timing = times.contestants[i];
     measurement.rows.push_back({.backend = contestant.backend->name,
-                                .params = contestant.backend->values(contestant.settings),
+                                .params = values_of(*contestant.backend, contestant.settings),
                                 .settings = describe(contestant.settings),
                                 .timing = timing,
                                 .speedup = measurement.reference_seconds / timing.seconds_per_item,

@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/backend.hpp"
+#include "harness/choice.hpp"
 #include "harness/head.hpp"
 #include "harness/progress.hpp"
-#include "harness/registry.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -31,7 +30,7 @@ struct MeasureOptions {
 
 /// A backend that was built, and how it is asked.
 struct Contestant {
-  const Backend* backend = nullptr;
+  std::shared_ptr<const BackendDescription> backend;
   Settings settings;
   std::shared_ptr<const TopKSoftmax> system;
   double build_seconds = 0.0;
@@ -76,6 +75,8 @@ class Measurer {
   const Head& head() const { return head_; }
   const MeasureOptions& options() const { return options_; }
   Progress& progress() const { return progress_; }
+  /// Tokens that are asked for: the largest k.
+  std::size_t k() const { return k_; }
   /// Contexts that precision is measured on.
   std::size_t queries() const { return static_cast<std::size_t>(test_.rows()); }
 

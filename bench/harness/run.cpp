@@ -6,13 +6,13 @@
 #include <sstream>
 
 #include "harness/ablation.hpp"
+#include "harness/choice.hpp"
 #include "harness/head.hpp"
 #include "harness/html.hpp"
 #include "harness/language_model/request.hpp"
 #include "harness/machine.hpp"
 #include "harness/measurer.hpp"
 #include "harness/output_file.hpp"
-#include "harness/registry.hpp"
 #include "harness/report.hpp"
 #include "harness/scoreboard.hpp"
 #include "harness/sweep.hpp"
@@ -70,13 +70,13 @@ void run_experiment(const CommandLine& line, std::span<const Choice> choices, co
 
 }  // namespace
 
-void run(const CommandLine& line, std::ostream& out, Progress& progress) {
-  if (line.action) return line.action(out, progress);
+void run(const Registry& registry, const CommandLine& line, std::ostream& out, Progress& progress) {
+  if (line.action) return line.action(registry, out, progress);
   if (!line.answer.empty() || line.list) {
-    out << (line.list ? describe_backends() : line.answer);
+    out << (line.list ? describe_backends(registry) : line.answer);
     return;
   }
-  const std::vector<Choice> choices = choose_backends(line.backends, line.settings);
+  const std::vector<Choice> choices = choose_backends(registry, line.backends, line.settings);
   if (line.sweep) check_sweep(choices);
   const std::array<Output, 2> outputs = {{{"--json", line.json}, {"--html", line.html}}};
   check_distinct(outputs, line.head);
@@ -91,7 +91,11 @@ void run(const CommandLine& line, std::ostream& out, Progress& progress) {
   if (!line.ablation.empty()) {
     const Ablation& ablation = find_ablation(line.ablation);
     std::ostringstream table;
-    ablation.run({.head = head, .settings = line.settings, .measure = line.measure, .progress = progress},
+    ablation.run({.registry = registry,
+                  .head = head,
+                  .settings = line.settings,
+                  .measure = line.measure,
+                  .progress = progress},
                  table);
     progress.clear();
     out << head.name << ": " << ablation.summary << "\n\n" << table.str();

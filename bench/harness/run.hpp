@@ -9,6 +9,6 @@
 namespace topksoftmax::bench {
 
 /// Does what the command line asks for. Throws UsageError and Error.
-void run(const CommandLine& line, std::ostream& out, Progress& progress);
+void run(const Registry& registry, const CommandLine& line, std::ostream& out, Progress& progress);
 
 }  // namespace topksoftmax::bench

@@ -15,15 +15,15 @@ namespace topksoftmax::bench {
 namespace {
 
 /// Every combination of what is fixed when a backend is built, on top of the settings chosen.
-std::vector<Settings> builds_of(const Choice& choice, const Head& head) {
+std::vector<Settings> builds_of(const Choice& choice, const Measurer& measurer) {
   std::vector<Settings> all = {choice.settings};
-  for (const SweepAxis& axis : choice.backend->sweep) {
+  for (const OptionAxis& axis : choice.backend->axes) {
     if (axis.effort) continue;
     std::vector<Settings> extended;
     for (const Settings& settings : all) {
-      for (const std::size_t value : axis.values(head)) {
+      for (const std::size_t value : axis.values(measurer.head().layer, measurer.k())) {
         extended.push_back(settings);
-        extended.back()[axis.parameter] = std::to_string(value);
+        extended.back()[axis.option] = std::to_string(value);
       }
     }
     all = std::move(extended);
@@ -32,16 +32,16 @@ std::vector<Settings> builds_of(const Choice& choice, const Head& head) {
 }
 
 /// The points that one built backend serves: one for each effort, if queries can vary that.
-std::vector<Contestant> efforts_of(const Contestant& built, const Head& head) {
-  const std::vector<SweepAxis>& axes = built.backend->sweep;
+std::vector<Contestant> efforts_of(const Contestant& built, const Measurer& measurer) {
+  const std::vector<OptionAxis>& axes = built.backend->axes;
   const auto axis = std::find_if(axes.begin(), axes.end(),
-                                 [](const SweepAxis& one) { return static_cast<bool>(one.effort); });
+                                 [](const OptionAxis& one) { return static_cast<bool>(one.effort); });
   if (axis == axes.end()) return {built};
   std::vector<Contestant> points;
-  for (const std::size_t value : axis->values(head)) {
+  for (const std::size_t value : axis->values(measurer.head().layer, measurer.k())) {
     points.push_back(built);
-    points.back().settings[axis->parameter] = std::to_string(value);
-    points.back().effort = axis->effort(built.backend->values(points.back().settings));
+    points.back().settings[axis->option] = std::to_string(value);
+    points.back().effort = axis->effort(value, built.backend->values(points.back().settings));
   }
   return points;
 }
@@ -50,10 +50,10 @@ std::vector<Contestant> efforts_of(const Contestant& built, const Head& head) {
 std::vector<Contestant> points_of(const Measurer& measurer, const Choice& choice,
                                   std::vector<std::string>& notes) {
   std::vector<Contestant> points;
-  for (const Settings& settings : builds_of(choice, measurer.head())) {
+  for (const Settings& settings : builds_of(choice, measurer)) {
     try {
       const Contestant built = measurer.build({.backend = choice.backend, .settings = settings});
-      for (Contestant& point : efforts_of(built, measurer.head())) points.push_back(std::move(point));
+      for (Contestant& point : efforts_of(built, measurer)) points.push_back(std::move(point));
     } catch (const Error& error) {
       const std::string where = settings.empty() ? "" : " (" + describe(settings) + ")";
       notes.push_back(std::string("without ") + error.what() + where);
@@ -76,9 +76,9 @@ void append(Measurement& to, Measurement&& from) {
 
 void check_sweep(std::span<const Choice> choices) {
   for (const Choice& choice : choices) {
-    for (const SweepAxis& axis : choice.backend->sweep) {
-      if (!choice.settings.contains(axis.parameter)) continue;
-      const std::string parameter = choice.backend->name + "." + axis.parameter;
+    for (const OptionAxis& axis : choice.backend->axes) {
+      if (!choice.settings.contains(axis.option)) continue;
+      const std::string parameter = choice.backend->name + "." + axis.option;
       throw UsageError("--sweep varies " + parameter + " itself, and goes without --set " + parameter);
     }
   }
@@ -89,7 +89,7 @@ Measurement sweep(Measurer& measurer, std::span<const Choice> choices) {
   // The exact ones first, together: the fastest of them is what all others are compared with.
   std::vector<Contestant> exact;
   for (const Choice& choice : choices) {
-    if (choice.backend->is_exact_fp32) exact.push_back(measurer.build(choice));
+    if (choice.backend->traits.scans_all) exact.push_back(measurer.build(choice));
   }
   if (!exact.empty()) {
     append(swept, measurer.measure(exact));
@@ -98,7 +98,7 @@ Measurement sweep(Measurer& measurer, std::span<const Choice> choices) {
     }
   }
   for (const Choice& choice : choices) {
-    if (choice.backend->is_exact_fp32) continue;
+    if (choice.backend->traits.scans_all) continue;
     const std::vector<Contestant> points = points_of(measurer, choice, swept.notes);
     if (!points.empty()) append(swept, measurer.measure(points));
   }

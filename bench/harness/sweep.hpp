@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "harness/choice.hpp"
 #include "harness/measurer.hpp"
-#include "harness/registry.hpp"
 
 namespace topksoftmax::bench {
 

@@ -35,7 +35,8 @@ kernels::PrefixBlocks fill(ScratchBuffer& storage, std::size_t bytes) {
   return blocks;
 }
 
-void prefix_bounds(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void prefix_bounds(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                   std::size_t bytes) {
   ScratchBuffer storage;
   const kernels::PrefixBlocks blocks = fill(storage, bytes);
   std::vector<std::int16_t> n(kWidth, 1234);

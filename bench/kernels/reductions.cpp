@@ -17,7 +17,7 @@ std::vector<float> logits(std::size_t bytes) {
   return values;
 }
 
-void select(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void select(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
   std::vector<ScoredToken> best(5);
   for ([[maybe_unused]] auto iteration : state) {
@@ -28,7 +28,7 @@ void select(benchmark::State& state, const kernels::Implementation& kernel, std:
   count_bytes(state, bytes);
 }
 
-void max(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void max(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
   for ([[maybe_unused]] auto iteration : state) {
     benchmark::DoNotOptimize(kernel.max(values.data(), values.size()));
@@ -36,7 +36,7 @@ void max(benchmark::State& state, const kernels::Implementation& kernel, std::si
   count_bytes(state, bytes);
 }
 
-void sum(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void sum(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
   for ([[maybe_unused]] auto iteration : state) {
     benchmark::DoNotOptimize(kernel.sum(values.data(), values.size()));
@@ -44,7 +44,7 @@ void sum(benchmark::State& state, const kernels::Implementation& kernel, std::si
   count_bytes(state, bytes);
 }
 
-void sum_exp(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void sum_exp(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
   for ([[maybe_unused]] auto iteration : state) {
     benchmark::DoNotOptimize(kernel.sum_exp(values.data(), values.size(), 15.0F));
@@ -52,7 +52,7 @@ void sum_exp(benchmark::State& state, const kernels::Implementation& kernel, std
   count_bytes(state, bytes);
 }
 
-void reaching(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void reaching(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> estimates = logits(bytes / 2);
   const std::vector<float> radii(estimates.size(), 0.5F);
   std::vector<TokenId> ids(estimates.size() + kernels::kSlack);
@@ -63,7 +63,7 @@ void reaching(benchmark::State& state, const kernels::Implementation& kernel, st
   count_bytes(state, bytes);
 }
 
-void partition(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void partition(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> estimates = logits(bytes / 2);
   const std::vector<float> radii(estimates.size(), 0.5F);
   std::vector<TokenId> ids(estimates.size() + kernels::kSlack);
@@ -74,7 +74,7 @@ void partition(benchmark::State& state, const kernels::Implementation& kernel, s
   count_bytes(state, bytes);
 }
 
-void promising(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void promising(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
   std::vector<float> maxima(values.size() / 8 + 2 * kernels::kSlack);
   std::vector<TokenId> ids(values.size() + kernels::kSlack);
@@ -84,7 +84,8 @@ void promising(benchmark::State& state, const kernels::Implementation& kernel, s
   count_bytes(state, bytes);
 }
 
-void sum_exp_bounds(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void sum_exp_bounds(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                    std::size_t bytes) {
   const std::vector<float> estimates = logits(bytes / 2);
   const std::vector<float> radii(estimates.size(), 0.5F);
   for ([[maybe_unused]] auto iteration : state) {

@@ -24,7 +24,7 @@ inline constexpr std::array<Footprint, 3> kFootprints = {
 /// kernel/instruction set/cache. `body` is called with the state, the implementation and the bytes.
 template <class Body>
 void register_kernel(const std::string& kernel, Body body) {
-  for (const kernels::Implementation& implementation : kernels::implementations()) {
+  for (const kernels::detail::Implementation& implementation : kernels::detail::implementations()) {
     for (const Footprint& footprint : kFootprints) {
       const std::string name =
           kernel + "/" + std::string(implementation.name) + "/" + std::string(footprint.name);
@@ -45,5 +45,6 @@ void register_row_kernels();
 void register_reductions();
 void register_prefix_bounds();
 void register_wta();
+void register_certified_costs();
 
 }  // namespace topksoftmax::bench

@@ -65,7 +65,7 @@ void count_products(benchmark::State& state, const Data& data) {
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void scan(benchmark::State& state, const kernels::Implementation& kernel, WeightType type,
+void scan(benchmark::State& state, const kernels::detail::Implementation& kernel, WeightType type,
           std::size_t bytes) {
   Data data(type, bytes);
   for ([[maybe_unused]] auto iteration : state) {
@@ -75,7 +75,8 @@ void scan(benchmark::State& state, const kernels::Implementation& kernel, Weight
   count_bytes(state, data.rows.bytes(data.rows.count));
 }
 
-void scan_gathered(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void scan_gathered(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                   std::size_t bytes) {
   Data data(WeightType::float32, bytes);
   for ([[maybe_unused]] auto iteration : state) {
     kernel.scan_gathered(data.rows, data.ids.data(), data.rows.count, data.contexts.data(),
@@ -85,7 +86,8 @@ void scan_gathered(benchmark::State& state, const kernels::Implementation& kerne
   count_bytes(state, data.rows.bytes(data.rows.count));
 }
 
-void scan_gathered_batch(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void scan_gathered_batch(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                         std::size_t bytes) {
   Data data(WeightType::float32, bytes);
   std::vector<float> logits(kBatch * data.rows.count);
   for ([[maybe_unused]] auto iteration : state) {
@@ -97,7 +99,7 @@ void scan_gathered_batch(benchmark::State& state, const kernels::Implementation&
   count_products(state, data);
 }
 
-void argmax(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void argmax(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const Data data(WeightType::float32, bytes);
   for ([[maybe_unused]] auto iteration : state) {
     benchmark::DoNotOptimize(kernel.argmax(data.rows, data.contexts.data()));
@@ -105,7 +107,7 @@ void argmax(benchmark::State& state, const kernels::Implementation& kernel, std:
   count_bytes(state, data.rows.bytes(data.rows.count));
 }
 
-void fused_scan(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void fused_scan(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const Data data(WeightType::float32, bytes);
   std::vector<ScoredToken> best(kTopK);
   for ([[maybe_unused]] auto iteration : state) {
@@ -117,7 +119,8 @@ void fused_scan(benchmark::State& state, const kernels::Implementation& kernel, 
   count_bytes(state, data.rows.bytes(data.rows.count));
 }
 
-void fused_scan_batch(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void fused_scan_batch(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                      std::size_t bytes) {
   const Data data(WeightType::float32, bytes);
   std::vector<ScoredToken> best(kBatch * kTopK);
   for ([[maybe_unused]] auto iteration : state) {
@@ -134,7 +137,7 @@ void fused_scan_batch(benchmark::State& state, const kernels::Implementation& ke
 }  // namespace
 
 void register_row_kernels() {
-  using kernels::Implementation;
+  using kernels::detail::Implementation;
   const std::array<std::pair<const char*, WeightType>, 4> types = {{{"scan_float32", WeightType::float32},
                                                                     {"scan_float16", WeightType::float16},
                                                                     {"scan_bfloat16", WeightType::bfloat16},

@@ -36,7 +36,7 @@ struct Data {
   std::vector<std::uint32_t> codes;
 };
 
-void wta_codes(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void wta_codes(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   Data data(bytes);
   for ([[maybe_unused]] auto iteration : state) {
     kernel.wta_codes(data.bands, data.vectors.data(), data.codes.data());
@@ -45,7 +45,8 @@ void wta_codes(benchmark::State& state, const kernels::Implementation& kernel, s
   count_bytes(state, bytes);
 }
 
-void wta_codes_batch(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void wta_codes_batch(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                     std::size_t bytes) {
   Data data(bytes);
   for ([[maybe_unused]] auto iteration : state) {
     kernel.wta_codes_batch(data.bands, data.vectors.data(), data.codes.data());
@@ -54,7 +55,8 @@ void wta_codes_batch(benchmark::State& state, const kernels::Implementation& ker
   count_bytes(state, bytes);
 }
 
-void mark_reaching(benchmark::State& state, const kernels::Implementation& kernel, std::size_t bytes) {
+void mark_reaching(benchmark::State& state, const kernels::detail::Implementation& kernel,
+                   std::size_t bytes) {
   std::mt19937 engine(1);
   std::vector<std::uint16_t> hits(bytes / sizeof(std::uint16_t));
   std::generate(hits.begin(), hits.end(), [&] { return static_cast<std::uint16_t>(engine() % 8); });

@@ -24,7 +24,7 @@ class EigenProduct : public Float32Product {
 
 }  // namespace
 
-Backend eigen_peer() {
+BackendDescription eigen_peer() {
   return full_softmax_peer<EigenProduct>(
       "Eigen's matrix-vector product, compiled for this machine, and a partial sort");
 }

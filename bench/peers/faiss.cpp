@@ -9,9 +9,10 @@
 
 #include <algorithm>
 
+#include "peers/describe_peer.hpp"
 #include "peers/peers.hpp"
 #include "peers/point_peer.hpp"
-#include "topksoftmax/evaluation/sweep.hpp"
+#include "topksoftmax/registry/axes.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -47,12 +48,25 @@ class FaissIndex final : public PointIndex {
 struct IvfOptions {
   std::size_t lists = 128;
   std::size_t nprobe = 16;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("lists", options.lists, "clusters of rows");
+    visit("nprobe", options.nprobe, "of these that a query visits");
+  }
 };
 
 struct HnswOptions {
   std::size_t M = 16;
   std::size_t ef_construction = 200;
   std::size_t ef_search = 100;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("M", options.M, "links of a row");
+    visit("ef_construction", options.ef_construction, "rows looked at to find these");
+    visit("ef_search", options.ef_search, "length of a query's candidate queue");
+  }
 };
 
 std::size_t float_bytes(const RowMajorMatrix& points) {
@@ -65,27 +79,24 @@ int dimension(const RowMajorMatrix& points) {
 
 }  // namespace
 
-Backend faiss_flat_peer() {
-  return make_backend<NoOptions>(
-      "peer:faiss-flat", "faiss's exact search (IndexFlatIP)", {},
-      [](const Head& head, NoOptions, const TrainingProgress&) {
-        const RowMajorMatrix points = biased_rows(head.layer);
+BackendDescription faiss_flat_peer() {
+  return describe_peer<NoOptions>(
+      "peer:faiss-flat", "faiss's exact search (IndexFlatIP)", [](const BuildMaterial& from, NoOptions) {
+        const RowMajorMatrix points = biased_rows(from.layer);
         using Flat = FaissIndex<faiss::IndexFlatIP>;
         return std::make_unique<PointPeer>(
-            head.layer, "peer:faiss-flat",
+            from.layer, "peer:faiss-flat",
             std::make_unique<Flat>(std::make_unique<faiss::IndexFlatIP>(points.cols()), points, nullptr,
                                    float_bytes(points)),
             1);
       });
 }
 
-Backend faiss_ivf_peer() {
+BackendDescription faiss_ivf_peer() {
   using Options = IvfOptions;
-  return make_backend<Options>(
+  return describe_peer<Options>(
       "peer:faiss-ivf", "faiss's inverted lists (IndexIVFFlat)",
-      {field("lists", &Options::lists, "clusters of rows"),
-       field("nprobe", &Options::nprobe, "of these that a query visits")},
-      [](const Head& head, const Options& options, const TrainingProgress&) {
+      [](const BuildMaterial& from, const Options& options) {
         /// An index that owns its quantiser.
         struct Owned : faiss::IndexIVFFlat {
           Owned(std::unique_ptr<faiss::IndexFlatIP> lists, std::size_t dim, std::size_t count)
@@ -94,37 +105,32 @@ Backend faiss_ivf_peer() {
           }
           std::unique_ptr<faiss::IndexFlatIP> owner;
         };
-        const RowMajorMatrix points = biased_rows(head.layer);
-        const std::size_t lists = std::min(options.lists, head.layer.vocab());
+        const RowMajorMatrix points = biased_rows(from.layer);
+        const std::size_t lists = std::min(options.lists, from.layer.vocab());
         using Ivf = FaissIndex<Owned>;
         auto index = std::make_unique<Owned>(std::make_unique<faiss::IndexFlatIP>(points.cols()),
                                              static_cast<std::size_t>(points.cols()), lists);
         return std::make_unique<PointPeer>(
-            head.layer, "peer:faiss-ivf",
+            from.layer, "peer:faiss-ivf",
             std::make_unique<Ivf>(
                 std::move(index), points,
                 [](Owned& inverted, std::size_t effort) { inverted.nprobe = effort; }, float_bytes(points)),
             options.nprobe);
       },
-      {{.parameter = "nprobe",
-        .values = [](const Head&) { return std::vector<std::size_t>{1, 2, 4, 8, 16, 32, 64}; },
-        .effort = [](const nlohmann::json& values) { return values.at("nprobe").get<std::size_t>(); }}});
+      {.option = "nprobe", .values = axis::listed({1, 2, 4, 8, 16, 32, 64}), .effort = axis::value_itself});
 }
 
-Backend faiss_hnsw_peer() {
+BackendDescription faiss_hnsw_peer() {
   using Options = HnswOptions;
-  return make_backend<Options>(
+  return describe_peer<Options>(
       "peer:faiss-hnsw", "faiss's small world graph (IndexHNSWFlat)",
-      {field("M", &Options::M, "links of a row"),
-       field("ef_construction", &Options::ef_construction, "rows looked at to find these"),
-       field("ef_search", &Options::ef_search, "length of a query's candidate queue")},
-      [](const Head& head, const Options& options, const TrainingProgress&) {
-        const RowMajorMatrix points = biased_rows(head.layer);
+      [](const BuildMaterial& from, const Options& options) {
+        const RowMajorMatrix points = biased_rows(from.layer);
         auto index = std::make_unique<faiss::IndexHNSWFlat>(dimension(points), static_cast<int>(options.M),
                                                             faiss::METRIC_INNER_PRODUCT);
         index->hnsw.efConstruction = static_cast<int>(options.ef_construction);
         using Hnsw = FaissIndex<faiss::IndexHNSWFlat>;
-        return std::make_unique<PointPeer>(head.layer, "peer:faiss-hnsw",
+        return std::make_unique<PointPeer>(from.layer, "peer:faiss-hnsw",
                                            std::make_unique<Hnsw>(
                                                std::move(index), points,
                                                [](faiss::IndexHNSWFlat& graph, std::size_t effort) {
@@ -133,22 +139,17 @@ Backend faiss_hnsw_peer() {
                                                float_bytes(points)),
                                            options.ef_search);
       },
-      {{.parameter = "ef_search",
-        .values =
-            [](const Head& head) {
-              return geometric(10, std::max<std::size_t>(head.layer.vocab() / 20, 20), 9);
-            },
-        .effort = [](const nlohmann::json& values) { return values.at("ef_search").get<std::size_t>(); }}});
+      {.option = "ef_search", .values = axis::short_lists(), .effort = axis::value_itself});
 }
 
-Backend faiss_sq8_peer() {
-  return make_backend<NoOptions>(
-      "peer:faiss-sq8", "faiss's scan of 8-bit rows (IndexScalarQuantizer)", {},
-      [](const Head& head, NoOptions, const TrainingProgress&) {
-        const RowMajorMatrix points = biased_rows(head.layer);
+BackendDescription faiss_sq8_peer() {
+  return describe_peer<NoOptions>(
+      "peer:faiss-sq8", "faiss's scan of 8-bit rows (IndexScalarQuantizer)",
+      [](const BuildMaterial& from, NoOptions) {
+        const RowMajorMatrix points = biased_rows(from.layer);
         using Sq8 = FaissIndex<faiss::IndexScalarQuantizer>;
         return std::make_unique<PointPeer>(
-            head.layer, "peer:faiss-sq8",
+            from.layer, "peer:faiss-sq8",
             std::make_unique<Sq8>(
                 std::make_unique<faiss::IndexScalarQuantizer>(
                     dimension(points), faiss::ScalarQuantizer::QT_8bit, faiss::METRIC_INNER_PRODUCT),

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/backend.hpp"
+#include "peers/describe_peer.hpp"
 #include "peers/native_eigen.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -66,6 +66,11 @@ class FullSoftmax final : public TopKSoftmax {
   }
 
  private:
+  struct Scratch {
+    ScratchBuffer logits;
+    ScratchBuffer best;
+  };
+
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     do_query_batch(query, 0, 1, workspace, &answer);
   }
@@ -73,7 +78,7 @@ class FullSoftmax final : public TopKSoftmax {
   void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                       TopK* answers) const override {
     const std::size_t vocab = layer().vocab();
-    auto* logits = workspace.logits.get<float>(batch * vocab);
+    auto* logits = workspace.scratch<Scratch>().logits.get<float>(batch * vocab);
     product_(query.h, batch, stride, logits);
     for (std::size_t q = 0; q < batch; ++q, logits += vocab) {
       kernels::apply_edits(query.edits, vocab, logits);
@@ -83,7 +88,7 @@ class FullSoftmax final : public TopKSoftmax {
 
   void finish(const Query& query, const float* logits, Workspace& workspace, TopK& answer) const {
     const std::size_t vocab = layer().vocab();
-    auto* const best = workspace.candidates.get<TokenId>(query.k);
+    auto* const best = workspace.scratch<Scratch>().best.get<TokenId>(query.k);
     std::partial_sort_copy(TokenIterator{0}, TokenIterator{static_cast<TokenId>(vocab)}, best, best + query.k,
                            [logits](TokenId a, TokenId b) {
                              return ranks_before({logits[a], a}, {logits[b], b});
@@ -110,13 +115,13 @@ class FullSoftmax final : public TopKSoftmax {
 
 /// Such a peer as a row of the table.
 template <class Product>
-Backend full_softmax_peer(std::string summary) {
-  Backend backend = make_backend<NoOptions>(std::string(Product::name), std::move(summary), {},
-                                            [](const Head& head, NoOptions, const TrainingProgress&) {
-                                              return std::make_unique<FullSoftmax<Product>>(head.layer);
-                                            });
-  backend.is_exact_fp32 = Product::is_exact_fp32;
-  return backend;
+BackendDescription full_softmax_peer(std::string summary) {
+  BackendDescription peer = describe_peer<NoOptions>(
+      std::string(Product::name), std::move(summary), [](const BuildMaterial& from, NoOptions) {
+        return std::make_unique<FullSoftmax<Product>>(from.layer);
+      });
+  peer.traits.scans_all = Product::is_exact_fp32;
+  return peer;
 }
 
 }  // namespace topksoftmax::bench

@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "peers/describe_peer.hpp"
 #include "peers/native_hnswlib.hpp"
 #include "peers/peers.hpp"
 #include "peers/point_peer.hpp"
-#include "topksoftmax/evaluation/sweep.hpp"
-#include "topksoftmax/screeners/ippt.hpp"
+#include "topksoftmax/registry/axes.hpp"
+#include "topksoftmax/rows/ippt.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -16,6 +17,14 @@ struct HnswOptions {
   std::size_t ef_construction = 200;
   std::size_t ef = 100;
   std::size_t seed = 1;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("M", options.M, "links of a point");
+    visit("ef_construction", options.ef_construction, "points looked at to find these");
+    visit("ef", options.ef, "length of a query's candidate queue");
+    visit("seed", options.seed, "of the graph's layers");
+  }
 };
 
 /// hnswlib's own space for inner products.
@@ -78,34 +87,24 @@ class EuclideanGraph final : public PointIndex {
 };
 
 template <class Graph>
-Backend graph_peer(const std::string& name, std::string summary) {
-  using Options = HnswOptions;
-  return make_backend<Options>(
+BackendDescription graph_peer(const std::string& name, std::string summary) {
+  return describe_peer<HnswOptions>(
       name, std::move(summary),
-      {field("M", &Options::M, "links of a point"),
-       field("ef_construction", &Options::ef_construction, "points looked at to find these"),
-       field("ef", &Options::ef, "length of a query's candidate queue"),
-       field("seed", &Options::seed, "of the graph's layers")},
-      [name](const Head& head, const Options& options, const TrainingProgress&) {
-        return std::make_unique<PointPeer>(head.layer, name, std::make_unique<Graph>(head.layer, options),
+      [name](const BuildMaterial& from, const HnswOptions& options) {
+        return std::make_unique<PointPeer>(from.layer, name, std::make_unique<Graph>(from.layer, options),
                                            options.ef);
       },
-      {{.parameter = "ef",
-        .values =
-            [](const Head& head) {
-              return geometric(10, std::max<std::size_t>(head.layer.vocab() / 20, 20), 9);
-            },
-        .effort = [](const nlohmann::json& values) { return values.at("ef").get<std::size_t>(); }}});
+      {.option = "ef", .values = axis::short_lists(), .effort = axis::value_itself});
 }
 
 }  // namespace
 
-Backend hnswlib_peer() {
+BackendDescription hnswlib_peer() {
   return graph_peer<InnerProductGraph>("peer:hnswlib",
                                        "hnswlib's search by inner products, compiled for this machine");
 }
 
-Backend hnswlib_l2_peer() {
+BackendDescription hnswlib_l2_peer() {
   return graph_peer<EuclideanGraph>(
       "peer:hnswlib-l2", "hnswlib's L2 search over fgd's points and graph, compiled for this machine");
 }

@@ -210,11 +210,11 @@ class OneDnnInt8Product {
 
 }  // namespace
 
-Backend onednn_peer() {
+BackendDescription onednn_peer() {
   return full_softmax_peer<OneDnnProduct>("oneDNN's inner product, and a partial sort");
 }
 
-Backend onednn_int8_peer() {
+BackendDescription onednn_int8_peer() {
   return full_softmax_peer<OneDnnInt8Product>(
       "oneDNN's inner product in int8, a scale a row and one a context, and a partial sort: approximate");
 }

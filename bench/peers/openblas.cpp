@@ -45,14 +45,14 @@ class OpenBlasProduct : public Float32Product {
 
 }  // namespace
 
-Backend openblas_peer() {
-  Backend backend =
+BackendDescription openblas_peer() {
+  BackendDescription peer =
       full_softmax_peer<OpenBlasProduct>("OpenBLAS's sgemv (sgemm for batches) and a partial sort");
-  backend.values = [](const Settings& settings) {
-    apply<NoOptions>(std::string(OpenBlasProduct::name), {}, settings);
-    return nlohmann::json{{"kernels", openblas_get_corename()}};
+  peer.builder.values = [](std::string_view backend, const Settings& settings) {
+    check_known(backend, {}, settings);
+    return Settings{{"kernels", openblas_get_corename()}};
   };
-  return backend;
+  return peer;
 }
 
 }  // namespace topksoftmax::bench

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -20,7 +20,7 @@ const char* better_kernels() {
                                                          "SkylakeX", "Cooperlake", "SapphireRapids"};
   const std::string_view chosen = openblas_get_corename();
   if (std::find(kWithAvx2.begin(), kWithAvx2.end(), chosen) != kWithAvx2.end()) return "";
-  const std::string_view simd = kernels::active().name;
+  const std::string_view simd = kernels::detail::active().name;
   return simd.starts_with("AVX3") ? "SkylakeX" : simd.starts_with("AVX2") ? "Haswell" : "";
 }
 

@@ -36,19 +36,27 @@ class PointPeer final : public TopKSoftmax {
   std::size_t index_bytes() const override { return index_->bytes(); }
 
  private:
+  struct Scratch {
+    ScratchBuffer point;
+    ScratchBuffer ids;
+    ScratchBuffer products;
+    ScratchBuffer best;
+  };
+
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     if (!query.edits.empty()) return answer_from_all(layer(), query, workspace, answer);
     const std::size_t dim = layer().dim();
-    auto* const point = workspace.screen[0].get<float>(dim + 1);
+    Scratch& scratch = workspace.scratch<Scratch>();
+    auto* const point = scratch.point.get<float>(dim + 1);
     std::copy_n(query.h, dim, point);
     point[dim] = 1.0F;
-    auto* const ids = workspace.screen[1].get<std::int64_t>(query.k);
-    auto* const products = workspace.screen[2].get<float>(query.k);
+    auto* const ids = scratch.ids.get<std::int64_t>(query.k);
+    auto* const products = scratch.products.get<float>(query.k);
     const std::size_t found =
         index_->search(point, query.k, query.effort != 0 ? query.effort : effort_, ids, products);
     if (found < query.k) return answer_from_all(layer(), query, workspace, answer);
 
-    kernels::TopKHeap heap(workspace.heap.get<ScoredToken>(query.k), query.k);
+    kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
     double sum = 0.0;
     for (std::size_t i = 0; i < found; ++i) {
       heap.push({products[i], static_cast<TokenId>(ids[i])});

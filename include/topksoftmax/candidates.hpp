@@ -6,18 +6,18 @@
 #include <span>
 #include <utility>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
-#include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
-/// What a screener proposes for one context. Its spans live in the screener or in the workspace
-/// (Workspace::screen and Workspace::candidates) until the query ends.
+/// What a screener proposes for one context. Its spans live in the screener or in its own scratch of the
+/// workspace (Workspace::scratch) until the screener works there again.
 struct Candidates {
   /// The tokens to score, each once. Forbidden ones do no harm. Tokens that a query biases need not be among
   /// them.
@@ -49,11 +49,12 @@ struct Candidates {
   std::size_t bytes_read = 0;  ///< by the screener
 };
 
-/// The exact logits of the candidates: logits[i] that of ids[i]. Reads candidates·d weights.
+/// The exact logits of the candidates: logits[i] that of ids[i]. Reads candidates·d weights, on the
+/// workspace's crew.
 TOPKSOFTMAX_EXPORT void score_candidates(const SoftmaxLayer& layer, const Candidates& candidates,
-                                         const float* h, float* logits);
+                                         const float* h, const Workspace& workspace, float* logits);
 
-/// The bounds of log Z where Implementation::sum_exp has found the candidates' logits to sum up to
+/// The bounds of log Z where kernels::sum_exp has found the candidates' logits to sum up to
 /// exp(inside): with the rounding of that where they are to be proven (Normalizer::interval).
 TOPKSOFTMAX_EXPORT std::pair<double, double> log_z_bounds(const Candidates& candidates, double inside);
 
@@ -72,4 +73,8 @@ TOPKSOFTMAX_EXPORT void answer_batch_from_candidates(const SoftmaxLayer& layer, 
                                                      const Candidates& candidates, Workspace& workspace,
                                                      TopK* answers);
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/candidates-inl.hpp"
+#endif

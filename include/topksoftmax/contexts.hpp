@@ -3,9 +3,10 @@
 
 #include <cstddef>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/in_memory.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Contexts [count×dim], by plain pointer: row i at data + i·stride. A view: what it shows must outlive it.
 struct Contexts {
@@ -32,4 +33,4 @@ struct Contexts {
   const float* row(std::size_t i) const { return data + i * stride; }
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

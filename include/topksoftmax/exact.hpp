@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
 #include <memory>
+#include <string_view>
+#include <utility>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/answer_scratch.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The full softmax step by step, as a textbook writes it: all logits, then mask and bias, maximum,
 /// exponentials and their sum, then the k best. The ground truth of every precision; `Fused` gives the same
@@ -25,11 +32,10 @@ class TOPKSOFTMAX_EXPORT Exact final : public TopKSoftmax {
   bool exhaustive() const override { return true; }
   bool certifies() const override { return true; }
 
-  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
-  /// does; here Error also for an index of another kind.
-  static std::unique_ptr<Exact> load(const std::filesystem::path& path, SoftmaxLayer layer);
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "exact";
 
-  /// The same from a file that is open.
+  /// The backend of an index that was saved for the same layer: see load_index().
   static std::unique_ptr<Exact> load(const IndexReader& in);
 
  private:
@@ -37,4 +43,29 @@ class TOPKSOFTMAX_EXPORT Exact final : public TopKSoftmax {
   void do_save(IndexWriter& out) const override;
 };
 
-}  // namespace topksoftmax
+inline void Exact::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  const std::size_t vocab = layer().vocab();
+  detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
+  auto* const logits = scratch.logits.get<float>(vocab);
+  scan(workspace, layer().rows(), 0, vocab, query.h, logits);
+  kernels::apply_edits(query.edits, vocab, logits);
+
+  kernels::LogSumExp sum;
+  if (query.probabilities) {
+    sum.max = kernels::max(logits, vocab);
+    sum.sum = kernels::sum_exp(logits, vocab, sum.max);
+  }
+  kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
+  kernels::select(logits, nullptr, vocab, heap);
+  store_exact(heap, query, sum, full_scan_work(layer()), answer);
+}
+
+inline void Exact::do_save(IndexWriter& out) const {
+  out.kind(name());
+}
+
+inline std::unique_ptr<Exact> Exact::load(const IndexReader& in) {
+  return make(in.layer());
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -4,15 +4,15 @@
 #include <cstddef>
 #include <span>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
-#include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Answers from the logits of every token that may be returned, in one fused pass: what any backend falls
 /// back to. Exact, certified, normalised over all tokens. Reads V·d weights, or where an eighth of the tokens
@@ -49,4 +49,8 @@ inline void store_log_z(Normalizer normalizer, double log_z, TopK& answer) {
   answer.log_z = answer.log_z_low = answer.log_z_high = log_z;
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/exhaustive-inl.hpp"
+#endif

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
 #include <memory>
+#include <string_view>
+#include <utility>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The full softmax in one pass: bias, online log-sum-exp and n-best are fused into the product, and no more
 /// than a block of 64 logits exists at a time.
@@ -27,11 +31,10 @@ class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
   bool exhaustive() const override { return true; }
   bool certifies() const override { return true; }
 
-  /// The backend whose index save() has written for the same layer: see load_index(), which throws as this
-  /// does; here Error also for an index of another kind.
-  static std::unique_ptr<Fused> load(const std::filesystem::path& path, SoftmaxLayer layer);
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "fused";
 
-  /// The same from a file that is open.
+  /// The backend of an index that was saved for the same layer: see load_index().
   static std::unique_ptr<Fused> load(const IndexReader& in);
 
  private:
@@ -41,4 +44,21 @@ class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
                       TopK* answers) const override;
 };
 
-}  // namespace topksoftmax
+inline void Fused::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  answer_from_all(layer(), query, workspace, answer);
+}
+
+inline void Fused::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                  Workspace& workspace, TopK* answers) const {
+  answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
+}
+
+inline void Fused::do_save(IndexWriter& out) const {
+  out.kind(name());
+}
+
+inline std::unique_ptr<Fused> Fused::load(const IndexReader& in) {
+  return make(in.layer());
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

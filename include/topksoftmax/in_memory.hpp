@@ -6,9 +6,10 @@
 #include <string>
 #include <type_traits>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Floats in memory that can be viewed by pointer: not an expression that must be computed, and, as far as
 /// the type tells, those of a row or of a vector next to each other.
@@ -34,4 +35,4 @@ void check_contiguous(const Dense& values, const char* name) {
               " floats apart; they must lie next to each other: take a copy");
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// How a query is to be answered.
 struct QueryOptions {
@@ -34,8 +35,8 @@ struct QueryOptions {
   std::size_t effort = 0;
 
   /// The widest interval of log Z (high − low) that a backend may answer with which gives one
-  /// (Normalizer::interval): it looks at more of the vocabulary until it is as narrow; 0, or less than rounding
-  /// allows (1.2e-5): exact log Z. Others ignore it.
+  /// (Normalizer::interval): it looks at more of the vocabulary until it is as narrow; 0, or less than
+  /// rounding allows (1.2e-5): exact log Z. Others ignore it.
   double log_z_tolerance = std::numeric_limits<double>::infinity();
 
   static constexpr std::size_t full_effort = std::numeric_limits<std::size_t>::max();
@@ -75,4 +76,4 @@ class TokenMask {
   std::size_t vocab_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The only thing in which the systems differ: a context in, a set of candidate tokens out. Screening is
 /// const, thread-safe, deterministic, and works in the workspace that it is lent. Anyone may write one; only
@@ -56,4 +57,4 @@ class ScreenedSoftmax : public TopKSoftmax {
   S screener_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

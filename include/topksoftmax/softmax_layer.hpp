@@ -6,12 +6,12 @@
 #include <memory>
 #include <utility>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/in_memory.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The softmax layer that is being accelerated: W [V×d] row-major and b [V] (or none); logits are W·h + b.
 ///
@@ -108,4 +108,8 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
   std::shared_ptr<const void> storage_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/softmax_layer-inl.hpp"
+#endif

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// What the log-probabilities of an answer are normalised by.
 enum class Normalizer : std::uint8_t {
@@ -67,6 +69,21 @@ enum class NucleusCheck : std::uint8_t {
 
 /// Whether the nucleus of 0 ≤ p ≤ 1 lies in an answer: proven from the exact log Z or its interval, unknown
 /// for answers that are not certified or whose log Z is neither.
-TOPKSOFTMAX_EXPORT NucleusCheck check_nucleus(const TopK& answer, double p);
+NucleusCheck check_nucleus(const TopK& answer, double p);
 
-}  // namespace topksoftmax
+inline NucleusCheck check_nucleus(const TopK& answer, double p) {
+  const bool proven = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
+  if (!answer.certified || !proven) return NucleusCheck::unknown;
+  // Of an exact log Z; an interval's holds it already.
+  constexpr double rounding = kernels::kSumExpError;
+  double least = 0.0;
+  double most = 0.0;
+  for (const float logit : answer.logits) {
+    least += std::exp(static_cast<double>(logit) - answer.log_z_high);
+    most += std::exp(static_cast<double>(logit) - answer.log_z_low);
+  }
+  if (least * (1.0 - rounding) >= p) return NucleusCheck::inside;
+  return most * (1.0 + rounding) < p ? NucleusCheck::outside : NucleusCheck::unknown;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

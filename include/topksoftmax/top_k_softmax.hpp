@@ -2,41 +2,27 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "topksoftmax/export.hpp"
-#include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/flat_answers.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
-// An index file being read and being written: the library's own, for its own backends.
-class IndexReader;
 class IndexWriter;
-
-struct Candidates;
-
-/// A checked query, as backends are handed it.
-struct Query {
-  const float* h = nullptr;   ///< the context [d], finite
-  std::size_t k = 1;          ///< tokens to return: at least 1, at most V and at most the tokens allowed
-  kernels::LogitEdits edits;  ///< mask and biases
-  std::size_t effort = 0;     ///< QueryOptions::effort
-  bool probabilities = true;  ///< whether log_z is wanted
-  double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
-  /// Whether too few candidates mean that every token is scored. False: whoever asks is content with the
-  /// fewer than k tokens, perhaps none, that there are then.
-  bool fall_back = true;
-};
 
 /// Finds the k most probable tokens of a softmax layer for context vectors h, with their log-probabilities.
 ///
@@ -48,7 +34,7 @@ struct Query {
 /// answers whole and the others as they were. Its workspaces serve on.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:
-  virtual ~TopKSoftmax();
+  virtual ~TopKSoftmax() = default;
 
   /// The answer for the context h [d].
   TopK query(const ConstVector& h, const QueryOptions& options = {}) const {
@@ -65,30 +51,57 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// The same for a context in plain memory, `dim` floats at h.
   void query(const float* h, std::size_t dim, const QueryOptions& options, Workspace& workspace,
-             TopK& answer) const;
-
-  /// Answers row q of H [B×d] in answers[q]; one thread a workspace. Each answer is that of query() on its
-  /// row. Throws std::invalid_argument also where B ≠ answers.size() or there is no workspace.
-  void query_batch(const ConstRows& H, const QueryOptions& options, std::span<Workspace> workspaces,
-                   std::span<TopK> answers) const {
-    query_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
-                static_cast<std::size_t>(H.outerStride()), options, workspaces, answers);
+             TopK& answer) const {
+    query({h, dim}, options, workspace, answer);
   }
 
-  /// The same with answers and workspaces of its own, on every thread that OpenMP offers.
-  std::vector<TopK> query_batch(const ConstRows& H, const QueryOptions& options = {}) const {
+  /// The same for a context in plain memory.
+  void query(std::span<const float> h, const QueryOptions& options, Workspace& workspace, TopK& answer) const;
+
+  /// The same on several threads: what the query reads is split among as many as there are workspaces, the
+  /// executor's. The answer is bit for bit that of one thread. Worth it where a query reads megabytes; what
+  /// reads less than a quarter of one stays on the caller's thread. Throws std::invalid_argument also where
+  /// there is no workspace.
+  void query(std::span<const float> h, const QueryOptions& options, std::span<Workspace> workspaces,
+             TopK& answer, const Executor& executor = default_executor()) const;
+
+  /// The same for a vector h [d].
+  void query(const ConstVector& h, const QueryOptions& options, std::span<Workspace> workspaces, TopK& answer,
+             const Executor& executor = default_executor()) const {
+    query(std::span(h.data(), static_cast<std::size_t>(h.size())), options, workspaces, answer, executor);
+  }
+
+  /// Answers row q of H [B×d] in answers[q], on as many of the executor's threads as there are workspaces.
+  /// Each answer is that of query() on its row. Throws std::invalid_argument also where B ≠ answers.size() or
+  /// there is no workspace.
+  void query_batch(const ConstRows& H, const QueryOptions& options, std::span<Workspace> workspaces,
+                   std::span<TopK> answers, const Executor& executor = default_executor()) const {
+    query_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
+                static_cast<std::size_t>(H.outerStride()), options, workspaces, answers, executor);
+  }
+
+  /// The same with answers and workspaces of its own, on every thread of the executor.
+  std::vector<TopK> query_batch(const ConstRows& H, const QueryOptions& options = {},
+                                const Executor& executor = default_executor()) const {
     return query_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
-                       static_cast<std::size_t>(H.outerStride()), options);
+                       static_cast<std::size_t>(H.outerStride()), options, executor);
   }
 
   /// The same for `batch` contexts of `dim` floats in plain memory, `stride` floats from one to the next.
   void query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
-                   const QueryOptions& options, std::span<Workspace> workspaces,
-                   std::span<TopK> answers) const;
+                   const QueryOptions& options, std::span<Workspace> workspaces, std::span<TopK> answers,
+                   const Executor& executor = default_executor()) const;
 
   /// The same with answers and workspaces of its own.
   std::vector<TopK> query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
-                                const QueryOptions& options = {}) const;
+                                const QueryOptions& options = {},
+                                const Executor& executor = default_executor()) const;
+
+  /// The same into the caller's flat memory, which must have room for B answers of options.k tokens: see
+  /// FlatAnswers. Where memory runs out, some of its rows may have been written.
+  void query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
+                   const QueryOptions& options, std::span<Workspace> workspaces, const FlatAnswers& answers,
+                   const Executor& executor = default_executor()) const;
 
   /// The logits of every token for the context h [d], mask and biases applied (−∞: forbidden): [V], in the
   /// workspace until it is used again. Bit for bit those of answers; effort and k are ignored. Reads V·d
@@ -130,11 +143,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether every answer is proven to be the exact top-k (TopK::certified).
   virtual bool certifies() const { return false; }
 
-  /// Writes the index, without the layer, to a file that load_index() and this class's load() read: see
-  /// topksoftmax/io/index_file.hpp. The file is written beside `path`, synced, and renamed: on any failure
-  /// the old one stays whole. Cost: reads the layer once, to hash it. Throws Error where the file cannot be
-  /// written, and for backends that have no index to save.
-  void save(const std::filesystem::path& path) const;
+  /// Puts all that its load() needs beside the layer into `out`: what save_index() writes to a file. Throws
+  /// Error for backends that have no index to save.
+  void save(IndexWriter& out) const { do_save(out); }
 
  protected:
   explicit TopKSoftmax(SoftmaxLayer layer) : layer_(std::move(layer)) {}
@@ -146,10 +157,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
     backend.do_query(query, workspace, answer);
   }
 
-  /// Puts another backend's index into `out`, for those that are made of one.
-  static void save_part(const TopKSoftmax& backend, IndexWriter& out) { backend.do_save(out); }
-
-  /// Puts all that load_index() needs beside the layer into `out`. The default throws Error.
+  /// What save() does. The default throws Error.
   virtual void do_save(IndexWriter& out) const;
 
  private:
@@ -164,10 +172,16 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                               TopK* answers) const;
 
   Query check(const float* h, std::size_t dim, const QueryOptions& options) const;
+  Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
+                    const QueryOptions& options, std::span<const Workspace> workspaces) const;
   void answer_chunk(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                     TopK* answers) const;
 
   SoftmaxLayer layer_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/top_k_softmax-inl.hpp"
+#endif

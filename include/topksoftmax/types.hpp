@@ -4,7 +4,9 @@
 #include <Eigen/Core>
 #include <cstdint>
 
-namespace topksoftmax {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// A token of the vocabulary: the number of its row in W, 0 ≤ id < V.
 using TokenId = std::int32_t;
@@ -34,4 +36,4 @@ struct TokenBias {
   float bias;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// A growing block of uninitialised memory, aligned to a cache line. It never shrinks, so that a warm one
 /// allocates nothing; growing forgets what it held.
@@ -74,16 +79,76 @@ class StampedTokens {
 
 using TokenSet = StampedTokens<std::uint32_t>;
 
-/// The memory that queries work in. One a thread; any backend may use any workspace, in any order. Once it
-/// has served a query of some kind, queries of that kind allocate nothing.
-struct Workspace {
-  ScratchBuffer logits;      ///< of the candidates, or of all tokens
-  ScratchBuffer candidates;  ///< their ids
-  ScratchBuffer heap;        ///< the k best so far
-  TokenSet seen;             ///< tokens already among the candidates
-  ScratchBuffer biased;      ///< the candidates and the tokens that the query biases
-  ScratchBuffer screen[7];   ///< for the screener alone
-  TopK proposed;             ///< what the backend answers that another one is made of
+/// Threads that one query may share its work over, lent by whoever asked.
+struct Crew {
+  const Executor* executor = nullptr;  ///< null: the caller's thread alone
+  std::size_t threads = 1;
 };
 
-}  // namespace topksoftmax
+/// The memory that queries work in. One a thread; any backend may use any workspace, in any order. Once it
+/// has served a query of some kind, queries of that kind allocate nothing.
+///
+/// Whoever works in it defines a type of scratch of its own, a struct of ScratchBuffers and TokenSets, and is
+/// the only one to use that: so backends that stand on others do not meet in it. What lies in a scratch stays
+/// there until its owner works again.
+class Workspace {
+ public:
+  /// The scratch of this type: made when it is first asked for (and then may throw std::bad_alloc), the same
+  /// one ever after. Cost: a comparison of pointers for each type that this workspace has served.
+  template <class Scratch>
+  Scratch& scratch() {
+    const void* const key = &kKey<Scratch>;
+    for (const Entry& entry : entries_) {
+      if (entry.key == key) return static_cast<Holder<Scratch>&>(*entry.holder).scratch;
+    }
+    auto made = std::make_unique<Holder<Scratch>>();
+    Scratch& scratch = made->scratch;
+    entries_.push_back({key, std::move(made)});
+    return scratch;
+  }
+
+  const Crew& crew() const { return crew_; }
+  void set_crew(const Crew& crew) { crew_ = crew; }
+
+ private:
+  struct AnyHolder {
+    virtual ~AnyHolder() = default;
+  };
+  template <class Scratch>
+  struct Holder final : AnyHolder {
+    Scratch scratch;
+  };
+  struct Entry {
+    const void* key;
+    std::unique_ptr<AnyHolder> holder;
+  };
+  template <class Scratch>
+  static constexpr char kKey = 0;
+
+  std::vector<Entry> entries_;
+  Crew crew_;
+};
+
+namespace detail {
+
+/// Bytes that are worth a thread's waking up.
+inline constexpr std::size_t kBytesOfPart = std::size_t{256} << 10;
+
+/// Calls body(first, count) for parts of `total` items, of `bytes` each to be read, on the workspace's crew.
+/// What the parts compute must not depend on each other or on where one ends.
+template <class Body>
+void share(const Workspace& workspace, std::size_t total, std::size_t bytes, const Body& body) {
+  const Crew& crew = workspace.crew();
+  const std::size_t most = std::max<std::size_t>(total * bytes / kBytesOfPart, 1);
+  const std::size_t parts = std::min(most, 4 * crew.threads);
+  if (crew.executor == nullptr || parts == 1) {
+    if (total > 0) body(std::size_t{0}, total);
+    return;
+  }
+  for_each_part_on(*crew.executor, crew.threads, total, (total + parts - 1) / parts,
+                   [&](std::size_t first, std::size_t count, std::size_t) { body(first, count); });
+}
+
+}  // namespace detail
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
 constexpr std::uint64_t kFactor = 0x9fb21c651e98df25U;
@@ -50,4 +50,4 @@ std::uint64_t ByteHash::value() const {
   return hash ^ hash >> 29;
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

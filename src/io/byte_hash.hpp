@@ -7,7 +7,9 @@
 #include <span>
 #include <string_view>
 
-namespace topksoftmax {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// A 64-bit hash of pieces of bytes, as fast as memory is read. It tells files and layers apart that differ
 /// by chance, not by malice.
@@ -29,4 +31,4 @@ class ByteHash {
                   0xa0761d6478bd642fU, 0xe7037ed1a0b428dbU, 0x8ebc6af09c88c6e3U, 0x589965cc75374cc3U};
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -5,7 +5,7 @@
 #include <string>
 #include <system_error>
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 Error system_error(const std::filesystem::path& path, std::string_view action) {
   const int code = errno;
@@ -18,4 +18,4 @@ FileDescriptor::FileDescriptor(int descriptor, const std::filesystem::path& path
   if (descriptor_ < 0) throw system_error(path, action);
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -7,9 +7,10 @@
 #include <filesystem>
 #include <string_view>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The Error for a system call that just failed: "PATH: cannot ACTION: reason", the reason from errno.
 Error system_error(const std::filesystem::path& path, std::string_view action);
@@ -31,4 +32,4 @@ class FileDescriptor {
   int descriptor_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -7,7 +7,7 @@
 #include "io/file_descriptor.hpp"
 #include "topksoftmax/error.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 FileMapping::FileMapping(const std::filesystem::path& path) {
   // Without O_NONBLOCK, opening a pipe would wait for its writer; regular files ignore it.
@@ -27,4 +27,4 @@ FileMapping::~FileMapping() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

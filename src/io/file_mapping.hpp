@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <span>
 
-namespace topksoftmax {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The bytes of a regular file, mapped read-only for as long as the object lives. The file may be replaced or
 /// removed meanwhile; it must not be changed in place or shortened.
@@ -23,4 +25,4 @@ class FileMapping {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -2,75 +2,61 @@
 #include "topksoftmax/io/index_file.hpp"
 
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "io/index_format.hpp"
-#include "io/index_reader.hpp"
-#include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/exact.hpp"
-#include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/adaptive_softmax.hpp"
-#include "topksoftmax/screeners/certified.hpp"
-#include "topksoftmax/screeners/certify.hpp"
-#include "topksoftmax/screeners/fgd.hpp"
-#include "topksoftmax/screeners/greedy_mips.hpp"
-#include "topksoftmax/screeners/l2s.hpp"
-#include "topksoftmax/screeners/lsh_mips.hpp"
-#include "topksoftmax/screeners/pca_mips.hpp"
-#include "topksoftmax/screeners/quantized.hpp"
-#include "topksoftmax/screeners/shortlist.hpp"
-#include "topksoftmax/screeners/svd_softmax.hpp"
-#include "topksoftmax/screeners/wta_lsh.hpp"
-#include "topksoftmax/screeners/wta_lsh_each.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/index/quoted.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
-struct Kind {
-  std::string_view name;
-  std::unique_ptr<TopKSoftmax> (*load)(const IndexReader& in);
-};
-
-template <class Backend>
-std::unique_ptr<TopKSoftmax> load_as(const IndexReader& in) {
-  return Backend::load(in);
+void check_layer(const IndexContents& index, const std::string& kind, const SoftmaxLayer& layer) {
+  const auto differs = [&](const char* key, const std::string& own) {
+    const auto recorded = index.metadata.find(key);
+    if (recorded == index.metadata.end()) {
+      throw Error(index.source + ": its metadata has no " + key + "; it is damaged" +
+                  detail::build_it_again(kind));
+    }
+    if (recorded->second == own) return;
+    throw Error(index.source + ": was built for another layer: its " + key + " is " +
+                detail::in_quotes(recorded->second) + ", that of this layer " + detail::in_quotes(own) +
+                detail::build_it_again(kind));
+  };
+  differs(index_key::vocab, std::to_string(layer.vocab()));
+  differs(index_key::dim, std::to_string(layer.dim()));
+  differs(index_key::dtype, layer_dtype(layer));
+  differs(index_key::layer_hash, layer_hash(layer));
 }
-
-constexpr Kind kKinds[] = {
-    {"exact", &load_as<Exact>},
-    {"fused", &load_as<Fused>},
-    {"l2s", &load_as<L2S>},
-    {"fgd", &load_as<Fgd>},
-    {"svd", &load_as<SvdSoftmax>},
-    {"adaptive", &load_as<AdaptiveSoftmax>},
-    {"greedy-mips", &load_as<GreedyMips>},
-    {"pca-mips", &load_as<PcaMips>},
-    {"lsh-mips", &load_as<LshMips>},
-    {"wta-lsh", &load_as<WtaLsh>},
-    {"wta-lsh-each", &load_as<WtaLshEach>},
-    {"shortlist", &load_as<Shortlist>},
-    {"quantized", &load_as<Quantized>},
-    {"certified", &load_as<Certified>},
-    {"certify", &load_as<Certify>},
-};
 
 }  // namespace
 
-std::unique_ptr<TopKSoftmax> load_any(const IndexReader& in) {
-  std::string known;
-  for (const Kind& kind : kKinds) {
-    if (kind.name == in.kind()) return kind.load(in);
-    known += (known.empty() ? "" : ", ") + std::string(kind.name);
-  }
-  throw Error(in.path().string() + ": holds an index of kind " + in_quotes(in.kind()) +
-              ", which this library does not know; it knows " + known +
-              "; load it with the library that wrote it, or build one of these");
+void save_index(const TopKSoftmax& backend, const std::filesystem::path& path) {
+  IndexWriter out;
+  backend.save(out);
+  const SoftmaxLayer& layer = backend.layer();
+  TensorMetadata metadata = out.metadata();
+  metadata[index_key::version] = std::to_string(kIndexVersion);
+  metadata[index_key::vocab] = std::to_string(layer.vocab());
+  metadata[index_key::dim] = std::to_string(layer.dim());
+  metadata[index_key::dtype] = layer_dtype(layer);
+  metadata[index_key::layer_hash] = layer_hash(layer);
+  metadata[index_key::checksum] = index_checksum(metadata, out.tensors());
+  write_safetensors(path, out.tensors(), metadata);
 }
 
-std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer) {
-  return load_any(IndexReader::open(path, std::move(layer)));
+IndexReader open_index(const std::filesystem::path& path, SoftmaxLayer layer, const BackendLoader& loader,
+                       std::string_view kind) {
+  const SafetensorsFile file = open_index_file(path);
+  IndexContents contents = {path.string(), file.metadata(), file.tensors(), file.storage()};
+  const std::string found = contents.metadata.find(index_key::kind)->second;
+  if (!kind.empty() && found != kind) {
+    throw Error(path.string() + ": holds an index of kind " + detail::in_quotes(found) + ", expected " +
+                detail::in_quotes(kind) + "; load_index() loads any kind");
+  }
+  check_layer(contents, found, layer);
+  return IndexReader(std::move(contents), std::move(layer), loader);
 }
 
 void verify_index(const std::filesystem::path& path) {
@@ -79,9 +65,9 @@ void verify_index(const std::filesystem::path& path) {
   const std::string found = index_checksum(file.metadata(), file.tensors());
   if (recorded != file.metadata().end() && recorded->second == found) return;
   throw Error(path.string() + ": its checksum is " +
-              (recorded == file.metadata().end() ? "missing" : in_quotes(recorded->second)) +
-              ", that of what it holds " + in_quotes(found) + "; it is damaged" +
-              build_it_again(file.metadata().find(index_key::kind)->second));
+              (recorded == file.metadata().end() ? "missing" : detail::in_quotes(recorded->second)) +
+              ", that of what it holds " + detail::in_quotes(found) + "; it is damaged" +
+              detail::build_it_again(file.metadata().find(index_key::kind)->second));
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -11,7 +11,7 @@
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "index files hold values as this machine does");
@@ -27,7 +27,7 @@ void check_version(const std::filesystem::path& path, std::string_view text) {
   std::uint64_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || end != text.data() + text.size() || version == 0) {
-    throw Error(path.string() + ": is no index file: its format_version is " + in_quotes(text) +
+    throw Error(path.string() + ": is no index file: its format_version is " + detail::in_quotes(text) +
                 "; indexes are what TopKSoftmax::save() writes");
   }
   if (version > kIndexVersion) {
@@ -37,7 +37,7 @@ void check_version(const std::filesystem::path& path, std::string_view text) {
   }
 }
 
-void check_metadata(const std::filesystem::path& path, const SafetensorsMetadata& metadata) {
+void check_metadata(const std::filesystem::path& path, const TensorMetadata& metadata) {
   for (const auto key : {index_key::kind, index_key::version}) {
     if (metadata.contains(key)) continue;
     throw Error(path.string() + ": is a safetensors file but no index file: its metadata has no " +
@@ -77,7 +77,7 @@ std::string layer_hash(const SoftmaxLayer& layer) {
   return hexadecimal(hash.value());
 }
 
-std::string index_checksum(const SafetensorsMetadata& metadata, std::span<const TensorView> tensors) {
+std::string index_checksum(const TensorMetadata& metadata, std::span<const TensorView> tensors) {
   ByteHash hash;
   for (const auto& [key, value] : metadata) {
     if (key == index_key::checksum) continue;
@@ -114,8 +114,4 @@ SafetensorsFile open_index_file(const std::filesystem::path& path) {
   return file;
 }
 
-std::string build_it_again(std::string_view kind) {
-  return "; build the index again (" + in_quotes(kind) + ") and save it";
-}
-
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include "io/replacing_file.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 void check_target(const std::filesystem::path& path) {
   const ReplacingFile never_committed(path);
@@ -15,4 +15,4 @@ void replace_file(const std::filesystem::path& path, std::span<const std::byte> 
   file.commit();
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

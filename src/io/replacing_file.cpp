@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
 std::filesystem::path followed(const std::filesystem::path& target) {
@@ -82,4 +82,4 @@ void ReplacingFile::commit() {
   ::close(directory);
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -9,8 +9,9 @@
 #include <span>
 
 #include "io/file_descriptor.hpp"
+#include "topksoftmax/config.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// A file that is written beside its target and takes the target's place when it is whole. Until commit()
 /// does so, the target stays as it was; without it the written bytes are removed.
@@ -37,4 +38,4 @@ class ReplacingFile {
   bool committed_ = false;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -9,8 +9,9 @@
 
 #include "io/file_mapping.hpp"
 #include "io/safetensors_header.hpp"
+#include "topksoftmax/numeric/half.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
 /// Whether every value of From is a value of To.
@@ -130,9 +131,9 @@ void SafetensorsFile::read(std::string_view name, std::span<T> out) const {
     case DataType::int16:
       return convert<T, std::int16_t>(*this, view, out);
     case DataType::float16:
-      return convert<T, Eigen::half>(*this, view, out);
+      return convert<T, detail::Float16>(*this, view, out);
     case DataType::bfloat16:
-      return convert<T, Eigen::bfloat16>(*this, view, out);
+      return convert<T, detail::Bfloat16>(*this, view, out);
     case DataType::uint32:
       return convert<T, std::uint32_t>(*this, view, out);
     case DataType::int32:
@@ -153,4 +154,4 @@ template void SafetensorsFile::read(std::string_view, std::span<double>) const;
 template void SafetensorsFile::read(std::string_view, std::span<std::int32_t>) const;
 template void SafetensorsFile::read(std::string_view, std::span<std::int64_t>) const;
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian and used in place");
 
@@ -21,26 +21,6 @@ using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxRank = 64;
-
-struct DataTypeEntry {
-  std::string_view name;
-  std::size_t size;
-};
-
-// In the order of DataType.
-constexpr std::array<DataTypeEntry, 13> kDataTypes = {{{"BOOL", 1},
-                                                       {"U8", 1},
-                                                       {"I8", 1},
-                                                       {"U16", 2},
-                                                       {"I16", 2},
-                                                       {"F16", 2},
-                                                       {"BF16", 2},
-                                                       {"U32", 4},
-                                                       {"I32", 4},
-                                                       {"F32", 4},
-                                                       {"U64", 8},
-                                                       {"I64", 8},
-                                                       {"F64", 8}}};
 
 /// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
 std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
@@ -82,7 +62,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
 
   explicit HeaderReader(const std::filesystem::path& path) : path_(path) {}
 
-  SafetensorsMetadata metadata;
+  TensorMetadata metadata;
   std::vector<Entry> entries;
 
   bool start_object(std::size_t) override {
@@ -116,10 +96,10 @@ class HeaderReader : public nlohmann::json_sax<json> {
       } else if (text == "data_offsets") {
         fresh = !entry.offsets;
       } else {
-        throw error("holds " + in_quotes(text) + ", expected dtype, shape and data_offsets only");
+        throw error("holds " + detail::in_quotes(text) + ", expected dtype, shape and data_offsets only");
       }
     }
-    if (!fresh) throw error("holds the key " + in_quotes(text) + " twice");
+    if (!fresh) throw error("holds the key " + detail::in_quotes(text) + " twice");
     key_ = text;
     return true;
   }
@@ -133,7 +113,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
       entries.back().dtype = text;
       return true;
     }
-    return unexpected("the string " + in_quotes(text));
+    return unexpected("the string " + detail::in_quotes(text));
   }
 
   bool start_array(std::size_t) override {
@@ -220,9 +200,9 @@ class HeaderReader : public nlohmann::json_sax<json> {
       case Place::document:
         throw error("is " + what + ", expected an object");
       case Place::root:
-        throw error("holds " + what + " at " + in_quotes(key_) + ", expected an object");
+        throw error("holds " + what + " at " + detail::in_quotes(key_) + ", expected an object");
       case Place::metadata:
-        throw error("holds " + what + " at " + in_quotes(key_) + ", expected a string");
+        throw error("holds " + what + " at " + detail::in_quotes(key_) + ", expected a string");
       case Place::tensor:
         throw error(key_ + " is " + what + ", expected " +
                     (key_ == "dtype" ? "a string" : "an array of non-negative integers"));
@@ -237,14 +217,20 @@ class HeaderReader : public nlohmann::json_sax<json> {
   std::set<std::string> names_;
 };
 
+std::optional<DataType> data_type_named(std::string_view name) {
+  for (auto type = DataType::boolean;; type = static_cast<DataType>(static_cast<int>(type) + 1)) {
+    if (data_type_name(type) == name) return type;
+    if (type == DataType::float64) return std::nullopt;
+  }
+}
+
 /// The tensor of a header entry, once its sizes and offsets are known to lie within `data`.
 TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte> data,
                           const std::filesystem::path& path) {
   const auto error = [&](const std::string& what) { return tensor_error(path, entry.name, what); };
-  const auto* const known = std::find_if(kDataTypes.begin(), kDataTypes.end(),
-                                         [&](const auto& type) { return type.name == *entry.dtype; });
-  if (known == kDataTypes.end()) throw error("has the unknown dtype " + in_quotes(*entry.dtype));
-  const auto type = static_cast<DataType>(known - kDataTypes.begin());
+  const std::optional<DataType> known = data_type_named(*entry.dtype);
+  if (!known) throw error("has the unknown dtype " + detail::in_quotes(*entry.dtype));
+  const DataType type = *known;
   const std::size_t begin = (*entry.offsets)[0];
   const std::size_t end = (*entry.offsets)[1];
   if (begin > end) {
@@ -288,23 +274,8 @@ void check_no_overlap_and_no_gap(std::span<const TensorView> tensors, std::span<
 
 }  // namespace
 
-std::string_view data_type_name(DataType type) {
-  return kDataTypes[static_cast<std::size_t>(type)].name;
-}
-
-std::size_t data_type_size(DataType type) {
-  return kDataTypes[static_cast<std::size_t>(type)].size;
-}
-
-std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kLongest = 80;
-  const std::string shortened = std::string(text.substr(0, kLongest)) + (text.size() > kLongest ? "..." : "");
-  return json(shortened).dump(-1, ' ', true,
-                              json::error_handler_t::replace);  // no control reaches a terminal
-}
-
 Error tensor_error(const std::filesystem::path& path, std::string_view name, std::string_view what) {
-  return Error(path.string() + ": tensor " + in_quotes(name) + ": " + std::string(what));
+  return Error(path.string() + ": tensor " + detail::in_quotes(name) + ": " + std::string(what));
 }
 
 bool tensor_bytes(DataType type, std::span<const std::size_t> shape, std::size_t& bytes) {
@@ -317,17 +288,8 @@ bool tensor_bytes(DataType type, std::span<const std::size_t> shape, std::size_t
   return true;
 }
 
-std::string shape_text(std::span<const std::size_t> shape) {
-  std::string text = "[";
-  for (const std::size_t size : shape) {
-    if (text.size() > 1) text += ", ";
-    text += size == SafetensorsFile::any_size ? "*" : std::to_string(size);
-  }
-  return text + "]";
-}
-
-SafetensorsMetadata parse_safetensors_metadata(std::span<const std::byte> file,
-                                               const std::filesystem::path& path) {
+TensorMetadata parse_safetensors_metadata(std::span<const std::byte> file,
+                                          const std::filesystem::path& path) {
   HeaderReader reader(path);
   json::sax_parse(header_text(file, path), &reader);
   return std::move(reader.metadata);
@@ -355,4 +317,4 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
   return header;
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

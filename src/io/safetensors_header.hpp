@@ -8,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The keys of a header that are not tensors of the user.
 inline constexpr std::string_view kMetadataKey = "__metadata__";
@@ -18,7 +20,7 @@ inline constexpr std::string_view kPaddingPrefix = "__padding__";
 inline constexpr std::string_view kReservedPrefix = "__";
 
 struct SafetensorsHeader {
-  SafetensorsMetadata metadata;
+  TensorMetadata metadata;
   std::vector<TensorView> tensors;  ///< in the order of their bytes, padding included
 };
 
@@ -28,11 +30,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
                                            const std::filesystem::path& path);
 
 /// The metadata alone, also of a file whose tensors are none that this library could read.
-SafetensorsMetadata parse_safetensors_metadata(std::span<const std::byte> file,
-                                               const std::filesystem::path& path);
-
-/// `text` in quotes, escaped and shortened as an error message wants it.
-std::string in_quotes(std::string_view text);
+TensorMetadata parse_safetensors_metadata(std::span<const std::byte> file, const std::filesystem::path& path);
 
 /// An Error about a tensor of a file: "PATH: tensor "NAME": WHAT".
 Error tensor_error(const std::filesystem::path& path, std::string_view name, std::string_view what);
@@ -41,7 +39,4 @@ Error tensor_error(const std::filesystem::path& path, std::string_view name, std
 /// size std::ptrdiff_t.
 bool tensor_bytes(DataType type, std::span<const std::size_t> shape, std::size_t& bytes);
 
-/// A shape as text: "[10000, 200]"; SafetensorsFile::any_size as "*".
-std::string shape_text(std::span<const std::size_t> shape);
-
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -8,7 +8,7 @@
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
@@ -32,7 +32,7 @@ void check_tensors(std::span<const TensorView> tensors, const std::filesystem::p
 }
 
 /// The header with its length before it, filled up with spaces so that the data begin aligned.
-std::string header_bytes(std::span<const TensorView> tensors, const SafetensorsMetadata& metadata,
+std::string header_bytes(std::span<const TensorView> tensors, const TensorMetadata& metadata,
                          const std::filesystem::path& path) {
   nlohmann::json header = nlohmann::json::object();
   if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
@@ -72,7 +72,7 @@ std::string header_bytes(std::span<const TensorView> tensors, const SafetensorsM
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                       const SafetensorsMetadata& metadata) {
+                       const TensorMetadata& metadata) {
   check_tensors(tensors, path);
   const std::string header = header_bytes(tensors, metadata, path);
 
@@ -86,4 +86,4 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   file.commit();
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

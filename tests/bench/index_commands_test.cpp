@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "bench/program.hpp"
+#include "harness/build_backend.hpp"
 #include "harness/head.hpp"
-#include "harness/registry.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/registry/standard.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -78,8 +80,8 @@ void expect_error(const ProgramRun& run, int exit_code, const std::string& part)
 TEST_F(IndexCommands, WhatIsBuiltAnswersAsTheRegistrysBackend) {
   const bench::Head head = bench::load_head(head_);
   const RowMajorMatrix contexts = clustered_contexts(20, kDim, 5, 7);
-  for (const bench::Backend& backend : bench::backends()) {
-    if (backend.name.starts_with("peer:")) continue;
+  const Registry registry = Registry::standard();
+  for (const BackendDescription& backend : registry.descriptions()) {
     SCOPED_TRACE(backend.name);
     const ProgramRun built = build("--backend " + backend.name + " --out " + index_.string());
     ASSERT_EQ(built.exit_code, 0) << built.err;
@@ -96,7 +98,7 @@ TEST_F(IndexCommands, WhatIsBuiltAnswersAsTheRegistrysBackend) {
       EXPECT_THAT(seen.out, HasSubstr(part));
     }
 
-    const auto expected = backend.build(head, {}, {});
+    const auto expected = backend.build(bench::material_of(head));
     const auto loaded = load_index(index_, head.layer);
     for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
       const TopK a = expected->query(contexts.row(i), {.k = 7});

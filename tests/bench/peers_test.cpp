@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/registry.hpp"
+#include "harness/build_backend.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/exact.hpp"
 
@@ -23,11 +23,20 @@ bench::Head make_head(SoftmaxLayer layer) {
           .counts = {}};
 }
 
+const Registry& all_peers() {
+  static const Registry registry = [] {
+    Registry made;
+    bench::add_peers(made);
+    return made;
+  }();
+  return registry;
+}
+
 /// The peers that score every token: they give the exact answers, up to the rounding of logits.
-std::vector<const bench::Backend*> full_softmax_peers() {
-  std::vector<const bench::Backend*> peers;
-  for (const bench::Backend& backend : bench::backends()) {
-    if (backend.is_exact_fp32 && backend.name.starts_with("peer:")) peers.push_back(&backend);
+std::vector<const BackendDescription*> full_softmax_peers() {
+  std::vector<const BackendDescription*> peers;
+  for (const BackendDescription& backend : all_peers().descriptions()) {
+    if (backend.traits.scans_all) peers.push_back(&backend);
   }
   return peers;
 }
@@ -39,9 +48,9 @@ double layer_logit(const SoftmaxLayer& layer, TokenId token, const Eigen::Vector
 void expect_exact(const SoftmaxLayer& layer, const QueryOptions& options) {
   const bench::Head head = make_head(layer);
   const std::vector<TopK> wanted = Exact::make(layer)->query_batch(head.test, options);
-  for (const bench::Backend* backend : full_softmax_peers()) {
+  for (const BackendDescription* backend : full_softmax_peers()) {
     SCOPED_TRACE(backend->name);
-    const auto peer = backend->build(head, {}, {});
+    const auto peer = backend->build(bench::material_of(head));
     EXPECT_EQ(peer->name(), backend->name);
     const std::vector<TopK> batched = peer->query_batch(head.test, options);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -75,8 +84,8 @@ TEST(Peers, TakeMasksAndBiases) {
 }
 
 /// oneDNN's int8 product, where the harness was built with it.
-const bench::Backend* int8_peer() {
-  for (const bench::Backend& backend : bench::backends()) {
+const BackendDescription* int8_peer() {
+  for (const BackendDescription& backend : all_peers().descriptions()) {
     if (backend.name == "peer:onednn-int8") return &backend;
   }
   return nullptr;
@@ -87,7 +96,7 @@ TEST(Peers, Int8ComesCloseToTheExactLogits) {
   for (const Eigen::Index vocab : {1, 7, 1000}) {
     const SoftmaxLayer layer = random_layer(vocab, 24, 1);
     const bench::Head head = make_head(layer);
-    const auto peer = int8_peer()->build(head, {}, {});
+    const auto peer = int8_peer()->build(bench::material_of(head));
     EXPECT_EQ(peer->name(), int8_peer()->name);
     const QueryOptions options = {.k = 5};
     const auto exact = Exact::make(layer);
@@ -111,7 +120,8 @@ TEST(Peers, Int8ComesCloseToTheExactLogits) {
 TEST(Peers, Int8TakesMasksBiasesAndUnusualContexts) {
   if (int8_peer() == nullptr) GTEST_SKIP() << "built without oneDNN";
   const SoftmaxLayer layer = random_layer(1000, 24, 1);
-  const auto peer = int8_peer()->build(make_head(layer), {}, {});
+  const bench::Head head = make_head(layer);
+  const auto peer = int8_peer()->build(bench::material_of(head));
   TokenMask mask(1000);
   for (TokenId id = 0; id < 1000; id += 2) mask.allow(id);
   const std::vector<TokenBias> biases = {{4, 300.0F}, {5, 900.0F}};

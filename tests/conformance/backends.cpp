@@ -2,86 +2,68 @@
 #include "conformance/backends.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "topksoftmax/topksoftmax.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/registry/standard.hpp"
 
 namespace topksoftmax::testing {
 
 namespace {
 
-L2SOptions small_l2s() {
-  L2SOptions options;
-  options.clusters = 8;
-  options.budget = 60;
-  options.rounds = 2;
-  return options;
+/// A backend of the registry, with settings for small layers.
+struct Variant {
+  std::string backend;
+  Settings settings = {};
+  std::string name = {};  ///< where it is tried with other settings too
+};
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = {
+      {"exact"},
+      {"fused"},
+      {"l2s", {{"clusters", "8"}, {"budget", "60"}, {"rounds", "2"}}},
+      {"l2s-kmeans", {{"clusters", "8"}, {"budget", "60"}}},
+      {"fgd", {{"ef_search", "20"}}},
+      {"svd"},
+      {"adaptive"},
+      {"greedy-mips"},
+      {"pca-mips", {{"depth", "4"}}},
+      {"lsh-mips", {{"tables", "8"}, {"bits", "5"}, {"probes", "3"}}},
+      {"shortlist"},
+      {"quantized"},
+      {"certified", {{"width", "16"}, {"boxes", "never"}}},
+      {"certify:shortlist", {{"width", "16"}}},
+      {"wta-lsh", {{"bands", "60"}}},
+      {"wta-lsh-each", {{"bands", "60"}}},
+      {"certified", {{"width", "16"}, {"boxes", "always"}}, "certified-boxes"},
+      {"certified", {{"prefix", "4"}, {"width", "64"}}, "certified-long-tails"},
+  };
+  return all;
 }
 
 }  // namespace
 
 const std::vector<Backend>& all_backends() {
-  static const std::vector<Backend> all = {
-      {.name = "exact",
-       .make = [](const auto& layer, const auto&) { return Exact::make(layer); },
-       .exact = true},
-      {.name = "fused",
-       .make = [](const auto& layer, const auto&) { return Fused::make(layer); },
-       .exact = true},
-      {.name = "l2s",
-       .make = [](const auto& layer,
-                  const auto& contexts) { return L2S::train(layer, contexts, small_l2s()); }},
-      {.name = "l2s-kmeans",
-       .make = [](const auto& layer,
-                  const auto& contexts) { return L2S::train_kmeans(layer, contexts, small_l2s()); }},
-      {.name = "fgd",
-       .make = [](const auto& layer,
-                  const auto& contexts) { return Fgd::build(layer, contexts, {.ef_search = 20}); }},
-      {.name = "svd", .make = [](const auto& layer, const auto&) { return SvdSoftmax::build(layer); }},
-      {.name = "adaptive",
-       .make = [](const auto& layer,
-                  const auto& contexts) { return AdaptiveSoftmax::build(layer, contexts); }},
-      {.name = "greedy-mips",
-       .make = [](const auto& layer, const auto&) { return GreedyMips::build(layer); }},
-      {.name = "pca-mips",
-       .make = [](const auto& layer, const auto&) { return PcaMips::build(layer, {.depth = 4}); }},
-      {.name = "lsh-mips",
-       .make = [](const auto& layer,
-                  const auto&) { return LshMips::build(layer, {.tables = 8, .bits = 5, .probes = 3}); }},
-      {.name = "shortlist", .make = [](const auto& layer, const auto&) { return Shortlist::build(layer); }},
-      {.name = "quantized", .make = [](const auto& layer, const auto&) { return Quantized::build(layer); }},
-      {.name = "certified",
-       .make =
-           [](const auto& layer, const auto& contexts) {
-             return Certified::build(layer, contexts, {.width = 16, .boxes = BoundBoxes::never});
-           },
-       .exact = true},
-      {.name = "certify:shortlist",
-       .make =
-           [](const auto& layer, const auto& contexts) {
-             return Certify::wrap(Shortlist::build(layer), contexts, {.width = 16});
-           },
-       .exact = true},
-      {.name = "wta-lsh",
-       .make = [](const auto& layer, const auto&) { return WtaLsh::build(layer, {.hash = {.bands = 60}}); },
-       .shares_batch = true},
-      {.name = "wta-lsh-each",
-       .make = [](const auto& layer,
-                  const auto&) { return WtaLshEach::build(layer, {.hash = {.bands = 60}}); }},
-      {.name = "certified-boxes",
-       .make =
-           [](const auto& layer, const auto& contexts) {
-             return Certified::build(layer, contexts, {.width = 16, .boxes = BoundBoxes::always});
-           },
-       .system = "certified",
-       .exact = true},
-      {.name = "certified-long-tails",
-       .make =
-           [](const auto& layer, const auto& contexts) {
-             return Certified::build(layer, contexts, {.prefix = 4, .width = 64});
-           },
-       .system = "certified",
-       .exact = true},
-  };
+  static const std::vector<Backend> all = [] {
+    const Registry registry = Registry::standard();
+    std::vector<Backend> made;
+    for (const Variant& variant : variants()) {
+      const BackendDescription backend = registry.find(variant.backend);
+      made.push_back({.name = variant.name.empty() ? backend.name : variant.name,
+                      .make =
+                          [backend, settings = variant.settings](const SoftmaxLayer& layer,
+                                                                 const RowMajorMatrix& contexts) {
+                            return backend.build({.layer = layer, .contexts = Contexts::of(contexts)},
+                                                 settings);
+                          },
+                      .system = backend.name,
+                      .exact = backend.traits.exact,
+                      .exhaustible = backend.traits.exhaustible,
+                      .shares_batch = backend.traits.shares_batches});
+    }
+    return made;
+  }();
   return all;
 }
 

@@ -12,11 +12,11 @@
 
 namespace topksoftmax::testing {
 
-/// A backend as the conformance suite builds it. Adding one is adding a line to all_backends().
+/// A backend as the conformance suite builds it: of the standard registry, with settings for small layers.
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<TopKSoftmax>(const SoftmaxLayer&, const RowMajorMatrix& contexts)> make;
-  std::string system{};       ///< its own name, where another backend has it too; empty: `name`
+  std::string system{};       ///< its own name, which several may have
   bool exact = false;         ///< every answer is the exact top-k
   bool exhaustible = true;    ///< full effort is the exact top-k
   bool shares_batch = false;  ///< candidates are shared over a batch, which may add tokens to a query's list

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a user of the library would write; it fails if the library does not answer.
-#include <topksoftmax/topksoftmax.hpp>
+#include <topksoftmax/ask.hpp>
+#include <topksoftmax/certified/build.hpp>
 
 int main() {
   using namespace topksoftmax;

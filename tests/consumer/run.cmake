@@ -44,6 +44,13 @@ if(WAY STREQUAL "install")
   return()
 endif()
 
+if(WAY STREQUAL "forms")
+  run(${configure} -S "${SOURCE}/tests/consumer/forms" -B "${build}" "-DCMAKE_PREFIX_PATH=${prefix}")
+  run("${CMAKE_COMMAND}" --build "${build}")
+  run("${build}/forms")
+  return()
+endif()
+
 if(WAY STREQUAL "pkg-config")
   file(MAKE_DIRECTORY "${build}")
   set(ENV{PKG_CONFIG_PATH} "${prefix}/lib/pkgconfig")

@@ -9,10 +9,13 @@
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/exact.hpp"
-#include "topksoftmax/screeners/certified.hpp"
-#include "topksoftmax/screeners/shortlist.hpp"
-#include "topksoftmax/screeners/wta_lsh.hpp"
+#include "topksoftmax/shortlist/build.hpp"
+#include "topksoftmax/shortlist/shortlist.hpp"
+#include "topksoftmax/wta/build.hpp"
+#include "topksoftmax/wta/wta_lsh.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -13,8 +13,9 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/l2s.hpp"
-#include "topksoftmax/screeners/shortlist.hpp"
+#include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/shortlist/build.hpp"
+#include "topksoftmax/shortlist/shortlist.hpp"
 
 namespace topksoftmax {
 namespace {

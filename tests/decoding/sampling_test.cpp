@@ -14,8 +14,9 @@
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/statistics.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/certified.hpp"
 
 namespace topksoftmax {
 namespace {

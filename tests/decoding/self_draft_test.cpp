@@ -9,7 +9,8 @@
 #include "support/layers.hpp"
 #include "support/statistics.hpp"
 #include "topksoftmax/exact.hpp"
-#include "topksoftmax/screeners/shortlist.hpp"
+#include "topksoftmax/shortlist/build.hpp"
+#include "topksoftmax/shortlist/shortlist.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -14,7 +14,8 @@
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"
 #include "topksoftmax/fused.hpp"
-#include "topksoftmax/screeners/shortlist.hpp"
+#include "topksoftmax/shortlist/build.hpp"
+#include "topksoftmax/shortlist/shortlist.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/screeners/alignment_lists.hpp"
+#include "topksoftmax/shortlist/alignment_lists.hpp"
 
 #include <set>
 #include <sstream>

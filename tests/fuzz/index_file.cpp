@@ -20,6 +20,7 @@
 #include "support/layers.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax::fuzz {
 namespace {
@@ -56,7 +57,7 @@ Index saved(const TopKSoftmax& backend) {
   std::string folder = (std::filesystem::temp_directory_path() / "topksoftmax-XXXXXX").string();
   require(mkdtemp(folder.data()) != nullptr, "a folder can be made");
   const std::filesystem::path path = std::filesystem::path(folder) / "index";
-  backend.save(path);
+  save_index(backend, path);
   std::ifstream stream(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
   const SafetensorsFile file = SafetensorsFile::open(path);

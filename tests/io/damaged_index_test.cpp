@@ -13,6 +13,11 @@
 #include <vector>
 
 #include "io/saved_index.hpp"
+#include "topksoftmax/baselines/build_greedy_mips.hpp"
+#include "topksoftmax/baselines/build_lsh_mips.hpp"
+#include "topksoftmax/baselines/build_pca_mips.hpp"
+#include "topksoftmax/baselines/build_wta_lsh_each.hpp"
+#include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 
 namespace topksoftmax {

@@ -95,7 +95,7 @@ class IndexFile : public ::testing::TestWithParam<Backend> {
 TEST_P(IndexFile, AnswersAsBeforeBitForBit) {
   const TemporaryFolder folder(memory_folder());
   const auto path = folder.path() / "f";
-  head().save(path);
+  save_index(head(), path);
   verify_index(path);
   const auto loaded = load_index(path, world().layer);
   EXPECT_EQ(loaded->name(), head().name());
@@ -115,7 +115,7 @@ TEST_P(IndexFile, LayersOfAllShapesAndTypes) {
     const SoftmaxLayer layer = SoftmaxLayer::own(W, Eigen::VectorXf());
     const auto head = GetParam().make(layer, clustered_contexts(50, dim, 3, 2));
     const TemporaryFolder folder(memory_folder());
-    head->save(folder.path() / "f");
+    save_index(*head, folder.path() / "f");
     // A copy of the layer with other distances between its rows is the same layer.
     RowMajorMatrix wide = RowMajorMatrix::Constant(vocab, dim + 3, 7.0F);
     wide.leftCols(dim) = W;
@@ -132,7 +132,7 @@ TEST_P(IndexFile, LayersOfAllShapesAndTypes) {
   const SoftmaxLayer layer = SoftmaxLayer::borrow(rows, 0);
   const auto head = GetParam().make(layer, clustered_contexts(50, 20, 3, 2));
   const TemporaryFolder folder(memory_folder());
-  head->save(folder.path() / "f");
+  save_index(*head, folder.path() / "f");
   expect_same_answers(*head, *load_index(folder.path() / "f", layer), random_matrix(5, 20, 4));
 }
 
@@ -288,15 +288,15 @@ INSTANTIATE_TEST_SUITE_P(Backends, IndexFile, ::testing::ValuesIn(all_backends()
 TEST(IndexFiles, EveryClassLoadsItsKindAndRefusesOthers) {
   const TemporaryFolder folder(memory_folder());
   const auto path = folder.path() / "f";
-  Quantized::build(world().layer, {.refine_width = 20})->save(path);
+  save_index(*Quantized::build(world().layer, {.refine_width = 20}), path);
   expect_same_answers(*Quantized::build(world().layer, {.refine_width = 20}),
-                      *Quantized::load(path, world().layer), world().test);
+                      *load_index<Quantized>(path, world().layer), world().test);
   EXPECT_THAT(
-      error_of([&] { SvdSoftmax::load(path, world().layer); }),
+      error_of([&] { load_index<SvdSoftmax>(path, world().layer); }),
       HasSubstr(R"(holds an index of kind "quantized", expected "svd"; load_index() loads any kind)"));
-  Exact::make(world().layer)->save(path);
-  EXPECT_EQ(Exact::load(path, world().layer)->name(), "exact");
-  EXPECT_THAT(error_of([&] { Fused::load(path, world().layer); }), HasSubstr(R"(expected "fused")"));
+  save_index(*Exact::make(world().layer), path);
+  EXPECT_EQ(load_index<Exact>(path, world().layer)->name(), "exact");
+  EXPECT_THAT(error_of([&] { load_index<Fused>(path, world().layer); }), HasSubstr(R"(expected "fused")"));
 }
 
 TEST(IndexFiles, FilesThatAreNoIndexSaySo) {
@@ -327,7 +327,7 @@ class Constant final : public TopKSoftmax {
 
 TEST(IndexFiles, BackendsWithoutOneSaySo) {
   const TemporaryFolder folder(memory_folder());
-  EXPECT_THAT(error_of([&] { Constant(world().layer).save(folder.path() / "f"); }),
+  EXPECT_THAT(error_of([&] { save_index(Constant(world().layer), folder.path() / "f"); }),
               HasSubstr("constant: this backend has no index that can be saved"));
   EXPECT_TRUE(folder.list().empty());
 }
@@ -346,12 +346,12 @@ TEST(IndexFiles, IndexesLieWithinEachOtherToALimit) {
   const TemporaryFolder folder(memory_folder());
   std::shared_ptr<const TopKSoftmax> head = Shortlist::build(world().layer);
   for (std::size_t depth = 0; depth < 8; ++depth) head = Certify::wrap(head, world().train, {.width = 16});
-  head->save(folder.path() / "f");
+  save_index(*head, folder.path() / "f");
   const auto loaded = load_index(folder.path() / "f", world().layer);
   EXPECT_EQ(loaded->name(), head->name());
   expect_same_answers(*head, *loaded, world().test.topRows(2));
   head = Certify::wrap(head, world().train, {.width = 16});
-  EXPECT_THAT(error_of([&] { head->save(folder.path() / "g"); }),
+  EXPECT_THAT(error_of([&] { save_index(*head, folder.path() / "g"); }),
               HasSubstr("more than 8 indexes are within each other"));
   // Without end, as no honest file is.
   Parts parts(saved(*Certify::wrap(Exact::make(world().layer), world().train, {.width = 16})));
@@ -370,8 +370,8 @@ TEST(IndexFiles, AListForSentencesIsKept) {
   const TokenId sentence[] = {0};
   const auto of_sentence = shortlist->for_sentences(lists, sentence);
   const TemporaryFolder folder(memory_folder());
-  of_sentence->save(folder.path() / "f");
-  const auto loaded = Shortlist::load(folder.path() / "f", world().layer);
+  save_index(*of_sentence, folder.path() / "f");
+  const auto loaded = load_index<Shortlist>(folder.path() / "f", world().layer);
   const auto tokens = [](const Shortlist& list) {
     return std::vector<TokenId>(list.screener().tokens().begin(), list.screener().tokens().end());
   };
@@ -404,14 +404,14 @@ TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
   const std::string bytes[] = {saved(*one), saved(*two)};
   std::mt19937 random(5);
   const auto begin = std::chrono::steady_clock::now();
-  two->save(path);
+  save_index(*two, path);
   const auto takes =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
   std::size_t met[2] = {};
   for (std::size_t round = 0; round < 200; ++round) {
     const TopKSoftmax* const heads[] = {one.get(), two.get()};
     const pid_t child = in_child([&] {
-      for (std::size_t i = round;; ++i) heads[i % 2]->save(path);
+      for (std::size_t i = round;; ++i) save_index(*heads[i % 2], path);
       return 0;
     });
     ASSERT_GT(child, 0);
@@ -435,7 +435,7 @@ TEST(IndexFiles, AFullDiskLeavesTheOldFileWhole) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "f";
   const auto head = Quantized::build(world().layer);
-  head->save(path);
+  save_index(*head, path);
   const std::string before = read_bytes(path);
   for (const rlim_t limit : {rlim_t{0}, rlim_t{100}, rlim_t{4096}, static_cast<rlim_t>(before.size() - 1)}) {
     // A limit on the size of files stands for a full disk.
@@ -444,7 +444,7 @@ TEST(IndexFiles, AFullDiskLeavesTheOldFileWhole) {
       const rlimit small = {limit, limit};
       if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 3;
       const std::string message =
-          error_of([&] { Quantized::build(world().layer, {.refine_width = 9})->save(path); });
+          error_of([&] { save_index(*Quantized::build(world().layer, {.refine_width = 9}), path); });
       return message.find("cannot write") != std::string::npos ? 0 : 4;
     });
     ASSERT_GT(child, 0);

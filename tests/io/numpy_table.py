@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares index files with the table of their tensors in index_file.hpp.
+"""Compares index files with the table of their tensors that registry/tables.hpp writes.
 
 usage: numpy_table.py TABLE INDEX...
 
@@ -12,32 +12,16 @@ import sys
 
 from numpy_reader import Index
 
-COLUMNS = (5, 19, 39, 59)  # where kind, tensor, type and shape begin, and what it is
-
 
 def read_table(path):
     """Of each kind, of each tensor: its type and shape as they are written."""
-    groups = []  # (kinds, rows) with rows of (tensor, type and shape)
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            if re.match(r"//   kind +tensor +type and shape", line):
-                break
-        for line in lines:
-            if not line.startswith("//"):
-                break
-            kind, tensor, shape = (line[a:b].strip() for a, b in zip(COLUMNS, COLUMNS[1:]))
-            if kind and not (groups and groups[-1][0][-1].endswith(",")):
-                groups.append(([kind], []))
-            elif kind:
-                groups[-1][0].append(kind)
-            if tensor:
-                groups[-1][1].append([tensor, shape])
-            elif shape:
-                groups[-1][1][-1][1] += " " + shape
     table = {}
-    for kinds, rows in groups:
-        for kind in kinds:
-            table.setdefault(kind.rstrip(","), {}).update(row for row in rows if row[0] != "–")
+    with open(path, encoding="utf-8") as lines:
+        for line in list(lines)[2:]:
+            kind, tensor, dtype, shape = (cell.strip() for cell in line.split("|")[1:5])
+            rows = table.setdefault(kind, {})
+            if tensor:
+                rows[tensor] = dtype, shape
     return table
 
 
@@ -58,7 +42,7 @@ def check_tensors(tensors, header, rows, known):
     """Compares the types and shapes of tensors, {name in the table: name in the file}."""
     sizes = {}
     for row, name in tensors:
-        dtype, shape = rows[row].split(maxsplit=1)
+        dtype, shape = rows[row]
         assert header[name]["dtype"] == dtype, f"{name}: {header[name]['dtype']}, documented: {dtype}"
         sizes[name] = sizes_of(shape)
         assert len(sizes[name]) == len(header[name]["shape"]), f"{name}: documented as {shape}"

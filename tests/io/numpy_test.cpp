@@ -13,7 +13,10 @@
 #include "conformance/backends.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
+#include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/registry/standard.hpp"
+#include "topksoftmax/registry/tables.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 
 namespace topksoftmax {
@@ -131,7 +134,7 @@ TEST_F(NumpyTest, AnswersFromIndexFiles) {
     backends.push_back(Certified::build(layer, train, {.prefix = 8}));  // has tails
     backends.push_back(Certified::build(layer, train, {.prefix = 8, .boxes = BoundBoxes::always}));
     for (const auto& backend : backends) {
-      backend->save(file("index"));
+      save_index(*backend, file("index"));
       write_answers(*backend, head);
       EXPECT_EQ(complaint("numpy_answers.py", {file(head.name()), file("answers"), file("index")}), "");
     }
@@ -142,9 +145,10 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   const HeadFile head = float_head();
   const SoftmaxLayer layer = head.layer();
   const RowMajorMatrix train = head.train_contexts();
-  std::vector<std::string> arguments = {TOPKSOFTMAX_INDEX_TABLE};
+  const auto table = folder_.write("table.md", index_tensor_table(Registry::standard()));
+  std::vector<std::string> arguments = {table.string()};
   const auto save = [&](const TopKSoftmax& backend, const std::string& name) {
-    backend.save(file(name));
+    save_index(backend, file(name));
     arguments.push_back(file(name));
   };
   for (const Backend& backend : all_backends()) save(*backend.make(layer, train), backend.name);

@@ -119,7 +119,7 @@ TEST(Safetensors, RoundTripsEveryType) {
   }
   written.push_back({"empty", DataType::float32, {4, 0}, {}});
   written.push_back({"scalar", DataType::float64, {}, std::span(bytes).first(8)});
-  const SafetensorsMetadata metadata = {{"name", "all types"}, {"provenance", "\u2014 \"quoted\"\n"}};
+  const TensorMetadata metadata = {{"name", "all types"}, {"provenance", "\u2014 \"quoted\"\n"}};
   write_safetensors(folder.path() / "f", written, metadata);
 
   const SafetensorsFile file = SafetensorsFile::open(folder.path() / "f");
@@ -368,7 +368,7 @@ TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "f";
   const std::vector<float> values(6);
-  const auto write = [&](std::vector<TensorView> tensors, const SafetensorsMetadata& metadata = {}) {
+  const auto write = [&](std::vector<TensorView> tensors, const TensorMetadata& metadata = {}) {
     return error_of([&] { write_safetensors(path, tensors, metadata); });
   };
   EXPECT_THAT(write({tensor_view("t", {7}, values)}),

@@ -15,6 +15,7 @@
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
 namespace topksoftmax::testing {
@@ -48,13 +49,13 @@ inline std::string refusal(const std::string& bytes, const SoftmaxLayer& layer =
 /// The file that `backend` saves.
 inline std::string saved(const TopKSoftmax& backend) {
   const TemporaryFolder folder(memory_folder());
-  backend.save(folder.path() / "f");
+  save_index(backend, folder.path() / "f");
   return read_bytes(folder.path() / "f");
 }
 
 /// A safetensors file taken apart, to be written with changes.
 struct Parts {
-  SafetensorsMetadata metadata;
+  TensorMetadata metadata;
   std::map<std::string, TensorView> tensors;
   std::map<std::string, std::string> bytes;
 

@@ -13,7 +13,7 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
+using kernels::detail::Implementation;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -134,10 +134,11 @@ TEST_P(BoundedKernels, PromisingPassesOverWhatIsForbidden) {
   EXPECT_EQ(GetParam().promising(values.data(), 4000, 3, maxima.data(), ids.data()), 4000U);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BoundedKernels,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, BoundedKernels,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace
 }  // namespace topksoftmax

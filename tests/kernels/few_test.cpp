@@ -14,7 +14,7 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
+using kernels::detail::Implementation;
 
 class FewKernels : public ::testing::TestWithParam<Implementation> {
  protected:
@@ -63,10 +63,11 @@ TEST_P(FewKernels, RankAsAHeapDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FewKernels,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, FewKernels,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace
 }  // namespace topksoftmax

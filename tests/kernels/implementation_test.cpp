@@ -16,10 +16,10 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
 using kernels::LogSumExp;
 using kernels::Rows;
 using kernels::TopKHeap;
+using kernels::detail::Implementation;
 using testing::Reference;
 
 struct Size {
@@ -334,14 +334,15 @@ TEST_P(Kernels, OverflowingLogitsStayFinite) {
   EXPECT_FLOAT_EQ(logits[3], 2e30F);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kernels,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Kernels,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 TEST(Implementations, TheFastestIsFirstAndActive) {
-  ASSERT_FALSE(kernels::implementations().empty());
-  EXPECT_EQ(kernels::active().name, kernels::implementations().front().name);
+  ASSERT_FALSE(kernels::detail::implementations().empty());
+  EXPECT_EQ(kernels::detail::active().name, kernels::detail::implementations().front().name);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
 using kernels::PrefixBlocks;
 using kernels::PrefixTails;
+using kernels::detail::Implementation;
 
 /// Blocks of random content, and their values in plain arrays.
 struct RandomBlocks {
@@ -232,10 +232,11 @@ TEST_P(PrefixKernels, TailsAddTheirProducts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PrefixKernels,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, PrefixKernels,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace
 }  // namespace topksoftmax

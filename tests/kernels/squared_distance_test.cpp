@@ -11,7 +11,7 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
+using kernels::detail::Implementation;
 
 class SquaredDistance : public ::testing::TestWithParam<Implementation> {};
 
@@ -42,10 +42,11 @@ TEST_P(SquaredDistance, OfAVectorToItselfIsZero) {
   EXPECT_EQ(GetParam().squared_distance(a.data(), a.data() + 1, 0), 0.0F);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SquaredDistance,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, SquaredDistance,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace
 }  // namespace topksoftmax

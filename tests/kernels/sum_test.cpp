@@ -11,8 +11,8 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
 using kernels::kReadBlock;
+using kernels::detail::Implementation;
 
 class SumKernel : public ::testing::TestWithParam<Implementation> {};
 
@@ -33,10 +33,11 @@ TEST_P(SumKernel, OfNothingIsZero) {
   EXPECT_EQ(GetParam().sum(&value, 0), 0.0F);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SumKernel,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, SumKernel,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace
 }  // namespace topksoftmax

@@ -13,8 +13,8 @@
 namespace topksoftmax {
 namespace {
 
-using kernels::Implementation;
 using kernels::WtaBands;
+using kernels::detail::Implementation;
 
 constexpr std::size_t kGroup = WtaBands::kGroup;
 
@@ -110,10 +110,11 @@ TEST_P(WtaKernels, MarksAreThoseThatReachTheThresholdAndThoseSetBefore) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WtaKernels,
-                         ::testing::ValuesIn(std::vector<Implementation>(kernels::implementations().begin(),
-                                                                         kernels::implementations().end())),
-                         [](const auto& kernel) { return std::string(kernel.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, WtaKernels,
+    ::testing::ValuesIn(std::vector<Implementation>(kernels::detail::implementations().begin(),
+                                                    kernels::detail::implementations().end())),
+    [](const auto& kernel) { return std::string(kernel.param.name); });
 
 }  // namespace
 }  // namespace topksoftmax

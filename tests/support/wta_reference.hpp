@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "topksoftmax/screeners/wta_hash.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/wta/wta_hash.hpp"
 
 namespace topksoftmax::testing {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <ostream>
 
 #include "bounds/balls.hpp"
@@ -55,7 +56,7 @@ void check_answers(const Contestant& contestant, const Bounds& bounds, const Row
 
 void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
   const Measurer measurer(request.head, request.measure, request.progress);
-  const Backend balls = ball_bounds();
+  const auto balls = std::make_shared<const BackendDescription>(ball_bounds());
   std::vector<Bounds> entered;
   std::vector<Contestant> contestants;
   const auto enter = [&](std::string label, std::string boxes, const Choice& choice) {
@@ -64,7 +65,7 @@ void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
   };
   for (const std::size_t rows : kBallRows) {
     const std::size_t clusters = std::max<std::size_t>(request.head.layer.vocab() / rows, 1);
-    enter("balls, " + std::to_string(clusters), "-", {&balls, {{"clusters", std::to_string(clusters)}}});
+    enter("balls, " + std::to_string(clusters), "-", {balls, {{"clusters", std::to_string(clusters)}}});
   }
   for (const char* prefix : kPrefixes) {
     for (const Variant& variant : kVariants) {

@@ -9,7 +9,7 @@
 #include "harness/table.hpp"
 #include "peers/native_eigen.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
-#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -23,26 +23,24 @@ constexpr std::size_t kRows = 8;
 /// Algorithm 1 of the paper: five passes over one row of products, each as fast as its kernel.
 void five_passes(const float* products, const float* bias, std::size_t vocab, float* p,
                  kernels::TopKHeap& heap) {
-  const kernels::Implementation& kernel = kernels::active();
   eigen_add(products, bias, vocab, p);
-  const float max = kernel.max(p, vocab);
-  const double sum = kernel.sum_exp(p, vocab, max);
-  kernel.exp(p, vocab, static_cast<float>(static_cast<double>(max) + std::log(sum)), p);
-  kernel.select(p, nullptr, vocab, heap);
+  const float max = kernels::max(p, vocab);
+  const double sum = kernels::sum_exp(p, vocab, max);
+  kernels::exp(p, vocab, static_cast<float>(static_cast<double>(max) + std::log(sum)), p);
+  kernels::select(p, nullptr, vocab, heap);
 }
 
 }  // namespace
 
 void run_fusion_ablation(const AblationRequest& request, std::ostream& out) {
   const SoftmaxLayer& layer = request.head.layer;
-  const kernels::Implementation& kernel = kernels::active();
   const std::size_t vocab = layer.vocab();
   const RowMajorMatrix& test = request.head.test;
   const std::size_t rows = std::min(kRows, static_cast<std::size_t>(test.rows()));
   kernels::Rows unbiased = layer.rows();
   unbiased.bias = nullptr;
   std::vector<float> products(rows * vocab);
-  kernel.scan_batch(unbiased, test.data(), layer.dim(), rows, products.data());
+  kernels::scan_batch(unbiased, test.data(), layer.dim(), rows, products.data());
   const Eigen::VectorXf bias = layer.biases();
   std::vector<float> p(vocab);
   std::vector<ScoredToken> tokens(kBeams.back());
@@ -63,10 +61,10 @@ void run_fusion_ablation(const AblationRequest& request, std::ostream& out) {
                                           }),
                                           each([&](const float* row, kernels::TopKHeap& heap) {
                                             sum = {};
-                                            kernel.fused_select(row, bias.data(), vocab, heap, &sum);
+                                            kernels::fused_select(row, bias.data(), vocab, heap, &sum);
                                           }),
                                           each([&](const float* row, kernels::TopKHeap& heap) {
-                                            kernel.fused_select(row, bias.data(), vocab, heap, nullptr);
+                                            kernels::fused_select(row, bias.data(), vocab, heap, nullptr);
                                           })};
     request.progress.show("n-best " + std::to_string(beam));
     const PinnedThread pinned;

@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "harness/build_backend.hpp"
+#include "harness/choice.hpp"
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
-#include "harness/registry.hpp"
 #include "harness/table.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/replace_file.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -30,9 +32,9 @@ struct Request {
   std::filesystem::path out;
 };
 
-void run_build(const Request& request, std::ostream& out, Progress& progress) {
-  const Choice choice = choose_backend(request.backend, request.settings);
-  if (!choice.backend->has_index) {
+void run_build(const Request& request, const Registry& registry, std::ostream& out, Progress& progress) {
+  const Choice choice = choose_backend(registry, request.backend, request.settings);
+  if (!choice.backend->traits.has_index) {
     throw Error(choice.backend->name + ": this backend has no index that can be saved");
   }
   check_distinct(std::array{Output{"--out", request.out}}, request.head);
@@ -66,7 +68,9 @@ Action declare_build(CLI::App& app) {
       ->check(file_name())
       ->type_name("INDEX")
       ->required();
-  return [request](std::ostream& out, Progress& progress) { run_build(*request, out, progress); };
+  return [request](const Registry& registry, std::ostream& out, Progress& progress) {
+    run_build(*request, registry, out, progress);
+  };
 }
 
 }  // namespace topksoftmax::bench

@@ -14,6 +14,7 @@
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -122,14 +123,16 @@ void print_tensors(const SafetensorsFile& file, std::ostream& out) {
 
 /// Loads the index for the head's layer, stored as the layer was that it was built for. Throws Error where it
 /// does not fit.
-void check_fit(const SafetensorsFile& index, const std::filesystem::path& path, std::ostream& out) {
+void check_fit(const SafetensorsFile& index, const std::filesystem::path& path, const Registry& registry,
+               std::ostream& out) {
   const HeadFile head = HeadFile::open(path);
   const std::string dtype = value_of(index, "dtype");
-  load_index(index.path(), dtype == data_type_name(DataType::float32) ? head.layer() : head.stored_layer());
+  load_index(index.path(), dtype == data_type_name(DataType::float32) ? head.layer() : head.stored_layer(),
+             registry);
   out << "fits the layer of " << path.string() << ", as " << dtype << '\n';
 }
 
-void run_inspect(const Request& request, std::ostream& out, Progress& progress) {
+void run_inspect(const Request& request, const Registry& registry, std::ostream& out, Progress& progress) {
   progress.show("reading " + request.file.string());
   const SafetensorsFile file = SafetensorsFile::open(request.file);
   const auto [head, reason] = open_head(request.file);
@@ -148,7 +151,7 @@ void run_inspect(const Request& request, std::ostream& out, Progress& progress) 
     verify_index(request.file);
     out << "the checksum holds\n";
   }
-  if (!request.head.empty()) check_fit(file, request.head, out);
+  if (!request.head.empty()) check_fit(file, request.head, registry, out);
 }
 
 }  // namespace
@@ -161,7 +164,9 @@ Action declare_inspect(CLI::App& app) {
   app.add_flag("--verify", request->verify, "Read all of an index and compare its checksum");
   app.add_option("--head", request->head, "A head file: whether the index is for its layer")
       ->type_name("FILE");
-  return [request](std::ostream& out, Progress& progress) { run_inspect(*request, out, progress); };
+  return [request](const Registry& registry, std::ostream& out, Progress& progress) {
+    run_inspect(*request, registry, out, progress);
+  };
 }
 
 }  // namespace topksoftmax::bench

@@ -19,9 +19,11 @@
 #include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
-#include "topksoftmax/evaluation/tuner.hpp"
+#include "topksoftmax/evaluation/tune.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/replace_file.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -124,7 +126,7 @@ nlohmann::ordered_json to_json(const HeadFile& head, const TuneOptions& options,
   return json;
 }
 
-void run_tune(const Request& request, std::ostream& out, Progress& progress) {
+void run_tune(const Request& request, const Registry& registry, std::ostream& out, Progress& progress) {
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
   check_distinct(std::array{Output{"--json", request.json}, Output{"--out", request.out}}, request.head);
@@ -139,7 +141,7 @@ void run_tune(const Request& request, std::ostream& out, Progress& progress) {
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);
   };
-  const TuneResult result = tune(layer, head.train_contexts(), options);
+  const TuneResult result = tune(layer, head.train_contexts(), options, registry);
   progress.clear();
   print(head, options, result, out);
   if (test.rows() > 0) {
@@ -193,7 +195,9 @@ Action declare_tune(CLI::App& app) {
   app.add_option("--out", request->out, "Save the index of the one to take to this file")
       ->check(file_name())
       ->type_name("INDEX");
-  return [request](std::ostream& out, Progress& progress) { run_tune(*request, out, progress); };
+  return [request](const Registry& registry, std::ostream& out, Progress& progress) {
+    run_tune(*request, registry, out, progress);
+  };
 }
 
 }  // namespace topksoftmax::bench

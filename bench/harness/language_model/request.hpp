@@ -5,9 +5,9 @@
 #include <iosfwd>
 #include <span>
 
+#include "harness/choice.hpp"
 #include "harness/head.hpp"
 #include "harness/progress.hpp"
-#include "harness/registry.hpp"
 #include "lstm_model.hpp"
 
 namespace topksoftmax::bench {

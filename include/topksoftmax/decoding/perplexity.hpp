@@ -5,16 +5,27 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/svd/build.hpp"
+#include "topksoftmax/svd/svd_preview.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
-namespace topksoftmax {
-
-class SvdPreview;
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// exp(−mean log P) of a text.
 class Perplexity {
@@ -40,8 +51,8 @@ class Perplexity {
 
 /// log P(token | h) of the layer's full softmax. Throws std::invalid_argument as a query does, and for a
 /// token that is not of the vocabulary. Cost: reads V·d weights.
-TOPKSOFTMAX_EXPORT double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::size_t dim,
-                                         TokenId token, Workspace& workspace);
+double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::size_t dim, TokenId token,
+                      Workspace& workspace);
 
 /// log P(token | h) at less cost: exact logits for the candidates of a backend, those of a W of low rank for
 /// all other tokens, both in the normaliser ("Learning to Screen", §7.3, after SVD-softmax). Every token has
@@ -57,10 +68,83 @@ class TOPKSOFTMAX_EXPORT LowRankLogProb {
   double operator()(const float* h, std::size_t dim, TokenId token, Workspace& workspace) const;
 
  private:
-  LowRankLogProb(std::shared_ptr<const TopKSoftmax> head, std::shared_ptr<const SvdPreview> outside);
+  LowRankLogProb(std::shared_ptr<const TopKSoftmax> head, std::shared_ptr<const detail::SvdPreview> outside);
 
   std::shared_ptr<const TopKSoftmax> head_;
-  std::shared_ptr<const SvdPreview> outside_;
+  std::shared_ptr<const detail::SvdPreview> outside_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What LowRankLogProb works in.
+struct LowRankScratch {
+  ScratchBuffer logits;       ///< of all tokens, then of the candidates
+  ScratchBuffer coordinates;  ///< of the context among the leading directions
+};
+
+inline void check_token(TokenId token, std::size_t vocab) {
+  if (token >= 0 && static_cast<std::size_t>(token) < vocab) return;
+  throw std::invalid_argument("log_prob: token " + std::to_string(token) +
+                              " is not of the vocabulary; V = " + std::to_string(vocab));
+}
+
+inline double log_prob_of(const float* logits, std::size_t vocab, TokenId token) {
+  kernels::LogSumExp sum;
+  sum.max = kernels::max(logits, vocab);
+  sum.sum = kernels::sum_exp(logits, vocab, sum.max);
+  return static_cast<double>(logits[token]) - sum.value();
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::size_t dim, TokenId token,
+                             Workspace& workspace) {
+  detail::check_token(token, layer.vocab());
+  const Exact exact(layer);
+  return detail::log_prob_of(exact.logits_batch(h, 1, dim, dim, {}, workspace).data(), layer.vocab(), token);
+}
+
+inline LowRankLogProb::LowRankLogProb(std::shared_ptr<const TopKSoftmax> head,
+                                      std::shared_ptr<const detail::SvdPreview> outside)
+    : head_(std::move(head)), outside_(std::move(outside)) {}
+
+inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank) {
+  if (head == nullptr) throw Error("perplexity: there is no head to take candidates from");
+  const SoftmaxLayer& layer = head->layer();
+  if (rank < 1 || rank > layer.dim()) {
+    throw Error("perplexity: the rank is " + std::to_string(rank) +
+                "; it must be between 1 and d = " + std::to_string(layer.dim()));
+  }
+  const std::vector<float> nowhere(layer.dim(), 0.0F);
+  Workspace workspace;
+  if (!head->candidates(nowhere.data(), nowhere.size(), {}, workspace)) {
+    throw Error("perplexity: the backend " + std::string(head->name()) +
+                " has no candidates; take exact_log_prob, or a backend that screens");
+  }
+  auto outside = std::make_shared<const detail::SvdPreview>(layer, rank);
+  return LowRankLogProb(std::move(head), std::move(outside));
+}
+
+inline double LowRankLogProb::operator()(const float* h, std::size_t dim, TokenId token,
+                                         Workspace& workspace) const {
+  const SoftmaxLayer& layer = head_->layer();
+  const std::size_t vocab = layer.vocab();
+  detail::check_token(token, vocab);
+  const std::optional<Candidates> found = head_->candidates(h, dim, {}, workspace);
+  if (found->everything) return exact_log_prob(layer, h, dim, token, workspace);
+
+  const std::span<const TokenId> ids = found->ids;
+  auto& scratch = workspace.scratch<detail::LowRankScratch>();
+  auto* const logits = scratch.logits.get<float>(vocab + ids.size());
+  outside_->logits(h, workspace, scratch.coordinates.get<float>(outside_->width()), logits);
+  float* const inside = logits + vocab;
+  score_candidates(layer, *found, h, workspace, inside);
+  for (std::size_t i = 0; i < ids.size(); ++i) logits[ids[i]] = inside[i];
+  return detail::log_prob_of(logits, vocab, token);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <random>
 
-namespace topksoftmax {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Random numbers that a seed gives alike on every platform: the generator's bits are fixed by the standard,
 /// which the distributions of <random> are not.
@@ -19,4 +21,4 @@ class RandomStream {
   std::mt19937_64 engine_;
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,43 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
+#include <numeric>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
+#include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/decoding/ranked_tokens.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
-namespace topksoftmax {
-
-/// What is drawn from: each step acts on what the step before it left, renormalised, in this order (that of
-/// Hugging Face's generate).
-struct SamplingOptions {
-  /// Logits are divided by it: 1e-30 to 1e30; 0: always the most probable token (greedy).
-  double temperature = 1.0;
-  std::size_t top_k = 0;  ///< the k most probable tokens stay; 0: all
-  double top_p = 1.0;     ///< of these the nucleus: the fewest most probable whose probabilities reach top_p
-  double min_p = 0.0;     ///< of these the ones at least min_p times as probable as the most probable
-};
-
-/// Throws std::invalid_argument unless temperature is 0 or from 1e-30 to 1e30, 0 < top_p ≤ 1 and
-/// 0 ≤ min_p ≤ 1.
-TOPKSOFTMAX_EXPORT void check(const SamplingOptions& options);
-
-/// A token that was drawn.
-struct SampledToken {
-  TokenId id = 0;
-  float logit = 0.0F;         ///< as the layer gives it, with the query's bias
-  double log_prob = 0.0;      ///< of the distribution that was drawn from
-  double log_prob_low = 0.0;  ///< proven bounds: equal to log_prob unless log Z was known as an interval only
-  double log_prob_high = 0.0;  ///< likewise
-};
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Draws tokens from exactly the distribution that the layer has, whatever backend is asked.
 ///
@@ -86,12 +74,102 @@ class TOPKSOFTMAX_EXPORT Sampler {
 /// The distribution over an answer's own tokens: all others have none, whatever their probability. What a
 /// draft model draws from, and who takes an approximate head at its word. Throws std::invalid_argument as
 /// check() does and for an answer without tokens.
-TOPKSOFTMAX_EXPORT Distribution distribution_of(const TopK& answer, const SamplingOptions& options);
+Distribution distribution_of(const TopK& answer, const SamplingOptions& options);
 
 /// The distribution that logits of tokens 0, 1, … (−∞: forbidden) make. Throws std::invalid_argument as
 /// check() does and where no logit is finite. Cost: V exponentials; with top_k, top_p or min_p the selection
 /// of the tokens that stay.
-TOPKSOFTMAX_EXPORT Distribution distribution_of(std::span<const float> logits,
-                                                const SamplingOptions& options);
+Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options);
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Tokens that a head is asked for at first, each time it was too few so many times more, and at most.
+inline constexpr std::size_t kFirstTokens = 64;
+inline constexpr std::size_t kTokensGrowth = 8;
+inline constexpr std::size_t kMostTokens = 512;
+
+/// A token that stays, with its probability.
+inline SampledToken sampled(TokenId id, float logit, double weight, const Kept& kept) {
+  const double sum = sum_of(kept.weights);
+  SampledToken token = {.id = id, .logit = logit};
+  token.log_prob_low = std::log(weight / (sum + kept.outside_high));
+  token.log_prob_high = std::log(weight / (sum + kept.outside_low));
+  token.log_prob = 0.5 * (token.log_prob_low + token.log_prob_high);
+  return token;
+}
+
+/// The leading ranked tokens and their weights, ordered by id.
+inline Distribution by_id(std::span<const TokenId> ids, std::span<const double> weights) {
+  std::vector<std::size_t> order(weights.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [ids](std::size_t a, std::size_t b) { return ids[a] < ids[b]; });
+  std::vector<TokenId> sorted_ids;
+  std::vector<double> sorted_weights;
+  for (const std::size_t i : order) {
+    sorted_ids.push_back(ids[i]);
+    sorted_weights.push_back(weights[i]);
+  }
+  return Distribution::of_some(std::move(sorted_ids), std::move(sorted_weights));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline Sampler::Sampler(const SamplingOptions& options) : options_(options) {
+  check(options);
+}
+
+inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
+                                  RandomStream& random, const QueryOptions& query) {
+  const double u = random.uniform();
+  const bool greedy = options_.temperature == 0.0;
+  if (!greedy && (head.exhaustive() || !head.certifies())) return draw_from_all(head, h, dim, u, query);
+
+  QueryOptions asked = query;
+  asked.log_z_tolerance = std::numeric_limits<double>::infinity();
+  asked.probabilities = !greedy && options_.top_k == 0 && (options_.top_p < 1.0 || options_.min_p == 0.0);
+  asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
+  // More tokens help where a cut needs no log Z; where it does, the interval's width decides, not their
+  // number.
+  const std::size_t most =
+      std::max(asked.k, asked.probabilities ? detail::kFirstTokens : detail::kMostTokens);
+  const kernels::LogitEdits edits = {.allowed = query.allowed.empty() ? nullptr : query.allowed.data()};
+  for (; asked.k <= most; asked.k *= detail::kTokensGrowth) {
+    head.query(h, dim, asked, workspace_, answer_);
+    if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
+    if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
+    // Not before the query has found the mask to be long enough.
+    const std::size_t total = edits.count_allowed(head.layer().vocab());
+    const detail::RankedTokens tokens = detail::ranked_tokens(answer_, total, options_.temperature);
+    const std::optional<detail::Kept> kept = detail::keep(tokens, options_);
+    if (!kept) continue;
+    const std::optional<std::size_t> at = detail::find(*kept, u);
+    if (!at) break;
+    return detail::sampled(answer_.ids[*at], answer_.logits[*at], kept->weights[*at], *kept);
+  }
+  return draw_from_all(head, h, dim, u, query);
+}
+
+inline SampledToken Sampler::draw_from_all(const TopKSoftmax& head, const float* h, std::size_t dim, double u,
+                                           const QueryOptions& query) {
+  ++full_scans_;
+  return detail::KeptLogits(head.logits_batch(h, 1, dim, dim, query, workspace_), options_).draw(u);
+}
+
+inline Distribution distribution_of(const TopK& answer, const SamplingOptions& options) {
+  check(options);
+  if (answer.size() == 0) throw std::invalid_argument("distribution_of: the answer has no token");
+  if (options.temperature == 0.0) return Distribution::certain(answer.ids.front());
+  const detail::Kept kept = *detail::keep({.logits = answer.logits, .total = answer.size()}, options);
+  return detail::by_id(answer.ids, kept.weights);
+}
+
+inline Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options) {
+  check(options);
+  return detail::KeptLogits(logits, options).distribution();
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/decoding/speculative_report.hpp"
+#include "topksoftmax/decoding/speculative_round.hpp"
+#include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
-
-/// What became of a drafted token.
-struct DraftVerdict {
-  bool accepted = false;
-  TokenId token = 0;  ///< the draft, or what takes its place
-};
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The modified rejection step: a token x drawn from `draft` (p) is accepted with probability min(1,
 /// q(x)/p(x)), q being `target`; otherwise a token is drawn from norm(max(0, q − p)). Either way the token
@@ -29,32 +29,8 @@ struct DraftVerdict {
 ///
 /// Source: "Accelerating Large Language Model Decoding with Speculative Sampling" (Chen et al., 2023),
 /// Theorem 1.
-TOPKSOFTMAX_EXPORT DraftVerdict verify_draft(TokenId drafted, const Distribution& draft,
-                                             const Distribution& target, RandomStream& random);
-
-/// How speculative sampling went.
-struct SpeculativeReport {
-  std::size_t drafts = 0;       ///< K
-  std::size_t rounds = 0;       ///< target passes
-  std::size_t drafted = 0;      ///< tokens drafted
-  std::size_t accepted = 0;     ///< drafts accepted
-  std::size_t produced = 0;     ///< tokens appended
-  std::size_t given = 0;        ///< tokens that the rounds gave, those beyond the end or the count included
-  double draft_seconds = 0.0;   ///< in the draft model
-  double target_seconds = 0.0;  ///< in the target model
-
-  /// r, the mean number of tokens a round gave over K + 1, the most that it could. 0 before the first round.
-  double acceptance_rate() const;
-
-  /// Seconds for `tokens` tokens as the paper predicts them: N/(r(K+1)) · (K·t_draft + t_target), from the
-  /// means that were measured.
-  double predicted_seconds(std::size_t tokens) const;
-};
-
-struct SpeculativeOptions {
-  std::size_t drafts = 4;                     ///< K, tokens drafted a round, at least 1
-  std::optional<TokenId> end = std::nullopt;  ///< a token that ends the text; it is appended
-};
+DraftVerdict verify_draft(TokenId drafted, const Distribution& draft, const Distribution& target,
+                          RandomStream& random);
 
 /// The distribution of the token after `tokens`.
 using DraftModel = std::function<Distribution(std::span<const TokenId> tokens)>;
@@ -75,9 +51,30 @@ using TargetModel =
 /// the models throw passes through, and `tokens` then ends in whole rounds.
 ///
 /// Cost: K draft steps and one target pass a round, for 1 to K + 1 tokens.
-TOPKSOFTMAX_EXPORT SpeculativeReport speculative_sample(std::vector<TokenId>& tokens, std::size_t count,
-                                                        const DraftModel& draft, const TargetModel& target,
-                                                        RandomStream& random,
-                                                        const SpeculativeOptions& options = {});
+SpeculativeReport speculative_sample(std::vector<TokenId>& tokens, std::size_t count, const DraftModel& draft,
+                                     const TargetModel& target, RandomStream& random,
+                                     const SpeculativeOptions& options = {});
 
-}  // namespace topksoftmax
+inline DraftVerdict verify_draft(TokenId drafted, const Distribution& draft, const Distribution& target,
+                                 RandomStream& random) {
+  return detail::verify(drafted, draft, target, detail::whole, random);
+}
+
+inline SpeculativeReport speculative_sample(std::vector<TokenId>& tokens, std::size_t count,
+                                            const DraftModel& draft, const TargetModel& target,
+                                            RandomStream& random, const SpeculativeOptions& options) {
+  std::vector<Distribution> scored;
+  const auto score = [&](std::span<const TokenId> text) {
+    scored = target(text, options.drafts);
+    if (scored.size() != options.drafts + 1) {
+      throw std::invalid_argument("speculative sampling: the target gave " + std::to_string(scored.size()) +
+                                  " distributions for " + std::to_string(options.drafts) +
+                                  " drafts; it must give one more than there are drafts");
+    }
+  };
+  return detail::run_rounds(
+      tokens, count, random, options, draft, score,
+      [&scored](std::size_t i) -> const Distribution& { return scored[i]; }, detail::whole);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// What a backend's answers are held against: the exact top-k of some contexts, and for some of these the
 /// exact log Z.
@@ -31,30 +41,31 @@ struct GroundTruth {
 
 /// Asks `Exact` for the min(k, V) best tokens of each of the contexts [N×d], and computes log Z in float64
 /// for `references` of them (at most N), evenly spaced. Cost: N·V·d multiply-adds in float32 and
-/// references·V·d in float64, on every thread that OpenMP offers. Throws std::invalid_argument as a query
-/// does.
-TOPKSOFTMAX_EXPORT GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts,
-                                                 std::size_t count, std::size_t dim, std::size_t stride,
-                                                 std::size_t k, std::size_t references);
+/// references·V·d in float64, on the executor's threads. Throws std::invalid_argument as a query does.
+GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
+                              std::size_t dim, std::size_t stride, std::size_t k, std::size_t references,
+                              const Executor& executor = default_executor());
 
 inline GroundTruth find_ground_truth(const SoftmaxLayer& layer, const ConstRows& contexts, std::size_t k,
-                                     std::size_t references = 1000) {
+                                     std::size_t references = 1000,
+                                     const Executor& executor = default_executor()) {
   return find_ground_truth(layer, contexts.data(), static_cast<std::size_t>(contexts.rows()),
                            static_cast<std::size_t>(contexts.cols()),
-                           static_cast<std::size_t>(contexts.outerStride()), k, references);
+                           static_cast<std::size_t>(contexts.outerStride()), k, references, executor);
 }
 
 /// A backend's answers to contexts [N×d], asked `batch` at a time (the last batch may be smaller), each batch
-/// on one thread, all batches on every thread that OpenMP offers.
-TOPKSOFTMAX_EXPORT std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* contexts,
-                                                     std::size_t count, std::size_t dim, std::size_t stride,
-                                                     const QueryOptions& options, std::size_t batch);
+/// on one thread, all batches on the executor's threads.
+std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* contexts, std::size_t count,
+                                  std::size_t dim, std::size_t stride, const QueryOptions& options,
+                                  std::size_t batch, const Executor& executor = default_executor());
 
 inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const ConstRows& contexts,
-                                         const QueryOptions& options, std::size_t batch = 1) {
+                                         const QueryOptions& options, std::size_t batch = 1,
+                                         const Executor& executor = default_executor()) {
   return answer_contexts(backend, contexts.data(), static_cast<std::size_t>(contexts.rows()),
                          static_cast<std::size_t>(contexts.cols()),
-                         static_cast<std::size_t>(contexts.outerStride()), options, batch);
+                         static_cast<std::size_t>(contexts.outerStride()), options, batch, executor);
 }
 
 /// How good a backend's answers are, and what work they took.
@@ -80,9 +91,8 @@ struct Precision {
 
 /// Compares answers to contexts [N×d] with their ground truth. Cost: N·k·log k, and a product of d values for
 /// each token answered to a reference. Throws std::invalid_argument where their numbers differ.
-TOPKSOFTMAX_EXPORT Precision measure_precision(const SoftmaxLayer& layer, const float* contexts,
-                                               std::size_t count, std::size_t stride,
-                                               const GroundTruth& truth, std::span<const TopK> answers);
+Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
+                            std::size_t stride, const GroundTruth& truth, std::span<const TopK> answers);
 
 inline Precision measure_precision(const SoftmaxLayer& layer, const ConstRows& contexts,
                                    const GroundTruth& truth, std::span<const TopK> answers) {
@@ -90,4 +100,191 @@ inline Precision measure_precision(const SoftmaxLayer& layer, const ConstRows& c
                            static_cast<std::size_t>(contexts.outerStride()), truth, answers);
 }
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Contexts whose float64 logits are computed together.
+inline constexpr std::size_t kReferenceBlock = 32;
+
+using ConstContexts = Eigen::Map<const RowMajorMatrix, 0, Eigen::OuterStride<>>;
+
+inline ConstContexts view(const float* contexts, std::size_t count, std::size_t dim, std::size_t stride) {
+  return {contexts, static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim),
+          Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
+}
+
+/// log Z of the referenced contexts, in float64 throughout.
+inline std::vector<double> reference_log_z(const SoftmaxLayer& layer, const ConstContexts& contexts,
+                                           const std::vector<std::size_t>& references,
+                                           const Executor& executor) {
+  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Matrix W = layer.weights().cast<double>();
+  const Eigen::VectorXd b = layer.biases().cast<double>();
+  std::vector<double> log_z(references.size());
+  for_each_part(executor, references.size(), kReferenceBlock, [&](std::size_t first, std::size_t count) {
+    Eigen::MatrixXd H(W.cols(), static_cast<Eigen::Index>(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      H.col(static_cast<Eigen::Index>(i)) =
+          contexts.row(static_cast<Eigen::Index>(references[first + i])).cast<double>();
+    }
+    const Eigen::MatrixXd logits = (W * H).colwise() + b;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto column = logits.col(static_cast<Eigen::Index>(i)).array();
+      const double max = column.maxCoeff();
+      log_z[first + i] = max + std::log((column - max).exp().sum());
+    }
+  });
+  return log_z;
+}
+
+/// log p of a token in float64, under the full softmax.
+inline double reference_log_prob(const SoftmaxLayer& layer, const ConstContexts& contexts,
+                                 std::size_t context, TokenId id, double log_z) {
+  Eigen::VectorXf row(static_cast<Eigen::Index>(layer.dim()));
+  layer.copy_row(static_cast<std::size_t>(id), row.data());
+  const double product = row.cast<double>().dot(
+      contexts.row(static_cast<Eigen::Index>(context)).cast<double>().transpose().eval());
+  const double bias = layer.has_bias() ? static_cast<double>(layer.rows().bias[id]) : 0.0;
+  return product + bias - log_z;
+}
+
+/// A token, and how many stand before it in a list.
+using Rank = std::pair<TokenId, std::size_t>;
+
+/// The ranks of a list's tokens, by token. Of a token that occurs twice, the first counts.
+inline void rank_tokens(std::span<const TokenId> tokens, std::vector<Rank>& ranks) {
+  ranks.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) ranks.emplace_back(tokens[i], i);
+  std::sort(ranks.begin(), ranks.end());
+  const auto same = [](const Rank& a, const Rank& b) { return a.first == b.first; };
+  ranks.erase(std::unique(ranks.begin(), ranks.end(), same), ranks.end());
+}
+
+/// P@1 … P@k over all answers: a token counts from the prefix on that has it in both lists.
+inline std::vector<double> precision_at(const GroundTruth& truth, std::span<const TopK> answers) {
+  std::vector<std::size_t> found(truth.k, 0);  // by the last of its two ranks
+  std::vector<Rank> answered;
+  std::vector<Rank> exact;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::span<const TokenId> ids = answers[i].ids;
+    rank_tokens(ids.first(std::min(truth.k, ids.size())), answered);
+    rank_tokens(truth.top(i), exact);
+    for (auto a = answered.begin(), e = exact.begin(); a != answered.end() && e != exact.end();) {
+      if (a->first < e->first) {
+        ++a;
+      } else if (e->first < a->first) {
+        ++e;
+      } else {
+        ++found[std::max(a->second, e->second)];
+        ++a;
+        ++e;
+      }
+    }
+  }
+  std::vector<double> at(truth.k);
+  const auto n = static_cast<double>(std::max<std::size_t>(answers.size(), 1));
+  std::size_t common = 0;
+  for (std::size_t k = 1; k <= truth.k; ++k) {
+    common += found[k - 1];
+    at[k - 1] = static_cast<double>(common) / (n * static_cast<double>(k));
+  }
+  return at;
+}
+
+/// The rates and means of the answers' own accounts.
+inline void add_means(std::span<const TopK> answers, Precision& result) {
+  double width = 0.0;
+  std::size_t intervals = 0;
+  for (const TopK& answer : answers) {
+    result.certified_rate += answer.certified ? 1.0 : 0.0;
+    result.fell_back_rate += answer.work.fell_back ? 1.0 : 0.0;
+    result.repaired_rate += answer.work.repaired ? 1.0 : 0.0;
+    result.bytes_read_mean += static_cast<double>(answer.work.bytes_read);
+    result.screened_mean += static_cast<double>(answer.work.screened);
+    result.candidates_mean += static_cast<double>(answer.work.candidates);
+    if (answer.normalizer == Normalizer::interval) {
+      width += answer.log_z_high - answer.log_z_low;
+      ++intervals;
+    }
+  }
+  const auto n = static_cast<double>(std::max<std::size_t>(answers.size(), 1));
+  for (double* mean : {&result.certified_rate, &result.fell_back_rate, &result.repaired_rate,
+                       &result.bytes_read_mean, &result.screened_mean, &result.candidates_mean}) {
+    *mean /= n;
+  }
+  if (intervals > 0) result.log_z_width_mean = width / static_cast<double>(intervals);
+}
+
+/// Precision::max_log_prob_error.
+inline double max_log_prob_error(const SoftmaxLayer& layer, const ConstContexts& contexts,
+                                 const GroundTruth& truth, std::span<const TopK> answers) {
+  double largest = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t r = 0; r < truth.references.size(); ++r) {
+    const std::size_t context = truth.references[r];
+    const TopK& answer = answers[context];
+    if (answer.normalizer == Normalizer::none) continue;  // it has no probabilities
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      const double reference = reference_log_prob(layer, contexts, context, answer.ids[i], truth.log_z[r]);
+      largest = std::fmax(largest, std::abs(answer.log_prob(i) - reference));
+    }
+  }
+  return largest;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
+                                     std::size_t dim, std::size_t stride, std::size_t k,
+                                     std::size_t references, const Executor& executor) {
+  GroundTruth truth;
+  truth.contexts = count;
+  truth.k = std::min(k, layer.vocab());
+  const Exact exact(layer);
+  const std::vector<TopK> answers = answer_contexts(exact, contexts, count, dim, stride,
+                                                    {.k = truth.k, .probabilities = false}, 1, executor);
+  truth.ids.reserve(count * truth.k);
+  for (const TopK& answer : answers) truth.ids.insert(truth.ids.end(), answer.ids.begin(), answer.ids.end());
+
+  const std::size_t known = std::min(references, count);
+  truth.references.reserve(known);
+  for (std::size_t r = 0; r < known; ++r) truth.references.push_back(r * count / known);
+  if (known > 0)
+    truth.log_z = detail::reference_log_z(layer, detail::view(contexts, count, dim, stride), truth.references,
+                                          executor);
+  return truth;
+}
+
+inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* contexts, std::size_t count,
+                                         std::size_t dim, std::size_t stride, const QueryOptions& options,
+                                         std::size_t batch, const Executor& executor) {
+  if (batch == 0) throw std::invalid_argument("answer_contexts: batch is 0; it must be at least 1");
+  std::vector<TopK> answers(count);
+  std::vector<Workspace> workspaces(executor.threads());
+  for_each_part_on(executor, workspaces.size(), count, batch,
+                   [&](std::size_t first, std::size_t size, std::size_t thread) {
+                     backend.query_batch(contexts + first * stride, size, dim, stride, options,
+                                         {&workspaces[thread], 1}, {answers.data() + first, size});
+                   });
+  return answers;
+}
+
+inline Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
+                                   std::size_t stride, const GroundTruth& truth,
+                                   std::span<const TopK> answers) {
+  if (answers.size() != truth.contexts || count != truth.contexts) {
+    throw std::invalid_argument("measure_precision: there are " + std::to_string(count) + " contexts, " +
+                                std::to_string(answers.size()) + " answers and the ground truth of " +
+                                std::to_string(truth.contexts) + "; they must be as many");
+  }
+  Precision result;
+  result.at = detail::precision_at(truth, answers);
+  detail::add_means(answers, result);
+  result.max_log_prob_error =
+      detail::max_log_prob_error(layer, detail::view(contexts, count, layer.dim(), stride), truth, answers);
+  return result;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -3,7 +3,9 @@
 
 #include <chrono>
 
-namespace topksoftmax {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Adds the seconds that it lives to a counter.
 class Stopwatch {
@@ -20,4 +22,4 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

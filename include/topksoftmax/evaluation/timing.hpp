@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <ctime>
 #include <functional>
+#include <numeric>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Keeps the thread that makes it on one processor (the last that it may run on) until it is destroyed.
 /// Where the system offers no such thing, it does nothing.
@@ -48,7 +57,156 @@ using TimedWork = std::function<void(std::size_t first, std::size_t count)>;
 /// Before every timed slice the same work is done untimed on the items before it, until caches and branch
 /// predictors are in its hands. A slice in which the thread lost its processor is timed again, a few times at
 /// most. Throws std::invalid_argument for no items, no rounds or an empty slice.
-TOPKSOFTMAX_EXPORT std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
-                                                        const TimingOptions& options = {});
+std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
+                                     const TimingOptions& options = {});
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+using SteadyClock = std::chrono::steady_clock;
+
+inline double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+/// Processor time of this thread in seconds; wall-clock time where the system does not tell.
+inline double thread_seconds() {
+#ifdef CLOCK_THREAD_CPUTIME_ID
+  timespec now{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0) {
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+#endif
+  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
+}
+
+/// The wall-clock seconds of a call in which the thread kept its processor.
+template <class Call>
+double undisturbed_seconds(const Call& call) {
+  constexpr int kAttempts = 4;
+  constexpr double kTolerance = 1.02;
+  constexpr double kClockSeconds = 2e-6;  // what reading the clocks may take
+  double best = 0.0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const double cpu_start = thread_seconds();
+    const SteadyClock::time_point start = SteadyClock::now();
+    call();
+    const double wall = seconds_since(start);
+    const double cpu = thread_seconds() - cpu_start;
+    best = attempt == 0 ? wall : std::min(best, wall);
+    if (wall <= cpu * kTolerance + kClockSeconds) break;
+  }
+  return best;
+}
+
+/// The value at a share of the way through the sorted values, between neighbours.
+inline double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double at = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+inline void check_timing(std::size_t items, const TimingOptions& options) {
+  if (items == 0) throw std::invalid_argument("time_interleaved: there are no items to time");
+  if (options.rounds == 0)
+    throw std::invalid_argument("time_interleaved: rounds is 0; it must be at least 1");
+  if (options.slice == 0) throw std::invalid_argument("time_interleaved: slice is 0; it must be at least 1");
+}
+
+/// The work of `count` items that end before item `end`, going round.
+inline void run_before(const TimedWork& work, std::size_t end, std::size_t count, std::size_t items) {
+  const std::size_t tail = std::min(count, end);
+  if (tail < count) work(items - (count - tail), count - tail);
+  if (tail > 0) work(end - tail, tail);
+}
+
+/// Items that keep the work busy for the given time, found by doubling; a multiple of the slice.
+inline std::size_t items_for(const TimedWork& work, double seconds, std::size_t slice, std::size_t items) {
+  for (std::size_t count = std::min(slice, items);; count = std::min(2 * count, items)) {
+    const SteadyClock::time_point start = SteadyClock::now();
+    work(0, count);
+    const double took = seconds_since(start);
+    if (took < seconds && count < items) continue;
+    const auto needed =
+        static_cast<std::size_t>(std::ceil(seconds / std::max(took, 1e-9) * static_cast<double>(count)));
+    return std::clamp<std::size_t>(needed, 1, items);
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+#ifdef __linux__
+inline PinnedThread::PinnedThread() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&allowed);
+  for (int cpu = CPU_SETSIZE - 1; cpu >= 0; --cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) == 0) previous_.assign(bytes, bytes + sizeof(allowed));
+    return;
+  }
+}
+
+inline PinnedThread::~PinnedThread() {
+  if (previous_.empty()) return;
+  cpu_set_t allowed;
+  std::copy(previous_.begin(), previous_.end(), reinterpret_cast<unsigned char*>(&allowed));
+  sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+#else
+PinnedThread::PinnedThread() = default;
+PinnedThread::~PinnedThread() = default;
+#endif
+
+inline std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
+                                            const TimingOptions& options) {
+  detail::check_timing(items, options);
+  const std::size_t slices = (items + options.slice - 1) / options.slice;
+  std::vector<std::size_t> warm_up;
+  warm_up.reserve(works.size());
+  for (const TimedWork& work : works) {
+    warm_up.push_back(detail::items_for(work, options.warm_up_seconds, options.slice, items));
+  }
+
+  // seconds[work][slice][round]
+  std::vector<std::vector<std::vector<double>>> seconds(works.size(),
+                                                        std::vector<std::vector<double>>(slices));
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    for (std::size_t slice = 0; slice < slices; ++slice) {
+      const std::size_t first = slice * options.slice;
+      const std::size_t count = std::min(options.slice, items - first);
+      for (std::size_t w = 0; w < works.size(); ++w) {
+        detail::run_before(works[w], first, warm_up[w], items);
+        seconds[w][slice].push_back(detail::undisturbed_seconds([&] { works[w](first, count); }));
+      }
+      if (options.progress) {
+        options.progress(static_cast<double>(round * slices + slice + 1) /
+                         static_cast<double>(options.rounds * slices));
+      }
+    }
+  }
+
+  std::vector<Timing> timings(works.size());
+  for (std::size_t w = 0; w < works.size(); ++w) {
+    std::vector<double> rounds(options.rounds, 0.0);
+    double total = 0.0;
+    for (const std::vector<double>& slice : seconds[w]) {
+      total += detail::quantile(slice, 0.5);
+      for (std::size_t round = 0; round < options.rounds; ++round) rounds[round] += slice[round];
+    }
+    timings[w].seconds_per_item = total / static_cast<double>(items);
+    timings[w].spread =
+        (detail::quantile(rounds, 0.75) - detail::quantile(rounds, 0.25)) / detail::quantile(rounds, 0.5);
+  }
+  return timings;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,129 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/export.hpp"
-#include "topksoftmax/query_options.hpp"
+#include "topksoftmax/evaluation/tune.hpp"
+#include "topksoftmax/evaluation/tune_options.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/registry/standard.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/top_k_softmax.hpp"
-#include "topksoftmax/training/progress.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
-/// How good the answers must be.
-struct TuneTarget {
-  std::size_t k = 5;        ///< tokens of a query, at least 1; more than V counts as V
-  double precision = 0.99;  ///< the least expected P@k (see Precision::at), above 0; 1: proven exact
-};
-
-/// What a backend may cost.
-struct TuneBudget {
-  std::optional<double> microseconds;      ///< a query, above 0
-  std::optional<std::size_t> index_bytes;  ///< beside the layer
-};
-
-struct TuneOptions {
-  TuneTarget target = {};
-  TuneBudget budget = {};
-  /// How sure the bounds are, above 0 and at most 1 − 1e-9: that of all rows together.
-  double confidence = 0.95;
-  /// After this many seconds nothing new is begun, and the learning of L2S is given up; at least 0. What is
-  /// always tried, other builds once begun, and the timing in the end (about ten seconds) are finished.
-  double max_seconds = 120.0;
-  /// Contexts that backends learn from, at most; at least 1.
-  std::size_t max_fit = 50000;
-  /// Contexts that they are judged on, at most; at least 1. A fifth of all, if that is less.
-  std::size_t max_validation = 4000;
-  /// Decides which contexts are for what.
-  std::uint64_t seed = 1;
-  /// How often each token occurred in the training text [V]. Empty: unknown, and no shortlist is tried.
-  std::vector<std::int64_t> counts = {};
-  /// Told of every step; done never falls, and ends at 1.
-  TrainingProgress progress = {};
-};
-
-/// One setting that was tried. What was not measured is NaN.
-struct TuneRow {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-  std::string backend;     ///< its name, as TopKSoftmax::name() has it
-  std::string settings;    ///< as the harness prints them: "budget=50"; empty: the defaults
-  std::string code;        ///< builds it: "L2S::train(layer, contexts, {.budget = 50})"
-  std::size_t effort = 0;  ///< QueryOptions::effort to ask with
-  bool exact = false;      ///< every answer is the exact one, by proof
-  double build_seconds = kUnknown;
-  std::size_t index_bytes = 0;
-  double precision = kUnknown;     ///< the mean P@k of the validation contexts
-  double lower_bound = kUnknown;   ///< what the expected P@k is at least; 1 where exact
-  double microseconds = kUnknown;  ///< a query, one at a time on one thread
-  double bytes_read = kUnknown;    ///< the mean of QueryWork::bytes_read
-  std::string reason;              ///< why it was not taken, or not measured; empty for the one that was
-};
-
-/// What tuning found.
-struct TuneResult {
-  std::shared_ptr<const TopKSoftmax> backend;  ///< the one to use, learned from the fit contexts
-  std::size_t effort = 0;                      ///< to ask it with
-  std::size_t k = 0;                           ///< the target's, at most V
-  std::size_t chosen = 0;                      ///< its row
-  bool within_budget = true;                   ///< false: none of them answers in the microseconds asked for
-  bool finished = true;                        ///< false: the time was over before all had been tried
-  std::vector<TuneRow> rows;                   ///< all that were tried, in that order
-  std::size_t fit = 0;                         ///< contexts learned from
-  std::size_t validation = 0;                  ///< contexts judged on
-
-  const TuneRow& row() const { return rows[chosen]; }
-
-  /// Options to ask the backend with.
-  QueryOptions query() const { return {.k = k, .effort = effort}; }
-};
-
-/// Finds the fastest backend, with its settings, whose answers are good enough.
-///
-/// The contexts are divided at random into those to learn from and those to judge on. `Fused`, `Quantized`
-/// and `Certified` are always tried; then, while there is time, every other system that needs no more than
-/// the layer, contexts and counts: `Shortlist` (with counts), `SvdSoftmax`, l2s-kmeans of 30, 100 and 200
-/// clusters, `Fgd`, `AdaptiveSoftmax`, `WtaLsh`, `WtaLshEach`, `PcaMips`, `LshMips`, `GreedyMips`, and
-/// `Certify` over L2S. Of each the least value of its own trade-off that meets the target is found by
-/// bisection. Where a query's effort trades too, one build serves all values: an L2S that misses the target
-/// with one cluster visited may meet it with three. At last `L2S` learns, for it takes the longest, where
-/// k-means did best.
-///
-/// Before a setting is judged on all contexts, a glance on a few compares its speed with that of the fastest
-/// so far that meets the target. What takes 1.5 times as long is given up, with all slower values, so a
-/// system that cannot win costs its build and milliseconds. So does an index larger than it may be. What is
-/// left, and the three, are then timed against each other in one run (time_interleaved), asked for k tokens
-/// with probabilities. The fastest is taken, so nothing slower than `Fused`, which is what there is if
-/// nothing else will do.
-///
-/// What counts is not a row's measured precision but its lower bound: mean_lower_bound over the validation
-/// contexts at a confidence of 1 − (1 − confidence)/m, m being the number of settings that the search could
-/// have come to. So with the confidence asked for, all bounds hold together, whichever the search chose
-/// (Bonferroni) — for contexts drawn as the given ones are, and independent of each other. Where no number of
-/// right answers could prove the target from so many contexts, and so for a precision of 1, only backends
-/// that are exact by proof are eligible, and no other is tried but `Quantized`.
-///
-/// Deterministic but for the times, and what they decide. Memory: a copy of the contexts used, and the index
-/// that is being tried, twice the layer at most. Cost: builds and learning of what is tried (each L2S: N·V·d
-/// multiply-adds and its training), answers to the validation contexts from those that are fast enough, on
-/// every thread that OpenMP offers; then about ten seconds on one. Throws
-/// Error for fewer than 10 contexts, for contexts of another dimension or that are not finite, for counts
-/// that are not V, and for unusable options. What `progress` throws is passed on.
-TOPKSOFTMAX_EXPORT TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts,
-                                   const TuneOptions& options = {});
-
-inline TuneResult tune(const SoftmaxLayer& layer, const ConstRows& contexts,
-                       const TuneOptions& options = {}) {
-  return tune(layer, Contexts::of(contexts), options);
+/// The same as tune() of tune.hpp, which says what it does, with every backend of the library.
+inline TuneResult tune(const SoftmaxLayer& layer, const Contexts& contexts, const TuneOptions& options = {},
+                       const Executor& executor = default_executor()) {
+  return tune(layer, contexts, options, Registry::standard(), executor);
 }
 
-}  // namespace topksoftmax
+inline TuneResult tune(const SoftmaxLayer& layer, const ConstRows& contexts, const TuneOptions& options = {},
+                       const Executor& executor = default_executor()) {
+  return tune(layer, Contexts::of(contexts), options, executor);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

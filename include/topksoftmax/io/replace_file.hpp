@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <span>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
 
-namespace topksoftmax {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Throws the Error that TopKSoftmax::save() or replace_file() to this path would throw before it writes a
 /// byte: for a folder, a device or a pipe, and where no file can be made. For whoever builds for minutes, and
@@ -19,4 +19,4 @@ TOPKSOFTMAX_EXPORT void check_target(const std::filesystem::path& path);
 /// file that it names.
 TOPKSOFTMAX_EXPORT void replace_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -13,74 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax {
-
-/// The element types of safetensors.
-enum class DataType : std::uint8_t {
-  boolean,   ///< BOOL, one byte
-  uint8,     ///< U8
-  int8,      ///< I8
-  uint16,    ///< U16
-  int16,     ///< I16
-  float16,   ///< F16
-  bfloat16,  ///< BF16
-  uint32,    ///< U32
-  int32,     ///< I32
-  float32,   ///< F32
-  uint64,    ///< U64
-  int64,     ///< I64
-  float64,   ///< F64
-};
-
-/// The format's name of the type: "F16", "I32", …
-TOPKSOFTMAX_EXPORT std::string_view data_type_name(DataType type);
-
-/// Bytes of one element.
-TOPKSOFTMAX_EXPORT std::size_t data_type_size(DataType type);
-
-/// The DataType that holds values of the C++ type T.
-template <class T>
-inline constexpr DataType data_type_of = [] {
-  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::uint8;
-  if constexpr (std::is_same_v<T, std::int8_t>) return DataType::int8;
-  if constexpr (std::is_same_v<T, std::uint16_t>) return DataType::uint16;
-  if constexpr (std::is_same_v<T, std::int16_t>) return DataType::int16;
-  if constexpr (std::is_same_v<T, Eigen::half>) return DataType::float16;
-  if constexpr (std::is_same_v<T, Eigen::bfloat16>) return DataType::bfloat16;
-  if constexpr (std::is_same_v<T, std::uint32_t>) return DataType::uint32;
-  if constexpr (std::is_same_v<T, std::int32_t>) return DataType::int32;
-  if constexpr (std::is_same_v<T, float>) return DataType::float32;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return DataType::uint64;
-  if constexpr (std::is_same_v<T, std::int64_t>) return DataType::int64;
-  if constexpr (std::is_same_v<T, double>) return DataType::float64;
-}();
-
-/// A named array of values that something else owns: the file that it was read from, or whoever has it
-/// written.
-struct TensorView {
-  std::string name;
-  DataType type = DataType::uint8;
-  std::vector<std::size_t> shape;    ///< row-major; empty: one value
-  std::span<const std::byte> bytes;  ///< Π shape × data_type_size(type) of them, little-endian
-
-  /// Number of values.
-  std::size_t size() const { return bytes.size() / data_type_size(type); }
-};
-
-/// A view of `values` (contiguous: a span, a vector) as a tensor of this name and shape.
-template <class Values>
-TensorView tensor_view(std::string name, std::vector<std::size_t> shape, const Values& values) {
-  const std::span span(values);
-  using T = typename decltype(span)::value_type;
-  return {std::move(name), data_type_of<T>, std::move(shape), std::as_bytes(span)};
-}
-
-/// Free text about the tensors, by key.
-using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// A safetensors file, mapped into memory and read-only.
 ///
@@ -94,7 +32,7 @@ using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
 class TOPKSOFTMAX_EXPORT SafetensorsFile {
  public:
   /// Stands for any size in an expected shape.
-  static constexpr std::size_t any_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t any_size = TensorView::any_size;
 
   /// The longest header that is read, as in the format's reference implementation.
   static constexpr std::size_t max_header_bytes = 100'000'000;
@@ -105,7 +43,7 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   static SafetensorsFile open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  const SafetensorsMetadata& metadata() const { return metadata_; }
+  const TensorMetadata& metadata() const { return metadata_; }
 
   /// The tensors, in the order of their bytes.
   const std::vector<TensorView>& tensors() const { return tensors_; }
@@ -163,7 +101,7 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   void check_layout(const TensorView& view, DataType type, std::size_t alignment) const;
 
   std::filesystem::path path_;
-  SafetensorsMetadata metadata_;
+  TensorMetadata metadata_;
   std::vector<TensorView> tensors_;
   std::map<std::string, std::size_t, std::less<>> index_;
   std::shared_ptr<const void> storage_;
@@ -184,6 +122,6 @@ extern template TOPKSOFTMAX_EXPORT void SafetensorsFile::read(std::string_view,
 /// and nothing is left behind. Names must be UTF-8, different from each other, and must not begin with "__".
 TOPKSOFTMAX_EXPORT void write_safetensors(const std::filesystem::path& path,
                                           std::span<const TensorView> tensors,
-                                          const SafetensorsMetadata& metadata = {});
+                                          const TensorMetadata& metadata = {});
 
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -6,7 +6,8 @@
 #include <span>
 #include <string_view>
 
-#include "topksoftmax/export.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
@@ -17,175 +18,68 @@
 #include "topksoftmax/kernels/wta_bands.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax::kernels {
+namespace TOPKSOFTMAX_NAMESPACE::kernels::detail {
 
-/// Bounds of a sum.
-struct SumBounds {
-  double low;
-  double high;
-};
-
-/// Numbers divided by whether they may reach a threshold.
-struct Partition {
-  std::size_t reaching;  ///< how many may
-  SumBounds rest;        ///< bounds of Σ exp(x_i − threshold) over those that cannot
-};
-
-/// Elements that some kernels may write beyond the last: a vector's.
-inline constexpr std::size_t kSlack = 16;
-
-/// Values that are few enough to be ranked by comparing each with every other.
-inline constexpr std::size_t kFew = 64;
-
-/// Values that the kernel `sum` adds at a time.
-inline constexpr std::size_t kReadBlock = 8 * kSlack;
-
-/// The hot loops, compiled for one instruction set.
-///
-/// Within one implementation a row's dot product is always summed in the same order: one accumulator of N
-/// lanes, lane l taking elements l, l+N, l+2N, … by fused multiply-add (multiply, then add, where the target
-/// has none), then lanes folded by halves. So a row has the same logit, bit for bit, whichever kernel
-/// computes it. Between implementations N differs, and with it the rounding: a logit is within
-/// d·2⁻²⁴·Σ|w_j·h_j| of the real one in all.
-///
-/// Every logit that comes out is finite: too large becomes ±max, no number becomes −max. Vectors need no
-/// alignment.
+/// The hot loops, compiled for one instruction set: what each does is said in kernels.hpp.
 struct Implementation {
   std::string_view name;  ///< the instruction set
 
-  /// logits[i] = rows[first + i]·h + bias for i < count. Reads count·d weights.
   void (*scan)(const Rows& rows, std::size_t first, std::size_t count, const float* h, float* logits);
-
-  /// logits[i] = rows[ids[i]]·h + bias for i < count. Reads count·d weights.
   void (*scan_gathered)(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
                         float* logits);
-
-  /// logits[q·rows.count + i] = rows[i]·h_q + bias for every row and `batch` contexts, h_q at contexts +
-  /// q·stride, reading the rows once. Bit for bit those of scan.
   void (*scan_batch)(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                      float* logits);
-
-  /// logits[q·count + i] = rows[ids[i]]·h_q + bias for i < count and `batch` contexts, h_q at contexts +
-  /// q·stride, reading the rows once. Bit for bit those of scan_gathered.
   void (*scan_gathered_batch)(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits);
-
-  /// sums[i] = Σ_j x[j] · rows[j][i] for i < dim, which is a multiple of kSlack: rows are added up, not
-  /// multiplied by a context, so nothing is folded. Within (count + 1)·2⁻²⁴·Σ_j |x[j] · rows[j][i]| of the
-  /// real sums. No bias; rows of int8 have no scales. Reads count·dim weights.
   void (*combine_rows)(const Rows& rows, const float* x, float* sums);
-
-  /// The row with the largest rows[i]·h + bias, the lowest of equals. Reads V·d weights.
   std::size_t (*argmax)(const Rows& rows, const float* h);
-
-  /// Scan, edits, top-k and (if `sum` is not null) log-sum-exp in one pass: at most 64 logits are kept at a
-  /// time. Blocks of 64 rows that are wholly forbidden are not read.
   void (*fused_scan)(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
                      LogSumExp* sum);
-
-  /// The same for `batch` contexts, context q at contexts + q·stride, with heaps[q] and sums[q] (`sums` may
-  /// be null), reading the rows once. Answers are bit for bit those of fused_scan.
   void (*fused_scan_batch)(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                            const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums);
-
-  /// Pushes count logits; the i-th is token ids[i], or token i where ids is null.
   void (*select)(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap);
-
-  /// Bias, top-k and (if `sum` is not null) log-sum-exp of count products w·h in one pass that writes
-  /// nothing: token i has the logit products[i] + bias[i] (null: no bias). What fused_scan does, for products
-  /// that are there already.
   void (*fused_select)(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
                        LogSumExp* sum);
-
-  /// The k-th largest, 1 ≤ k ≤ count, of count ≤ kFew values. Cost: count²/lanes.
+  void (*fused_absorb)(const float* logits, std::size_t count, TopKHeap& heap, LogSumExp* sum);
   float (*kth_of_few)(const float* values, std::size_t count, std::size_t k);
-
-  /// The k best of count ≤ kFew tokens, no id twice, best first, those with a logit of −∞ left out; returns
-  /// how many these are. Equal to what a TopKHeap keeps. Cost: count²/lanes.
   std::size_t (*rank_few)(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
                           ScoredToken* best);
-
-  /// The largest of count values, −∞ for none.
   float (*max)(const float* values, std::size_t count);
-
-  /// Σ exp(values[i] − max) for i < count.
   double (*sum_exp)(const float* values, std::size_t count, float max);
-
-  /// Σ values[i] for i < count, a multiple of kReadBlock: as little work for a read as there can be, so that
-  /// only the memory limits its speed. Within count·2⁻²⁴·Σ|values[i]| of the real sum.
   float (*sum)(const float* values, std::size_t count);
-
-  /// exponentials[i] = exp(values[i] − shift) for i < count; may be done in place.
   void (*exp)(const float* values, std::size_t count, float shift, float* exponentials);
-
-  /// estimates[v] and radii[v] of every row's logit (see PrefixBlocks), for the rows rounded up to whole
-  /// blocks: estimate = bias + scale·context.scale·Σ q_j·n_j, radius = row's radius · context.radius and the
-  /// roundings. Reads prefix.bytes().
   void (*prefix_bounds)(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
                         float* radii);
-
-  /// The same for `count` blocks only, one after the other: estimates[16·i + r] of row r of block blocks[i].
-  /// Reads count·prefix.block_bytes().
   void (*prefix_bounds_gathered)(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
                                  const PrefixContext& context, float* estimates, float* radii);
-
-  /// estimates[i] and radii[i] of every box (see PrefixBoxes), rounded up to whole blocks of them: no row of
-  /// the box has a logit above estimate + radius. magnitudes[j] = |n_j|. Reads boxes.bytes().
   void (*box_bounds)(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
                      float* estimates, float* radii);
-
-  /// Adds to estimates[i], those of the prefixes of rows ids[i], i < count, scale·Σ q_j·h_j of their tails
-  /// (see PrefixTails); radii[i] = row's radius · context.radius and the roundings. Reads
-  /// count·tails.row_bytes().
   void (*tail_bounds)(const PrefixTails& tails, const TailContext& context, const TokenId* ids,
                       std::size_t count, float* estimates, float* radii);
-
-  /// Ids of all values from some number on, ascending, which is chosen so that these are at least `wanted`,
-  /// and few more unless many are equal; none if too few values are finite, which may be up to eight times
-  /// `wanted`. ids [count + kSlack], maxima [count/8 + 2·kSlack] is scratch. Cheaper than a heap, and hardly
-  /// dearer for many than for few.
   std::size_t (*promising)(const float* values, std::size_t count, std::size_t wanted, float* maxima,
                            TokenId* ids);
-
-  /// The i < count for which estimates[i] + radii[i] ≥ threshold (or is no number), ascending; returns how
-  /// many. ids [count + kSlack].
   std::size_t (*reaching)(const float* estimates, const float* radii, std::size_t count, float threshold,
                           TokenId* ids);
-
-  /// The same, and proven bounds, as sum_exp_bounds gives them, of what the others sum up to.
   Partition (*partition)(const float* estimates, const float* radii, std::size_t count, float threshold,
                          TokenId* ids);
-
-  /// Proven bounds of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i]: the upper one within 8
-  /// % of Σ exp(estimates[i] + radii[i] − shift), the lower one e^(−2·largest radius) of that, blockwise. No
-  /// estimates[i] + radii[i] may exceed shift + 87.
   SumBounds (*sum_exp_bounds)(const float* estimates, const float* radii, std::size_t count, float shift);
-
-  /// codes[w] of one vector x for the bands, rounded up to whole groups (see WtaBands). Looks at
-  /// bands·units·K values.
   void (*wta_codes)(const WtaBands& bands, const float* x, std::uint32_t* codes);
-
-  /// codes[w·kGroup + i] of kGroup vectors, value j of the i-th at columns[j·kGroup + i]. The same codes, at
-  /// far less a vector: a position is read once for all of them and nothing is gathered.
   void (*wta_codes_batch)(const WtaBands& bands, const float* columns, std::uint32_t* codes);
-
-  /// Sets the bits i < 64·words of marks for which hits[i] ≥ threshold; those that are set stay so. Returns
-  /// how many are set then.
   std::size_t (*mark_reaching)(const std::uint16_t* hits, std::size_t words, std::uint16_t threshold,
                                std::uint64_t* marks);
-
-  /// ‖a − b‖² of two vectors [dim], with a relative error of at most (dim + 3)·2⁻²⁴.
   float (*squared_distance)(const float* a, const float* b, std::size_t dim);
-
-  /// ‖x‖² of a vector [dim], with a relative error of at most (dim + 3)·2⁻²⁴, but for what is smaller than
-  /// floats can be.
   float (*squared_length)(const float* x, std::size_t dim);
 };
 
+#if defined(TOPKSOFTMAX_HEADER_ONLY)  // see header_only-inl.h
+inline std::span<const Implementation> implementations();
+inline const Implementation& active();
+#else
 /// Every implementation that this processor can run, the fastest first.
 TOPKSOFTMAX_EXPORT std::span<const Implementation> implementations();
 
 /// The fastest of them, which the library uses.
 TOPKSOFTMAX_EXPORT const Implementation& active();
+#endif
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels::detail

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
-namespace topksoftmax::kernels {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// How wrong Implementation::sum_exp is at the most, relatively: partial sums are right to 2⁻¹⁸, exponentials
 /// to 2⁻²², and x − max to 2⁻²⁴ of itself, of which more than ln V does not count.
@@ -33,4 +35,4 @@ inline double log_add_exp(double a, double b) {
   return low == -std::numeric_limits<double>::infinity() ? high : high + std::log1p(std::exp(low - high));
 }
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax::kernels {
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// What a query changes in the logits: a mask and biases (QueryOptions), in plain pointers.
 struct LogitEdits {
@@ -69,4 +70,4 @@ inline void leave_out_edited(const LogitEdits& edits, std::size_t vocab, float* 
   }
 }
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

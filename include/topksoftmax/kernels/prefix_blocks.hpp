@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace topksoftmax::kernels {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// The first `width` coordinates of every row as int8, with what bounds the rest: 16 rows a block, so that
 /// one instruction multiplies four coordinates of sixteen rows. A block is, in this order:
@@ -50,4 +52,4 @@ struct PrefixContext {
   float radius = 0.0F;  ///< what the rows' radii are multiplied by
 };
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

@@ -3,9 +3,10 @@
 
 #include <cstddef>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 
-namespace topksoftmax::kernels {
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// A box around each block of PrefixBlocks: its rows' coordinates as they are stored, x_j = scale·q_j, are in
 /// centre_j ± spread_j. Boxes lie like rows do, sixteen together.
@@ -19,4 +20,4 @@ struct PrefixBoxes {
   std::size_t bytes() const { return centres.bytes() + spreads.bytes(); }
 };
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
-namespace topksoftmax::kernels {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// The coordinates of every row behind its prefix as int8, for the few rows that the prefix could not rule
 /// out: all that is read of a row lies together, in as few cache lines as it takes. A row is, in this order:
@@ -12,18 +15,39 @@ namespace topksoftmax::kernels {
 ///           unused bytes, up to the end of the last cache line less 8
 ///   scale   float32
 ///   radius  float32          how far the row's logit may be from the estimate, for a context of radius 1
+/// Nobody else knows where these lie: kernels, writers and readers ask here.
 struct PrefixTails {
   static constexpr std::size_t kLine = 64;
-  static constexpr std::size_t kFooter = 2 * sizeof(float);
-  /// Coordinates that fit into one cache line.
-  static constexpr std::size_t kWidthOfLine = kLine - kFooter;
+
+  /// What is behind a row's coordinates.
+  struct Footer {
+    float scale;
+    float radius;
+  };
 
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
   std::size_t rows = 0;
   std::size_t width = 0;
 
-  std::size_t row_bytes() const { return (width + kFooter + kLine - 1) / kLine * kLine; }
+  /// Cache lines of a row.
+  std::size_t lines() const { return (width + sizeof(Footer) + kLine - 1) / kLine; }
+  std::size_t row_bytes() const { return lines() * kLine; }
   std::size_t bytes() const { return rows * row_bytes(); }
+  /// Coordinates that fit into so many cache lines.
+  static constexpr std::size_t width_of(std::size_t lines) { return lines * kLine - sizeof(Footer); }
+
+  /// Where a row begins, with its coordinates.
+  const std::byte* row(std::size_t i) const { return data + i * row_bytes(); }
+
+  /// The footer of the row that begins there.
+  Footer footer(const void* row) const {
+    Footer footer;
+    std::memcpy(&footer, static_cast<const std::byte*>(row) + row_bytes() - sizeof(Footer), sizeof(Footer));
+    return footer;
+  }
+  void put_footer(void* row, const Footer& footer) const {
+    std::memcpy(static_cast<std::byte*>(row) + row_bytes() - sizeof(Footer), &footer, sizeof(Footer));
+  }
 };
 
 /// What tails are asked with.
@@ -32,4 +56,4 @@ struct TailContext {
   float radius = 0.0F;       ///< what the rows' radii are multiplied by
 };
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

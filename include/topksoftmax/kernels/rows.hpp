@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace topksoftmax {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
 
 /// How the rows of W are stored.
 enum class WeightType : std::uint8_t {
@@ -38,4 +40,4 @@ struct Rows {
 };
 
 }  // namespace kernels
-}  // namespace topksoftmax
+}  // namespace TOPKSOFTMAX_NAMESPACE

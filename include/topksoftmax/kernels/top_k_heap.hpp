@@ -6,9 +6,10 @@
 #include <limits>
 #include <span>
 
+#include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace topksoftmax::kernels {
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// The best `capacity` ≥ 1 of the tokens pushed, in memory that the caller lends. Any order of pushes gives
 /// the same tokens. A logit of −∞ marks a forbidden token and is never kept. Cost of a push that is kept:
@@ -57,4 +58,4 @@ class TopKHeap {
   std::size_t size_ = 0;
 };
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

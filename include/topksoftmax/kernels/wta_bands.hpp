@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace topksoftmax::kernels {
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// Bands of winner-take-all hashes. A unit looks at the first K values of a permutation of the vector and
 /// says which of them is the largest, the first of equals; a band's code is its units' answers as the digits
@@ -27,4 +29,4 @@ struct WtaBands {
   }
 };
 
-}  // namespace topksoftmax::kernels
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/choice.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/usage_error.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/registry/option_value.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', begin), list.size());
+    if (comma > begin) parts.emplace_back(list.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return parts;
+}
+
+/// What an Error says is wrong, the user has written.
+template <class Ask>
+auto as_usage(const Ask& ask) {
+  try {
+    return ask();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+nlohmann::json as_json(OptionType type, const std::string& text) {
+  switch (type) {
+    case OptionType::whole:
+      return detail::parse_option<std::uint64_t>(text);
+    case OptionType::integer:
+      return detail::parse_option<std::int64_t>(text);
+    case OptionType::real:
+      return detail::parse_option<double>(text);
+    case OptionType::boolean:
+      return detail::parse_option<bool>(text);
+    default:
+      return text;
+  }
+}
+
+nlohmann::json as_json(const OptionDescription& option, const std::string& text) {
+  return option.optional && text.empty() ? nlohmann::json(nullptr) : as_json(option.type, text);
+}
+
+std::string as_text(const nlohmann::json& value) {
+  if (value.is_null()) return "(chosen)";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// The settings of each backend that --set names.
+std::map<std::string, Settings> parse_settings(const Registry& registry,
+                                               std::span<const std::string> settings) {
+  std::map<std::string, Settings> all;
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    const std::size_t dot = setting.rfind('.', equals);
+    if (equals == std::string::npos || dot == std::string::npos) {
+      throw UsageError("--set takes backend.parameter=value, not \"" + setting + "\"");
+    }
+    all[setting.substr(0, dot)][setting.substr(dot + 1, equals - dot - 1)] = setting.substr(equals + 1);
+  }
+  for (const auto& [name, values] : all) {
+    const auto backend = find_backend(registry, name);
+    as_usage([&] { return backend->values(values); });
+  }
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<const BackendDescription> find_backend(const Registry& registry, std::string_view name) {
+  return as_usage([&] { return std::make_shared<const BackendDescription>(registry.find(name)); });
+}
+
+std::vector<Choice> choose_backends(const Registry& registry, std::string_view names,
+                                    std::span<const std::string> settings) {
+  const std::map<std::string, Settings> all = parse_settings(registry, settings);
+  std::vector<Choice> chosen;
+  const auto choose = [&](const std::string& name) {
+    const bool known = std::any_of(chosen.begin(), chosen.end(),
+                                   [&](const Choice& choice) { return choice.backend->name == name; });
+    if (known) return;
+    const auto found = all.find(name);
+    chosen.push_back({.backend = find_backend(registry, name),
+                      .settings = found == all.end() ? Settings() : found->second});
+  };
+  for (const std::string& name : split(names)) {
+    if (name == "all") {
+      for (const BackendDescription& backend : registry.descriptions()) choose(backend.name);
+    } else {
+      choose(name);
+    }
+  }
+  if (chosen.empty()) throw UsageError("--backends names no backend");
+  return chosen;
+}
+
+Choice choose_backend(const Registry& registry, std::string_view name,
+                      std::span<const std::string> settings) {
+  Choice choice = {.backend = find_backend(registry, name), .settings = {}};
+  for (auto& [named, values] : parse_settings(registry, settings)) {
+    if (named != choice.backend->name) {
+      throw UsageError("--set names the backend " + named + ", but " + choice.backend->name + " is built");
+    }
+    choice.settings = values;
+  }
+  return choice;
+}
+
+nlohmann::json values_of(const BackendDescription& backend, const Settings& settings) {
+  nlohmann::json values = nlohmann::json::object();
+  for (const auto& [name, text] : backend.values(settings)) {
+    const auto option =
+        std::find_if(backend.options().begin(), backend.options().end(),
+                     [&name = name](const OptionDescription& one) { return one.name == name; });
+    values[name] = option == backend.options().end() ? nlohmann::json(text) : as_json(*option, text);
+  }
+  return values;
+}
+
+std::string describe_backends(const Registry& registry) {
+  std::string text;
+  for (const BackendDescription& backend : registry.descriptions()) {
+    text += backend.name + "\n    " + backend.summary + "\n";
+    for (const OptionDescription& option : backend.options()) {
+      text += "    --set " + backend.name + "." + option.name + "=" +
+              as_text(as_json(option, option.default_value)) + "    " + option.help + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace topksoftmax::bench

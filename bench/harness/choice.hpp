@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topksoftmax/registry/registry.hpp"
+
+namespace topksoftmax::bench {
+
+/// A backend with the settings that it is to be built with.
+struct Choice {
+  std::shared_ptr<const BackendDescription> backend;
+  Settings settings;
+};
+
+/// The backend of this name. Throws UsageError, which lists the names, if there is none.
+std::shared_ptr<const BackendDescription> find_backend(const Registry& registry, std::string_view name);
+
+/// The backends that --backends names ("all", or names separated by commas, each once, in that order) with
+/// the settings of --set ("backend.parameter=value" each; for backends that were not chosen too, so that one
+/// command line serves many choices). Throws UsageError for unknown names, parameters and values.
+std::vector<Choice> choose_backends(const Registry& registry, std::string_view names,
+                                    std::span<const std::string> settings);
+
+/// The backend of this name, alone, with the settings of --set. Throws UsageError as above, and for settings
+/// of other backends.
+Choice choose_backend(const Registry& registry, std::string_view name, std::span<const std::string> settings);
+
+/// Every parameter's value under these settings; null: the backend chooses it. Throws Error as
+/// BackendDescription::values().
+nlohmann::json values_of(const BackendDescription& backend, const Settings& settings);
+
+/// Names, parameters and defaults, as `--list` prints them.
+std::string describe_backends(const Registry& registry);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TopKSoftmax for Python: libtopksoftmax_c by ctypes, with NumPy arrays that are never copied.
+
+    layer = Layer(W, b)                                           # [V, d] and [V]
+    head = Backend.build(layer, "l2s", contexts, clusters=100)    # contexts [N, d]
+    top = head.query(h, k=5)                                      # top.ids, top.logits, top.log_probs
+
+Queries, batches and builds release the interpreter's lock. A Layer, a HeadFile and a Backend may be used by
+several threads at a time; a Workspace, a Sampler and a Random by one. The library is TOPKSOFTMAX_C_LIBRARY of
+the environment, or else that which the system finds.
+"""
+
+import ctypes
+import os
+import weakref
+from ctypes import byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint64, c_void_p
+from typing import NamedTuple
+
+import numpy as np
+
+FULL_EFFORT = c_size_t(-1).value
+NORMALIZERS = ("none", "exact", "candidates", "low_rank", "interval")
+WEIGHT_TYPES = (np.float32, np.float16, np.uint16, np.int8)  # uint16: the bits of bfloat16
+
+# ------------------------------------------------------------------------------------------
+# The interface of topksoftmax/c/topksoftmax.h
+
+
+class _Struct(ctypes.Structure):
+    """A struct that begins with its own size."""
+
+    def __init__(self, **members):
+        super().__init__(struct_size=ctypes.sizeof(self), **members)
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("status", c_int), ("message", c_char * 1024)]
+
+
+class _Weights(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("data", c_void_p), ("type", c_int), ("vocab", c_size_t),
+                ("dim", c_size_t), ("stride", c_size_t), ("scales", c_void_p), ("bias", c_void_p)]
+
+
+_Progress = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_double)
+
+
+class _BuildMaterial(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("contexts", c_void_p), ("context_count", c_size_t),
+                ("context_stride", c_size_t), ("counts", c_void_p), ("executor", c_void_p),
+                ("progress", _Progress), ("progress_user", c_void_p)]
+
+
+class _QueryOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("k", c_size_t), ("allowed", c_void_p),
+                ("allowed_words", c_size_t), ("biases", c_void_p), ("bias_count", c_size_t),
+                ("probabilities", c_int), ("effort", c_size_t), ("log_z_tolerance", c_double)]
+
+
+class _Answer(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("count", c_size_t), ("log_z", c_double),
+                ("log_z_low", c_double), ("log_z_high", c_double), ("normalizer", c_int), ("certified", c_int),
+                ("bytes_read", c_size_t), ("screened", c_size_t), ("candidates", c_size_t),
+                ("fell_back", c_int), ("repaired", c_int)]
+
+
+class _FlatAnswers(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("ids", c_void_p), ("logits", c_void_p), ("log_z", c_void_p),
+                ("certified", c_void_p)]
+
+
+class _SamplingOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("temperature", c_double), ("top_k", c_size_t),
+                ("top_p", c_double), ("min_p", c_double)]
+
+
+class _SampledToken(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("log_prob", c_double), ("log_prob_low", c_double),
+                ("log_prob_high", c_double), ("logit", c_float), ("id", c_int32)]
+
+
+_P, _N = c_void_p, c_size_t
+# Functions that return a status, by their parameters before the last, which takes the error.
+_CALLS = {
+    "topk_layer_borrow": [_P, _P],
+    "topk_head_file_open": [c_char_p, _P],
+    "topk_head_file_layer": [_P, _P],
+    "topk_head_file_read_contexts": [_P, c_int, _P],
+    "topk_head_file_read_counts": [_P, _P],
+    "topk_build": [_P, c_char_p, c_char_p, _P, _P],
+    "topk_load": [c_char_p, _P, _P],
+    "topk_save": [_P, c_char_p],
+    "topk_verify_index": [c_char_p],
+    "topk_workspace_new": [_N, _P, _P],
+    "topk_query": [_P, _P, _N, _P, _P, _P, _P, _P],
+    "topk_query_batch": [_P, _P, _N, _N, _N, _P, _P, _P],
+    "topk_logits": [_P, _P, _N, _N, _N, _P, _P, _P],
+    "topk_random_new": [c_uint64, _P],
+    "topk_sampler_new": [_P, _P],
+    "topk_draw": [_P, _P, _P, _N, _P, _P, _P],
+}
+# The others: what they return, and their parameters.
+_FUNCTIONS = {
+    "topk_version": (c_char_p, []),
+    "topk_layer_vocab": (_N, [_P]),
+    "topk_layer_dim": (_N, [_P]),
+    "topk_head_file_context_count": (_N, [_P, c_int]),
+    "topk_head_file_has_counts": (c_int, [_P]),
+    "topk_backend_name": (c_char_p, [_P]),
+    "topk_backend_index_bytes": (_N, [_P]),
+    "topk_backend_certifies": (c_int, [_P]),
+    "topk_list_backends": (_N, [_P, _N]),
+    **{f"topk_{kind}_free": (None, [_P])
+       for kind in ("layer", "head_file", "backend", "workspace", "random", "sampler")},
+}
+
+
+def _load_library():
+    library = ctypes.CDLL(os.environ.get("TOPKSOFTMAX_C_LIBRARY", "libtopksoftmax_c.so.0.1"))
+    for name, parameters in _CALLS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = c_int, [*parameters, c_void_p]
+    for name, (result, parameters) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, parameters
+    return library
+
+
+_library = _load_library()
+
+
+class Error(RuntimeError):
+    """A layer, a backend or a file that cannot be made, built, loaded or saved."""
+
+
+class Stopped(Error):
+    """A build whose progress function has returned True."""
+
+
+_EXCEPTIONS = {1: ValueError, 3: MemoryError, 4: Stopped}
+
+
+def _call(name, *arguments):
+    error = _Error()
+    status = getattr(_library, name)(*arguments, byref(error))
+    if status != 0:
+        raise _EXCEPTIONS.get(status, Error)(error.message.decode("utf-8", "replace"))
+
+
+class _Handle:
+    """What the library has made, freed when nothing refers to it any more."""
+
+    def __init__(self, kind, name, *arguments):
+        handle = c_void_p()
+        _call(name, *arguments, byref(handle))
+        self._as_parameter_ = handle
+        weakref.finalize(self, getattr(_library, f"topk_{kind}_free"), handle)
+
+
+# ------------------------------------------------------------------------------------------
+# Arrays
+
+
+def _address(array):
+    return None if array is None else array.ctypes.data
+
+
+def _vector(array, dtype, size, name):
+    """An array [size] that lies in memory as the library takes it; None passes."""
+    if array is not None:
+        if array.dtype != dtype or array.shape != (size,) or not array.flags.c_contiguous:
+            raise ValueError(f"{name} must be a contiguous array [{size}] of {np.dtype(dtype)}, "
+                             f"not {array.dtype}{list(array.shape)}")
+    return array
+
+
+def _stride(rows, dtype, name):
+    """The distance of the rows of a matrix [n, d], in values; these must lie next to each other in a row."""
+    item = np.dtype(dtype).itemsize
+    if rows.ndim != 2 or rows.dtype != dtype or (rows.shape[1] > 1 and rows.strides[1] != item):
+        raise ValueError(f"{name} must be a matrix of {np.dtype(dtype)} whose rows are contiguous, "
+                         f"not {rows.dtype}{list(rows.shape)}")
+    if len(rows) <= 1:
+        return rows.shape[1]
+    if rows.strides[0] < rows.shape[1] * item or rows.strides[0] % item != 0:
+        raise ValueError(f"{name} has rows {rows.strides[0]} bytes apart; each must begin behind the last")
+    return rows.strides[0] // item
+
+
+def _text(path):
+    return os.fsencode(path)
+
+
+# ------------------------------------------------------------------------------------------
+# What users take
+
+
+def version():
+    return _library.topk_version().decode()
+
+
+def list_backends():
+    """What can be built, with all options and their defaults, as text."""
+    text = ctypes.create_string_buffer(_library.topk_list_backends(None, 0))
+    _library.topk_list_backends(text, len(text))
+    return text.value.decode()
+
+
+def verify_index(path):
+    """Raises Error unless an index file is as it was written, by its checksum."""
+    _call("topk_verify_index", _text(path))
+
+
+class Layer(_Handle):
+    """A softmax layer W [V, d], b [V] or None, used where the arrays lie: they must not be changed.
+
+    W is of float32, float16, uint16 (bfloat16: the upper halves of float32s) or int8, then with `scales` [V].
+    """
+
+    def __init__(self, W, b=None, scales=None):
+        if W.dtype not in WEIGHT_TYPES:
+            raise ValueError(f"W is of {W.dtype}; it must be float32, float16, uint16 (bfloat16) or int8")
+        stride = _stride(W, W.dtype, "W")
+        vocab, dim = W.shape
+        self._arrays = W, _vector(b, np.float32, vocab, "b"), _vector(scales, np.float32, vocab, "scales")
+        weights = _Weights(data=_address(W), type=WEIGHT_TYPES.index(W.dtype), vocab=vocab, dim=dim,
+                           stride=stride, scales=_address(scales), bias=_address(b))
+        super().__init__("layer", "topk_layer_borrow", byref(weights))
+
+    @property
+    def shape(self):
+        """V and d."""
+        return _library.topk_layer_vocab(self), _library.topk_layer_dim(self)
+
+
+class HeadFile(_Handle):
+    """A softmax layer in a safetensors file, with contexts of its model: see the README."""
+
+    def __init__(self, path):
+        super().__init__("head_file", "topk_head_file_open", _text(path))
+        self.layer = Layer.__new__(Layer)  # its weights are used where they lie in the mapped file
+        _Handle.__init__(self.layer, "layer", "topk_head_file_layer", self)
+
+    def contexts(self, which):
+        """Those of "train" or "test" [N, d], as float32."""
+        number = {"train": 0, "test": 1}[which]
+        count = _library.topk_head_file_context_count(self, number)
+        values = np.empty((count, self.layer.shape[1]), np.float32)
+        _call("topk_head_file_read_contexts", self, number, _address(values))
+        return values
+
+    def counts(self):
+        """How often each token occurred, [V], or None."""
+        if not _library.topk_head_file_has_counts(self):
+            return None
+        values = np.empty(self.layer.shape[0], np.int64)
+        _call("topk_head_file_read_counts", self, _address(values))
+        return values
+
+
+class Workspace(_Handle):
+    """The memory of queries, and how many threads they run on (0: as many as the library has)."""
+
+    def __init__(self, threads=1):
+        super().__init__("workspace", "topk_workspace_new", threads, None)
+
+
+class Answer(NamedTuple):
+    """The k most probable tokens for a context, the best first."""
+
+    ids: np.ndarray  # [k] int32
+    logits: np.ndarray  # [k] float32
+    log_z: float
+    log_z_interval: tuple  # proven bounds of log_z where normalizer is "interval"
+    normalizer: str  # what log_z counts: NORMALIZERS
+    certified: bool  # proven to be the exact top-k
+    candidates: int  # tokens whose exact logit was computed
+
+    @property
+    def log_probs(self):
+        return self.logits.astype(np.float64) - self.log_z
+
+
+class Answers(NamedTuple):
+    """The answers for B contexts; −1 and −∞ where a mask leaves fewer than k tokens."""
+
+    ids: np.ndarray  # [B, k] int32
+    logits: np.ndarray  # [B, k] float32
+    log_z: np.ndarray  # [B] float64
+    certified: np.ndarray  # [B] bool
+
+    @staticmethod
+    def empty(count, k):
+        """Memory to be answered into."""
+        return Answers(np.empty((count, k), np.int32), np.empty((count, k), np.float32), np.empty(count),
+                       np.empty(count, np.bool_))
+
+
+class _Query:
+    """Options of a query as C takes them, with the arrays that they point to."""
+
+    def __init__(self, vocab, k=1, mask=None, biases=None, probabilities=True, effort=0,
+                 log_z_tolerance=np.inf):
+        words = pairs = None
+        if mask is not None:
+            words = np.zeros((vocab + 63) // 64, np.uint64)
+            packed = np.packbits(_vector(mask, np.bool_, vocab, "mask"), bitorder="little")
+            words.view(np.uint8)[: len(packed)] = packed
+        if biases:
+            pairs = np.array(sorted(biases.items()), dtype=[("id", np.int32), ("bias", np.float32)])
+        self._arrays = words, pairs
+        self._options = _QueryOptions(
+            k=k, allowed=_address(words), allowed_words=0 if words is None else len(words),
+            biases=_address(pairs), bias_count=0 if pairs is None else len(pairs),
+            probabilities=probabilities, effort=effort, log_z_tolerance=log_z_tolerance)
+        self._as_parameter_ = ctypes.addressof(self._options)
+
+
+class Backend(_Handle):
+    """Finds the most probable tokens of a layer.
+
+    Queries take options by name: k; mask [V] of bool, the tokens that are allowed; biases {token: bias};
+    probabilities, effort and log_z_tolerance as in C.
+    """
+
+    def __init__(self, layer, name, *arguments):
+        super().__init__("backend", name, *arguments)
+        self.layer = layer  # whose memory is in use
+
+    @classmethod
+    def build(cls, layer, name, contexts=None, counts=None, progress=None, **options):
+        """Builds one by its name, with options by theirs; list_backends() has them.
+
+        contexts [N, d] of float32 to learn from, counts [V] of int64. progress(step, done) is told how far
+        the build is, and ends it by returning True.
+        """
+        material = _BuildMaterial()
+        if contexts is not None and len(contexts) > 0:
+            stride = _stride(contexts, np.float32, "contexts")
+            count, dim = contexts.shape
+            if dim != layer.shape[1]:
+                raise ValueError(f"contexts have {dim} values, the layer's dimension is {layer.shape[1]}")
+            material.contexts, material.context_count = _address(contexts), count
+            material.context_stride = stride
+        material.counts = _address(_vector(counts, np.int64, layer.shape[0], "counts"))
+        if progress is not None:
+            material.progress = _Progress(lambda _, step, done: bool(progress(step.decode(), done)))
+        text = " ".join(f"{option}={value}" for option, value in options.items())
+        return cls(layer, "topk_build", layer, name.encode(), text.encode(), byref(material))
+
+    @classmethod
+    def load(cls, path, layer):
+        """The one whose index save() has written, for the same layer."""
+        return cls(layer, "topk_load", _text(path), layer)
+
+    def save(self, path):
+        _call("topk_save", self, _text(path))
+
+    @property
+    def name(self):
+        return _library.topk_backend_name(self).decode()
+
+    @property
+    def index_bytes(self):
+        """Bytes beside the layer."""
+        return _library.topk_backend_index_bytes(self)
+
+    @property
+    def certifies(self):
+        """Whether every answer is proven to be exact."""
+        return bool(_library.topk_backend_certifies(self))
+
+    def query(self, h, k=1, workspace=None, **options):
+        """The Answer for a context h [d] of float32."""
+        vocab, dim = self.layer.shape
+        _vector(h, np.float32, dim, "h")
+        ids, logits, answer = np.empty(k, np.int32), np.empty(k, np.float32), _Answer()
+        _call("topk_query", self, _address(h), dim, _Query(vocab, k, **options), workspace or Workspace(),
+              _address(ids), _address(logits), byref(answer))
+        return Answer(ids[: answer.count], logits[: answer.count], answer.log_z,
+                      (answer.log_z_low, answer.log_z_high), NORMALIZERS[answer.normalizer],
+                      bool(answer.certified), answer.candidates)
+
+    def query_batch(self, contexts, k=1, workspace=None, out=None, **options):
+        """The Answers for contexts [B, d] of float32, into `out` if it is given."""
+        stride = _stride(contexts, np.float32, "contexts")
+        count, dim = contexts.shape
+        if out is None:
+            out = Answers.empty(count, k)
+        for array, memory in zip(out, Answers.empty(0, k)):
+            fits = array.dtype == memory.dtype and array.shape == (count, *memory.shape[1:])
+            if not fits or not array.flags.c_contiguous:
+                raise ValueError(f"out must be as Answers.empty({count}, {k}) makes it")
+        flat = _FlatAnswers(ids=_address(out.ids), logits=_address(out.logits), log_z=_address(out.log_z),
+                            certified=_address(out.certified))
+        _call("topk_query_batch", self, _address(contexts), count, dim, stride,
+              _Query(self.layer.shape[0], k, **options), workspace or Workspace(0), byref(flat))
+        return out
+
+    def logits(self, contexts, workspace=None, **options):
+        """The logits of every token [B, V] for contexts [B, d]; −∞: forbidden."""
+        stride = _stride(contexts, np.float32, "contexts")
+        vocab = self.layer.shape[0]
+        values = np.empty((len(contexts), vocab), np.float32)
+        _call("topk_logits", self, _address(contexts), *contexts.shape, stride, _Query(vocab, **options),
+              workspace or Workspace(), _address(values))
+        return values
+
+
+class Random(_Handle):
+    """Random numbers that a seed gives alike everywhere: one for each sequence that is generated."""
+
+    def __init__(self, seed=0):
+        super().__init__("random", "topk_random_new", seed)
+
+
+class Token(NamedTuple):
+    """A token that was drawn."""
+
+    id: int
+    logit: float
+    log_prob: float  # of the distribution that was drawn from
+
+
+class Sampler(_Handle):
+    """Draws from exactly the layer's distribution, after temperature, top_k, top_p and min_p in turn."""
+
+    def __init__(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
+        options = _SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        super().__init__("sampler", "topk_sampler_new", byref(options))
+
+    def draw(self, head, h, random, **options):
+        """The Token after a context h [d] of float32. Options: mask, biases and effort of a query."""
+        vocab, dim = head.layer.shape
+        token = _SampledToken()
+        _call("topk_draw", self, head, _address(_vector(h, np.float32, dim, "h")), dim, random,
+              _Query(vocab, **options), byref(token))
+        return Token(token.id, token.logit, token.log_prob)

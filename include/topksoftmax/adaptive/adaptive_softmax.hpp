@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What AdaptiveSoftmaxScreener works in.
+struct AdaptiveScratch {
+  ScratchBuffer gates;   ///< what each tier may reach
+  ScratchBuffer ids;     ///< of the candidates
+  ScratchBuffer logits;  ///< theirs
+  ScratchBuffer best;
+};
+
+class AdaptiveTiers;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct AdaptiveSoftmaxOptions {
+  /// Most frequent tokens, which every query scores: 1 to V; V/10 unless given.
+  std::optional<std::size_t> head = std::nullopt;
+  /// Tiers of equal size that the other tokens make, at least 1.
+  std::size_t tail_tiers = 16;
+  /// Share of the contexts in which a tier's best logit is to stay below what its gate says, 0 to 1: the
+  /// trade-off between speed and precision. Only with contexts.
+  double caution = 0.99;
+  /// Contexts that gates are learned from, evenly spaced ones of those given: at least 1.
+  std::size_t context_sample = 8000;
+  /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
+  /// biases tell, or if it has none, the lengths of its rows.
+  std::vector<std::int64_t> counts = {};
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("head", options.head, "most frequent tokens, which every query scores; V/10 if null", at_least(1));
+    visit("tail_tiers", options.tail_tiers, "tiers of equal size that the others make", at_least(1));
+    visit("caution", options.caution, "share of the contexts in which a tier stays below its gate",
+          between(0, 1));
+    visit("context_sample", options.context_sample, "contexts that gates are learned from", at_least(1));
+  }
+};
+
+/// Screens by frequency: candidates are the most frequent tokens, and the tiers of rarer ones that can still
+/// hold one of the best.
+class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
+ public:
+  AdaptiveSoftmaxScreener(SoftmaxLayer layer, std::shared_ptr<const detail::AdaptiveTiers> tiers)
+      : layer_(std::move(layer)), tiers_(std::move(tiers)) {}
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "adaptive"; }
+  std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
+
+ private:
+  SoftmaxLayer layer_;
+  std::shared_ptr<const detail::AdaptiveTiers> tiers_;
+};
+
+/// "Efficient softmax approximation for GPUs" (Grave, Joulin, Cissé, Grangier and Jégou, ICML 2017), its
+/// inference on a layer that was trained without it.
+///
+/// The head holds the most frequent tokens; the paper's head also has a vector for each tier of the tail,
+/// whose product with h says whether the tier is worth a look. Here such a gate g_t·h + a_t is fitted to the
+/// tier's largest logit over training contexts (least squares), and raised until a share `caution` of these
+/// lie below it. A tier is scored when its gate reaches the k-th best logit so far. Without contexts a gate
+/// is a proven bound instead, c_t·h + r_t·‖h‖ + the tier's largest bias, c_t the mean of its rows and r_t the
+/// distance of the farthest and what float32 may round: nothing is lost, and little is saved. Contexts so
+/// long that products might overflow are answered from all rows. log Z is over the tokens scored.
+///
+/// Effort: the tiers, the most frequent first, that are scored whatever their gates say, and one more; beyond
+/// their number every token is scored.
+///
+/// Cost of a query: (tiers + head)·d multiply-adds, and V/tiers·d for each tier scored. Index: 4·V +
+/// 4·tiers·d bytes.
+class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<AdaptiveSoftmaxScreener> {
+ public:
+  /// Gates that are proven bounds. Cost: V·d. Throws Error for unusable options. Defined in
+  /// adaptive/build.hpp, as the other forms are.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
+      SoftmaxLayer layer, const AdaptiveSoftmaxOptions& options = {});
+
+  /// Gates learned from contexts [N×d] like those to come. Cost: context_sample·d·(V + d) multiply-adds, in
+  /// parallel on the executor's threads. Throws Error also for contexts of another dimension or that are not
+  /// finite.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const AdaptiveSoftmaxOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
+      SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
+      const Executor& executor = default_executor());
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "adaptive";
+
+  /// The backend of an index that was saved for the same layer: see load_index().
+  static std::unique_ptr<AdaptiveSoftmax> load(const IndexReader& in);
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Products beyond this could leave the range of floats on the way.
+inline constexpr double kLargestProduct = 1e30;
+
+/// What one product of floats may lose where it is smaller than floats can be.
+inline constexpr double kLostProduct = 0x1p-149;
+
+/// The options with what they leave open chosen; throws Error for unusable ones.
+inline AdaptiveSoftmaxOptions chosen_adaptive(AdaptiveSoftmaxOptions options, const SoftmaxLayer& layer) {
+  options.head = options.head.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
+  if (*options.head < 1 || *options.head > layer.vocab()) {
+    throw Error("adaptive: head is " + std::to_string(*options.head) +
+                "; it must be between 1 and V = " + std::to_string(layer.vocab()));
+  }
+  check_options("adaptive", options);
+  return options;
+}
+
+/// The tokens by falling frequency, the head first, and a gate for each tier of the others.
+class AdaptiveTiers {
+ public:
+  /// Defined in adaptive/build.hpp.
+  TOPKSOFTMAX_BUILD_INLINE AdaptiveTiers(const SoftmaxLayer& layer, const AdaptiveSoftmaxOptions& options,
+                                         const Contexts& contexts, const Executor& executor);
+
+  /// Reads what save() has written.
+  explicit AdaptiveTiers(const IndexReader& in) {
+    AdaptiveSoftmaxOptions::visit(options_, in.options());
+    in.check([&] { options_ = chosen_adaptive(options_, in.layer()); });
+    ids_ = in.distinct_tokens("ids", {in.vocab()});
+    starts_ = in.offsets("starts", {size() + 1}, in.vocab(), *options_.head);
+    gates_ =
+        StoredRows(in.floats("gates", {size(), in.dim()}), in.dim(), in.floats("gates.offsets", {size()}));
+    reach_ = in.floats("gates.reach", {size()});
+    longest_ = longest_row();
+  }
+
+  void save(IndexWriter& out) const {
+    AdaptiveSoftmaxOptions::visit(options_, out.options());
+    out.array("ids", {ids_.size()}, ids_);
+    out.array("starts", {starts_.size()}, starts_);
+    out.array("gates", {gates_.count(), gates_.dim()}, gates_.weights());
+    out.array("gates.offsets", {gates_.count()}, gates_.biases());
+    out.array("gates.reach", {reach_.size()}, reach_);
+  }
+
+  /// Tiers of the tail.
+  std::size_t size() const { return std::min(options_.tail_tiers, ids_.size() - *options_.head); }
+  std::size_t vocab() const { return ids_.size(); }
+  std::span<const TokenId> head() const { return ids_.span().first(starts_[0]); }
+  std::span<const TokenId> tier(std::size_t t) const {
+    return ids_.span().subspan(starts_[t], starts_[t + 1] - starts_[t]);
+  }
+
+  /// What a product with h and its offset says, and how much ‖h‖ adds to it.
+  kernels::Rows gates() const { return gates_.rows(); }
+  double reach(std::size_t t) const { return static_cast<double>(reach_[t]); }
+
+  /// Whether products with a context of this length stay within the floats, so that gates mean something.
+  bool can_judge(double length) const { return length * longest_ < kLargestProduct; }
+
+  std::size_t bytes() const {
+    return ids_.size() * sizeof(TokenId) + gates().bytes(size()) + reach_.size() * sizeof(float);
+  }
+
+ private:
+  /// No gate is longer, no row of a tier that is bounded, and no row of int8 before it is scaled (but for
+  /// √d).
+  double longest_row() const {
+    double longest = 127.0;
+    for (std::size_t t = 0; t < gates_.count(); ++t) {
+      const Eigen::Map<const Eigen::VectorXf> gate(gates_.weights().data() + t * gates_.dim(),
+                                                   static_cast<Eigen::Index>(gates_.dim()));
+      longest = std::max(longest, gate.cast<double>().norm() + reach(t));
+    }
+    return longest;
+  }
+
+  // What only the building constructor needs, defined with it.
+  struct Gates;
+  inline Eigen::VectorXd largest_of_tiers(const Eigen::VectorXf& logits) const;
+  TOPKSOFTMAX_BUILD_INLINE void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts,
+                                            const Executor& executor, Gates& out) const;
+  TOPKSOFTMAX_BUILD_INLINE void bound_gates(const SoftmaxLayer& layer, Gates& out) const;
+
+  AdaptiveSoftmaxOptions options_;     ///< with nothing left open
+  StoredArray<TokenId> ids_;           ///< [V]
+  StoredArray<std::uint64_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
+  StoredRows gates_;                   ///< [tiers×d]
+  StoredArray<float> reach_;           ///< [tiers]
+  double longest_ = 0.0;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
+  Candidates candidates;
+  const detail::AdaptiveTiers& tiers = *tiers_;
+  const auto dim = static_cast<Eigen::Index>(layer_.dim());
+  const double length =
+      Eigen::Map<const Eigen::VectorXf>(query.h, dim).cast<double>().norm() * detail::kOutward;
+  if (query.effort > tiers.size() + 1 || !tiers.can_judge(length)) {
+    candidates.everything = true;
+    return candidates;
+  }
+  const double lost = detail::kLostProduct * static_cast<double>(dim);
+  const std::size_t always = query.effort == 0 ? 0 : query.effort - 1;
+  const kernels::Rows gates = tiers.gates();
+  detail::AdaptiveScratch& scratch = workspace.scratch<detail::AdaptiveScratch>();
+  auto* const says = scratch.gates.get<float>(tiers.size());
+  kernels::scan(gates, 0, tiers.size(), query.h, says);
+
+  auto* const ids = scratch.ids.get<TokenId>(tiers.vocab());
+  auto* const logits = scratch.logits.get<float>(tiers.vocab());
+  // Logits without the query's biases: of the k + bias_count best at least k are as they will be.
+  const std::size_t enough = query.k + query.edits.bias_count;
+  kernels::TopKHeap best(scratch.best.get<ScoredToken>(enough), enough);
+  std::size_t count = 0;
+  const auto score = [&](std::span<const TokenId> tokens) {
+    std::copy(tokens.begin(), tokens.end(), ids + count);
+    kernels::scan_gathered(layer_.rows(), tokens.data(), tokens.size(), query.h, logits + count);
+    if (query.edits.allowed == nullptr) {
+      kernels::select(logits + count, tokens.data(), tokens.size(), best);
+    } else {
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const float logit = logits[count + i];
+        if (query.edits.allows(tokens[i]) && logit >= best.threshold()) best.push({logit, tokens[i]});
+      }
+    }
+    count += tokens.size();
+  };
+  score(tiers.head());
+  for (std::size_t t = 0; t < tiers.size(); ++t) {
+    const double upper = static_cast<double>(says[t]) + tiers.reach(t) * length + lost;
+    if (t < always || upper >= static_cast<double>(best.threshold())) score(tiers.tier(t));
+  }
+  candidates.ids = {ids, count};
+  candidates.logits = logits;
+  candidates.screened = tiers.size();
+  candidates.bytes_read = gates.bytes(tiers.size());
+  return candidates;
+}
+
+inline std::size_t AdaptiveSoftmaxScreener::index_bytes() const {
+  return tiers_->bytes();
+}
+
+inline void AdaptiveSoftmaxScreener::save(IndexWriter& out) const {
+  out.kind(AdaptiveSoftmax::kind);
+  tiers_->save(out);
+}
+
+inline std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::load(const IndexReader& in) {
+  auto tiers = std::make_shared<const detail::AdaptiveTiers>(in);
+  return std::unique_ptr<AdaptiveSoftmax>(
+      new AdaptiveSoftmax(in.layer(), AdaptiveSoftmaxScreener(in.layer(), std::move(tiers))));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

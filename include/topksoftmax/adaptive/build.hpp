@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/adaptive/adaptive_softmax.hpp"
+#include "topksoftmax/config.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/adaptive/adaptive_softmax.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/chunks.hpp"
+#include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/frequency_order.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+struct AdaptiveTiers::Gates {
+  RowMajorMatrix weights;    ///< [tiers×d]
+  Eigen::VectorXf offsets;   ///< [tiers]
+  std::vector<float> reach;  ///< [tiers]
+};
+
+/// The largest logit of each tier for a context, from the logits of all tokens.
+TOPKSOFTMAX_BUILD_INLINE Eigen::VectorXd AdaptiveTiers::largest_of_tiers(
+    const Eigen::VectorXf& logits) const {
+  Eigen::VectorXd largest(static_cast<Eigen::Index>(size()));
+  for (std::size_t t = 0; t < size(); ++t) {
+    float most = -std::numeric_limits<float>::infinity();
+    for (const TokenId id : tier(t)) most = std::max(most, logits[id]);
+    largest[static_cast<Eigen::Index>(t)] = static_cast<double>(most);
+  }
+  return largest;
+}
+
+TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& layer, const Contexts& contexts,
+                                                         const Executor& executor, Gates& out) const {
+  const RowMajorMatrix sample = evenly_spaced(contexts, options_.context_sample);
+  const Eigen::Index count = sample.rows();
+  const Eigen::Index dim = sample.cols();
+  Eigen::MatrixXd H(count, dim + 1);
+  H << sample.cast<double>(), Eigen::VectorXd::Ones(count);
+  Eigen::MatrixXd largest(count, static_cast<Eigen::Index>(size()));
+  for_each_chunk(executor, static_cast<std::size_t>(count), [&](std::size_t first, std::size_t in_chunk) {
+    Eigen::VectorXf logits(static_cast<Eigen::Index>(layer.vocab()));
+    for (std::size_t i = first; i < first + in_chunk; ++i) {
+      const auto at = static_cast<Eigen::Index>(i);
+      kernels::scan(layer.rows(), 0, layer.vocab(), sample.row(at).data(), logits.data());
+      largest.row(at) = largest_of_tiers(logits);
+    }
+  });
+  Eigen::MatrixXd normal = H.transpose() * H;
+  normal.diagonal().array() += 1e-4 * normal.trace() / static_cast<double>(dim + 1);
+  const Eigen::MatrixXd gates = normal.ldlt().solve(H.transpose() * largest);  // [(d + 1)×tiers]
+  const Eigen::MatrixXd missing = largest - H * gates;
+  for (Eigen::Index t = 0; t < missing.cols(); ++t) {
+    Eigen::VectorXd sorted = missing.col(t);
+    std::sort(sorted.begin(), sorted.end());
+    const auto rank = static_cast<Eigen::Index>(options_.caution * static_cast<double>(count - 1));
+    out.weights.row(t) = gates.col(t).head(dim).cast<float>();
+    out.offsets[t] = static_cast<float>(gates(dim, t) + sorted[rank]);
+  }
+}
+
+/// Gates that no logit of their tier is above, whatever is rounded. A row's float32 product x with h
+/// exceeds the gate's, y, by no more than ‖h‖ times the row's distance from the gate's vector and the
+/// roundings of both products; adding a bias rounds in order, so x + b ≤ x + the largest b, and its own
+/// rounding is at most one of each of x, y and that bias. One more is for rows of int8, which copy_row()
+/// rounds.
+TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::bound_gates(const SoftmaxLayer& layer, Gates& out) const {
+  const double share = roundings(layer.dim() + 4);
+  Eigen::VectorXf row(static_cast<Eigen::Index>(layer.dim()));
+  for (std::size_t t = 0; t < size(); ++t) {
+    const auto at = static_cast<Eigen::Index>(t);
+    Eigen::VectorXd mean = Eigen::VectorXd::Zero(row.size());
+    float bias = -std::numeric_limits<float>::infinity();
+    for (const TokenId id : tier(t)) {
+      layer.copy_row(static_cast<std::size_t>(id), row.data());
+      mean += row.cast<double>();
+      bias = std::max(bias, layer.has_bias() ? layer.rows().bias[id] : 0.0F);
+    }
+    mean /= static_cast<double>(tier(t).size());
+    out.weights.row(at) = mean.cast<float>();
+    const Eigen::VectorXd gate = out.weights.row(at).cast<double>();
+    double farthest = 0.0;
+    double longest = 0.0;
+    for (const TokenId id : tier(t)) {
+      layer.copy_row(static_cast<std::size_t>(id), row.data());
+      farthest = std::max(farthest, (row.cast<double>() - gate).norm());
+      longest = std::max(longest, row.cast<double>().norm());
+    }
+    out.reach[t] = up((farthest + share * (gate.norm() + longest)) * kOutward);
+    const auto top = static_cast<double>(bias);
+    out.offsets[at] = up(top + roundings(4) * std::abs(top));
+  }
+}
+
+TOPKSOFTMAX_BUILD_INLINE AdaptiveTiers::AdaptiveTiers(const SoftmaxLayer& layer,
+                                                      const AdaptiveSoftmaxOptions& options,
+                                                      const Contexts& contexts, const Executor& executor)
+    : options_(chosen_adaptive(options, layer)),
+      ids_(StoredArray<TokenId>::own(frequency_order(layer, options.counts, AdaptiveSoftmax::kind))) {
+  options_.counts.clear();  // the order is all that is kept of them
+  const std::size_t head = *options_.head;
+  const std::size_t tail = ids_.size() - head;
+  std::vector<std::uint64_t> starts;
+  for (std::size_t t = 0; t <= size(); ++t) starts.push_back(head + (size() == 0 ? 0 : t * tail / size()));
+  starts_ = StoredArray<std::uint64_t>::own(std::move(starts));
+  Gates gates;
+  gates.weights.resize(static_cast<Eigen::Index>(size()), static_cast<Eigen::Index>(layer.dim()));
+  gates.offsets.resize(static_cast<Eigen::Index>(size()));
+  gates.reach.assign(size(), 0.0F);
+  if (size() > 0 && contexts.count > 0) {
+    learn_gates(layer, contexts, executor, gates);
+  } else if (size() > 0) {
+    bound_gates(layer, gates);
+  }
+  gates_ = StoredRows(std::move(gates.weights), std::move(gates.offsets));
+  reach_ = StoredArray<float>::own(std::move(gates.reach));
+  longest_ = longest_row();
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(
+    SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
+    const Executor& executor) {
+  detail::check_contexts(layer, contexts, AdaptiveSoftmax::kind);
+  auto tiers = std::make_shared<const detail::AdaptiveTiers>(layer, options, contexts, executor);
+  return std::unique_ptr<AdaptiveSoftmax>(
+      new AdaptiveSoftmax(layer, AdaptiveSoftmaxScreener(layer, std::move(tiers))));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(
+    SoftmaxLayer layer, const ConstRows& contexts, const AdaptiveSoftmaxOptions& options,
+    const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(
+    SoftmaxLayer layer, const AdaptiveSoftmaxOptions& options) {
+  const Contexts none = Contexts::none(layer.dim());
+  return build(std::move(layer), none, options, SerialExecutor());
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/baselines/pca_mips.hpp"
+#include "topksoftmax/config.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <Eigen/Core>
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/baselines/lifted_rows.hpp"
+#include "topksoftmax/baselines/pca_mips.hpp"
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The tree while it grows.
+struct PcaTree::Nodes {
+  std::vector<float> medians;
+  std::vector<std::uint32_t> starts;
+  std::vector<TokenId> ids;
+};
+
+TOPKSOFTMAX_BUILD_INLINE void PcaTree::split(const Eigen::MatrixXf& projections, std::uint32_t node,
+                                             Eigen::Index level, std::size_t first, std::size_t last,
+                                             Nodes& nodes) const {
+  const auto begin = nodes.ids.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = nodes.ids.begin() + static_cast<std::ptrdiff_t>(last);
+  if (is_leaf(node)) {
+    std::sort(begin, end);
+    nodes.starts[node] = static_cast<std::uint32_t>(first);
+    return;
+  }
+  const std::size_t middle = first + (last - first) / 2;
+  const auto at = nodes.ids.begin() + static_cast<std::ptrdiff_t>(middle);
+  std::nth_element(begin, at, end, [&](TokenId a, TokenId b) {
+    const float of_a = projections(a, level);
+    const float of_b = projections(b, level);
+    return of_a != of_b ? of_a < of_b : a < b;
+  });
+  nodes.medians[node] = projections(*at, level);
+  split(projections, 2 * node, level + 1, first, middle, nodes);
+  split(projections, 2 * node + 1, level + 1, middle, last, nodes);
+}
+
+TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t depth) : depth_(depth) {
+  while ((std::size_t{1} << depth_) > layer.vocab()) --depth_;
+  const Eigen::MatrixXf lifted = lifted_rows(layer);
+  const Eigen::RowVectorXf mean = lifted.colwise().mean();
+  const Eigen::MatrixXf centred = lifted.rowwise() - mean;
+  const Eigen::MatrixXd covariance = (centred.transpose() * centred).cast<double>();
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(covariance);
+  const Eigen::MatrixXf components =
+      eigen.eigenvectors()
+          .rowwise()
+          .reverse()
+          .leftCols(std::min<Eigen::Index>(static_cast<Eigen::Index>(depth_), lifted.cols()))
+          .cast<float>();
+  depth_ = static_cast<std::size_t>(components.cols());
+  components_ = lifted_directions(components);
+
+  Nodes nodes;
+  nodes.medians.assign(leaves(), 0.0F);
+  nodes.starts.assign(2 * leaves() + 1, 0);
+  nodes.ids.resize(layer.vocab());
+  std::iota(nodes.ids.begin(), nodes.ids.end(), 0);
+  split(lifted * components, 1, 0, 0, nodes.ids.size(), nodes);
+  nodes.starts[2 * leaves()] = static_cast<std::uint32_t>(nodes.ids.size());
+  medians_ = StoredArray<float>::own(std::move(nodes.medians));
+  starts_ = StoredArray<std::uint32_t>::own(std::move(nodes.starts));
+  ids_ = StoredArray<TokenId>::own(std::move(nodes.ids));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer,
+                                                                 const PcaMipsOptions& options) {
+  check_options("pca-mips", options);
+  auto tree = std::make_shared<const detail::PcaTree>(layer, options.depth);
+  return std::unique_ptr<PcaMips>(
+      new PcaMips(std::move(layer), PcaMipsScreener(std::move(tree), options.leaves)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What PcaMipsScreener works in.
+struct PcaScratch {
+  ScratchBuffer projections;
+  ScratchBuffer branches;
+  ScratchBuffer ids;
+};
+
+class PcaTree;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct PcaMipsOptions {
+  /// Levels of the tree: at most 24, and none that would leave leaves without a row.
+  std::size_t depth = 7;
+  /// Leaves that a query visits, at least 1; 0: depth + 1, as many as are reached with one wrong turn at
+  /// most. A query's `effort` overrides it.
+  std::size_t leaves = 0;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("depth", options.depth, "levels of the tree", at_most(24));
+    visit("leaves", options.leaves, "that a query visits; depth + 1 if 0");
+  }
+};
+
+/// Screens by a tree over the rows: candidates are the tokens in the leaves nearest to a context.
+class TOPKSOFTMAX_EXPORT PcaMipsScreener {
+ public:
+  /// `leaves` as in PcaMipsOptions.
+  PcaMipsScreener(std::shared_ptr<const detail::PcaTree> tree, std::size_t leaves)
+      : tree_(std::move(tree)), leaves_(leaves) {}
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "pca-mips"; }
+  std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
+
+ private:
+  std::shared_ptr<const detail::PcaTree> tree_;
+  std::size_t leaves_;
+};
+
+/// "Speeding Up the Xbox Recommender System Using a Euclidean Transformation for Inner-Product Spaces"
+/// (Bachrach et al., RecSys 2014): PCA-MIPS.
+///
+/// Rows with their biases are lifted to equal lengths (Ippt), so that the largest logit is the smallest
+/// distance. Level l of the tree splits every node at its median along the l-th principal component of the
+/// lifted rows. A query goes to the leaf it belongs to, and (the paper's neighbourhood boosting) to leaves
+/// beyond the splits nearest to it: as many leaves as asked for, by the sum of the squared distances to the
+/// splits crossed. log Z is over the candidates.
+///
+/// Effort: leaves; from 2^depth on every token is scored.
+///
+/// Cost of a query: depth·d multiply-adds, leaves·depth comparisons, and leaves·V/2^depth·d weights. Index:
+/// 4·V bytes, the components and 2^depth medians.
+class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener> {
+ public:
+  /// Cost: V·d² + d³. Throws Error for unusable options. Defined in baselines/build_pca_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(SoftmaxLayer layer,
+                                                                 const PcaMipsOptions& options = {});
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "pca-mips";
+
+  /// The backend of an index that was saved for the same layer: see load_index().
+  static std::unique_ptr<PcaMips> load(const IndexReader& in);
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// A node that a query may go to, and the squared distances to the splits that it has crossed for it.
+struct Branch {
+  float distance;
+  std::uint32_t node;
+};
+
+inline bool farther(const Branch& a, const Branch& b) {
+  return a.distance != b.distance ? a.distance > b.distance : a.node > b.node;
+}
+
+/// A perfect binary tree over the rows. Node 1 is the root, node n has children 2n (below its median) and
+/// 2n + 1.
+class PcaTree {
+ public:
+  /// Of this depth, or what less of it the rows allow. Defined in baselines/build_pca_mips.hpp.
+  TOPKSOFTMAX_BUILD_INLINE PcaTree(const SoftmaxLayer& layer, std::size_t depth);
+
+  /// Reads what save() has written, of a depth that is known to be possible.
+  PcaTree(const IndexReader& in, std::size_t depth)
+      : depth_(depth),
+        components_(in.floats("components", {depth, in.dim()}), in.dim(),
+                    in.floats("components.offsets", {depth})),
+        medians_(in.floats("medians", {leaves()})),
+        starts_(in.array<std::uint32_t>("starts", {2 * leaves() + 1})),
+        ids_(in.distinct_tokens("ids", {in.vocab()})) {
+    in.check_offsets("starts", starts_.span(), ids_.size());
+  }
+
+  void save(IndexWriter& out) const {
+    out.array("components", {components_.count(), components_.dim()}, components_.weights());
+    out.array("components.offsets", {components_.count()}, components_.biases());
+    out.array("medians", {medians_.size()}, medians_);
+    out.array("starts", {starts_.size()}, starts_);
+    out.array("ids", {ids_.size()}, ids_);
+  }
+
+  std::size_t vocab() const { return ids_.size(); }
+  std::size_t depth() const { return depth_; }
+  std::size_t leaves() const { return std::size_t{1} << depth_; }
+  kernels::Rows components() const { return components_.rows(); }
+  bool is_leaf(std::uint32_t node) const { return node >= leaves(); }
+  float median(std::uint32_t node) const { return medians_[node]; }
+
+  /// The tokens of a leaf, ascending.
+  std::span<const TokenId> tokens(std::uint32_t leaf) const {
+    return ids_.span().subspan(starts_[leaf], starts_[leaf + 1] - starts_[leaf]);
+  }
+
+  std::size_t bytes() const {
+    return components().bytes(depth_) + medians_.size() * sizeof(float) +
+           starts_.size() * sizeof(starts_[0]) + ids_.size() * sizeof(TokenId);
+  }
+
+ private:
+  // What only the building constructor needs, defined with it.
+  struct Nodes;
+  TOPKSOFTMAX_BUILD_INLINE void split(const Eigen::MatrixXf& projections, std::uint32_t node,
+                                      Eigen::Index level, std::size_t first, std::size_t last,
+                                      Nodes& nodes) const;
+
+  std::size_t depth_;
+  StoredRows components_;              ///< [depth]
+  StoredArray<float> medians_;         ///< [2^depth], of inner nodes
+  StoredArray<std::uint32_t> starts_;  ///< [2·2^depth + 1], of leaves; before them zeros
+  StoredArray<TokenId> ids_;           ///< [V], leaf after leaf
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline Candidates PcaMipsScreener::screen(const Query& query, Workspace& workspace) const {
+  Candidates candidates;
+  const std::size_t usual = leaves_ != 0 ? leaves_ : tree_->depth() + 1;
+  const std::size_t wanted = query.effort != 0 ? query.effort : usual;
+  if (wanted >= tree_->leaves()) {
+    candidates.everything = true;
+    return candidates;
+  }
+  const kernels::Rows components = tree_->components();
+  detail::PcaScratch& scratch = workspace.scratch<detail::PcaScratch>();
+  auto* const projections = scratch.projections.get<float>(components.count);
+  kernels::scan(components, 0, components.count, query.h, projections);
+
+  auto* const heap = scratch.branches.get<detail::Branch>(wanted * tree_->depth() + 1);
+  auto* const ids = scratch.ids.get<TokenId>(tree_->vocab());
+  std::size_t found = 0;
+  heap[0] = {0.0F, 1};
+  std::size_t size = 1;
+  for (std::size_t visited = 0; visited < wanted; ++visited) {
+    std::pop_heap(heap, heap + size, detail::farther);
+    detail::Branch branch = heap[--size];
+    for (std::size_t level = static_cast<std::size_t>(std::bit_width(branch.node)) - 1;
+         !tree_->is_leaf(branch.node); ++level) {
+      const float side = projections[level] - tree_->median(branch.node);
+      const std::uint32_t above = side >= 0.0F ? 1 : 0;
+      heap[size++] = {branch.distance + side * side, 2 * branch.node + (1 - above)};
+      std::push_heap(heap, heap + size, detail::farther);
+      branch.node = 2 * branch.node + above;
+    }
+    const std::span<const TokenId> tokens = tree_->tokens(branch.node);
+    std::copy(tokens.begin(), tokens.end(), ids + found);
+    found += tokens.size();
+  }
+  candidates.ids = {ids, found};
+  candidates.screened = wanted;
+  candidates.bytes_read =
+      components.bytes(components.count) + wanted * tree_->depth() * sizeof(float) + found * sizeof(TokenId);
+  return candidates;
+}
+
+inline std::size_t PcaMipsScreener::index_bytes() const {
+  return tree_->bytes();
+}
+
+inline void PcaMipsScreener::save(IndexWriter& out) const {
+  out.kind(PcaMips::kind);
+  out.option("depth", tree_->depth());
+  out.option("leaves", leaves_);
+  tree_->save(out);
+}
+
+inline std::unique_ptr<PcaMips> PcaMips::load(const IndexReader& in) {
+  PcaMipsOptions options;
+  in.option("depth", options.depth);
+  in.option("leaves", options.leaves);
+  in.check([&] { check_options("pca-mips", options); });
+  auto tree = std::make_shared<const detail::PcaTree>(in, options.depth);
+  return std::unique_ptr<PcaMips>(new PcaMips(in.layer(), PcaMipsScreener(std::move(tree), options.leaves)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

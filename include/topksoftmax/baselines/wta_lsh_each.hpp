@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+#include "topksoftmax/wta/token_marks.hpp"
+#include "topksoftmax/wta/wta_hash.hpp"
+#include "topksoftmax/wta/wta_index.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What WtaLshEachScreener works in, beside the index.
+struct WtaEachScratch {
+  ScratchBuffer marks;  ///< a bit a token
+  ScratchBuffer ids;
+};
+
+class WtaIndex;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct WtaLshEachOptions {
+  /// {K, u, W}.
+  WtaHashOptions hash = {};
+  /// Tokens that a context's list has at most: those that share the most band codes with it. At least 1; V/10
+  /// unless given.
+  std::optional<std::size_t> top_collisions = std::nullopt;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("hash", options.hash);
+    visit("top_collisions", options.top_collisions, "tokens that a list has at most; V/10 if null",
+          at_least(1));
+  }
+};
+
+/// Screens by winner-take-all hashes: candidates are the tokens whose rows share a context's band codes
+/// most often, of equals the lower ids; none that shares no code.
+class TOPKSOFTMAX_EXPORT WtaLshEachScreener {
+ public:
+  /// `top_collisions` as in WtaLshEachOptions.
+  WtaLshEachScreener(std::shared_ptr<const detail::WtaIndex> index, std::size_t top_collisions)
+      : index_(std::move(index)), top_collisions_(top_collisions) {}
+  /// Reads what save() has written.
+  explicit WtaLshEachScreener(const IndexReader& in);
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "wta-lsh-each"; }
+  std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
+
+ private:
+  std::shared_ptr<const detail::WtaIndex> index_;
+  std::size_t top_collisions_;
+};
+
+/// The per-vector form of WtaLsh, after "Deep Networks with Large Output Spaces" (Vijayanarasimhan, Shlens,
+/// Monga and Yagnik, 2015): each context of a batch has a list of its own, the top collisions instead of a
+/// threshold, and no frequent tokens. The hash and its index are those of WtaLsh (their tables are trees).
+///
+/// Effort: top_collisions; from V on every token is scored.
+///
+/// Cost of a query: that of a single one of WtaLsh, and log W passes over V counters.
+class TOPKSOFTMAX_EXPORT WtaLshEach final : public ScreenedSoftmax<WtaLshEachScreener> {
+ public:
+  /// Cost: V·W·(u·K + log V), in parallel on the executor's threads. Throws Error for unusable options.
+  /// Defined in baselines/build_wta_lsh_each.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> build(
+      SoftmaxLayer layer, const WtaLshEachOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "wta-lsh-each";
+
+  /// The backend of an index that was saved for the same layer: see load_index().
+  static std::unique_ptr<WtaLshEach> load(const IndexReader& in);
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Makes `marks` the allowed tokens that are hit at least `threshold` times; returns how many they are.
+inline std::size_t mark(const WtaIndex::Hits& hits, std::size_t threshold, const std::uint64_t* allowed,
+                        std::span<std::uint64_t> marks) {
+  std::fill(marks.begin(), marks.end(), 0);
+  const std::size_t marked = kernels::mark_reaching(hits.of_token, marks.size(),
+                                                    static_cast<std::uint16_t>(threshold), marks.data());
+  return allowed == nullptr ? marked : keep_allowed(allowed, marks);
+}
+
+/// The highest threshold up to `bands` that at least `wanted` allowed tokens reach, or 1.
+inline std::size_t threshold_for(std::size_t wanted, std::size_t bands, const WtaIndex::Hits& hits,
+                                 const std::uint64_t* allowed, std::span<std::uint64_t> marks) {
+  std::size_t low = 1;
+  std::size_t high = bands;
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    if (mark(hits, middle, allowed, marks) >= wanted) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+/// Tokens that are hit at least `threshold` times, without the last of those hit no more often that are too
+/// many.
+inline std::span<const TokenId> first_wanted(std::span<TokenId> ids, std::size_t wanted,
+                                             std::size_t threshold, const WtaIndex::Hits& hits) {
+  std::size_t surplus = ids.size() > wanted ? ids.size() - wanted : 0;
+  const std::size_t dropped = surplus;
+  std::remove_if(ids.rbegin(), ids.rend(), [&](TokenId id) {
+    if (surplus == 0 || hits.of_token[id] != threshold) return false;
+    --surplus;
+    return true;
+  });
+  return ids.subspan(dropped);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline WtaLshEachScreener::WtaLshEachScreener(const IndexReader& in)
+    : index_(std::make_shared<const detail::WtaIndex>(in)), top_collisions_(0) {
+  in.option("top_collisions", top_collisions_);
+  in.check([&] { check_options("wta-lsh-each", WtaLshEachOptions{.top_collisions = top_collisions_}); });
+}
+
+inline void WtaLshEachScreener::save(IndexWriter& out) const {
+  out.kind(WtaLshEach::kind);
+  out.option("top_collisions", top_collisions_);
+  index_->save(out);
+}
+
+inline Candidates WtaLshEachScreener::screen(const Query& query, Workspace& workspace) const {
+  Candidates candidates;
+  const std::size_t wanted = query.effort != 0 ? query.effort : top_collisions_;
+  if (wanted >= index_->vocab()) {
+    candidates.everything = true;
+    return candidates;
+  }
+  const std::size_t words = index_->mark_words();
+  detail::WtaEachScratch& scratch = workspace.scratch<detail::WtaEachScratch>();
+  const std::span<std::uint64_t> marks(scratch.marks.get<std::uint64_t>(words), words);
+  auto* const ids = scratch.ids.get<TokenId>(index_->vocab());
+  index_->for_each_context(query.h, 0, 1, workspace, [&](std::size_t, const detail::WtaIndex::Hits& hits) {
+    const std::uint64_t* const allowed = query.edits.allowed;
+    const std::size_t threshold = detail::threshold_for(wanted, index_->bands(), hits, allowed, marks);
+    detail::mark(hits, threshold, allowed, marks);
+    candidates.ids = detail::first_wanted({ids, detail::collect_tokens(marks, ids)}, wanted, threshold, hits);
+    candidates.screened = hits.total;
+    candidates.bytes_read = index_->bytes_read(hits);
+  });
+  return candidates;
+}
+
+inline std::size_t WtaLshEachScreener::index_bytes() const {
+  return index_->bytes();
+}
+
+inline std::unique_ptr<WtaLshEach> WtaLshEach::load(const IndexReader& in) {
+  return std::unique_ptr<WtaLshEach>(new WtaLshEach(in.layer(), WtaLshEachScreener(in)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TOPKSOFTMAX_C_TOPKSOFTMAX_H
+#define TOPKSOFTMAX_C_TOPKSOFTMAX_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// TopKSoftmax for C, and for all languages that call C: the k most probable tokens of a softmax layer, W
+// [V×d] and b [V], for context vectors h [d]. Link libtopksoftmax_c, which needs no other part of
+// TopKSoftmax. The header is C99.
+//
+// Errors: whatever can fail returns a topk_status. Its last parameter takes a topk_error for the message, or
+// NULL. Nothing is kept between calls, prints, or ends the program, and no C++ exception comes out. A call
+// that fails leaves its outputs as they were; those of a batch are an exception that topk_query_batch states.
+//
+// Threads: layers, head files and backends never change once made, and any number of threads may use one at a
+// time. A workspace, a sampler and a random stream serve one call at a time. To free is to change: no call
+// may be using what is freed. Callbacks may be called on other threads than the caller's where this says so.
+//
+// Memory: what a function makes, the one that ends in _free gives back, and takes NULL as well. A backend
+// keeps what it needs of its layer, so that handles may be freed in any order. Memory of the caller is
+// borrowed, and never copied, where this says so: it must stay where it is, unchanged.
+//
+// Structs whose first member is struct_size grow in later versions. Begin with their INIT macro, which sets
+// that and the defaults: topk_query_options options = TOPK_QUERY_OPTIONS_INIT. Members that the library knows
+// and the program does not then keep their defaults; a struct that the library does not know is refused.
+
+#if defined(_WIN32)
+#define TOPK_API
+#else
+#define TOPK_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---------------------------------------------------------------------------------------------------------
+// Version and errors
+
+#define TOPK_VERSION_MAJOR 0
+#define TOPK_VERSION_MINOR 1
+#define TOPK_VERSION_PATCH 0
+
+/// The version of the library that is linked: "0.1.0". Before 1.0 another minor version is another interface.
+TOPK_API const char* topk_version(void);
+
+/// How a call has ended.
+typedef enum topk_status {
+  TOPK_OK = 0,
+  /// An argument is unusable: a null pointer, a length, an h that is not finite, k = 0, options of a query.
+  TOPK_INVALID_ARGUMENT = 1,
+  /// A layer, a backend or a file cannot be made, built, trained, loaded or saved.
+  TOPK_ERROR = 2,
+  TOPK_OUT_OF_MEMORY = 3,
+  /// The progress callback has asked to stop.
+  TOPK_STOPPED = 4,
+  /// The caller's executor has failed, or not done what it must.
+  TOPK_EXECUTOR_FAILED = 5,
+  /// Whatever else there is: the system has no more threads, say.
+  TOPK_OTHER_ERROR = 6
+} topk_status;
+
+#define TOPK_MESSAGE_SIZE 1024
+
+/// What went wrong. A call that succeeds leaves it as it is.
+typedef struct topk_error {
+  topk_status status;
+  /// What was wrong, the value and the limit; UTF-8, cut where it would be longer, and ended by a zero.
+  char message[TOPK_MESSAGE_SIZE];
+} topk_error;
+
+// ---------------------------------------------------------------------------------------------------------
+// Layers
+
+/// A softmax layer: logits are W·h + b.
+typedef struct topk_layer topk_layer;
+
+/// How the rows of W are stored.
+enum {
+  TOPK_FLOAT32 = 0,
+  TOPK_FLOAT16 = 1,   ///< IEEE binary16
+  TOPK_BFLOAT16 = 2,  ///< the upper half of a float32
+  TOPK_INT8 = 3       ///< signed bytes with a scale a row: w = scale · q
+};
+
+/// W and b, in memory of the caller.
+typedef struct topk_weights {
+  size_t struct_size;
+  const void* data;     ///< W: row i begins i·stride weights behind it; aligned as its weights are
+  int type;             ///< TOPK_FLOAT32, TOPK_FLOAT16, TOPK_BFLOAT16 or TOPK_INT8
+  size_t vocab;         ///< V, the number of tokens: 1 to 2³¹ − 1
+  size_t dim;           ///< d, the length of a context: at least 1
+  size_t stride;        ///< from one row to the next, in weights: at least dim; 0: dim
+  const float* scales;  ///< [V], for TOPK_INT8; otherwise NULL
+  const float* bias;    ///< b [V], or NULL: none
+} topk_weights;
+
+#define TOPK_WEIGHTS_INIT \
+  { sizeof(topk_weights), NULL, TOPK_FLOAT32, 0, 0, 0, NULL, NULL }
+
+/// Makes a layer of W and b where they lie. The memory is borrowed: by the layer, by every backend that is
+/// built or loaded for it, until all of these are freed.
+///
+/// Cost: reads W once. TOPK_ERROR for weights, scales or biases that are not finite, and sizes that cannot
+/// be.
+TOPK_API topk_status topk_layer_borrow(const topk_weights* weights, topk_layer** layer, topk_error* error);
+TOPK_API void topk_layer_free(topk_layer* layer);
+
+/// V and d; 0 of NULL.
+TOPK_API size_t topk_layer_vocab(const topk_layer* layer);
+TOPK_API size_t topk_layer_dim(const topk_layer* layer);
+
+/// A softmax layer in a safetensors file, with contexts that its model has produced: weight [V,d] in F32,
+/// F16, BF16, or I8 with weight.scale [V]; and, where it has them, bias [V], contexts.train [N,d],
+/// contexts.test [M,d] and counts [V].
+typedef struct topk_head_file topk_head_file;
+
+/// Opens and checks a head file. It may be replaced or removed while it is open, but must not be changed in
+/// place. TOPK_ERROR where it cannot be read or is no head file.
+TOPK_API topk_status topk_head_file_open(const char* path, topk_head_file** file, topk_error* error);
+TOPK_API void topk_head_file_free(topk_head_file* file);
+
+/// The layer of a head file, its weights as they are stored and where they lie in the mapped file. It lives
+/// on when the file is freed. Cost and errors: as of topk_layer_borrow.
+TOPK_API topk_status topk_head_file_layer(const topk_head_file* file, topk_layer** layer, topk_error* error);
+
+enum {
+  TOPK_TRAIN_CONTEXTS = 0,  ///< what backends may learn from
+  TOPK_TEST_CONTEXTS = 1    ///< what they are judged on
+};
+
+/// How many contexts of this kind a head file has; 0 of NULL.
+TOPK_API size_t topk_head_file_context_count(const topk_head_file* file, int which);
+
+/// Writes these contexts to `contexts` [count×d], as float32, row after row.
+TOPK_API topk_status topk_head_file_read_contexts(const topk_head_file* file, int which, float* contexts,
+                                                  topk_error* error);
+
+/// Whether a head file says how often each token occurred; 0 of NULL.
+TOPK_API int topk_head_file_has_counts(const topk_head_file* file);
+
+/// Writes these numbers to `counts` [V]. TOPK_ERROR where the file has none, or a negative one.
+TOPK_API topk_status topk_head_file_read_counts(const topk_head_file* file, int64_t* counts,
+                                                topk_error* error);
+
+// ---------------------------------------------------------------------------------------------------------
+// Threads of the caller
+
+/// A parallel loop over parts, as an executor is handed it. It returns always, and what it is handed is its
+/// own: pass on `loop` as it came.
+typedef void (*topk_loop_body)(const void* loop, size_t part, size_t thread);
+
+/// Lends threads: an engine's own pool. Copied where it is given; `user` must live as long as what it was
+/// given to. No exception may leave its functions.
+typedef struct topk_executor {
+  /// Handed to both functions.
+  void* user;
+  /// How many threads parts run on at the same time, at most: at least 1.
+  size_t (*threads)(void* user);
+  /// Calls body(loop, part, thread) once for every part < parts, on at most `threads` threads, in any order,
+  /// and returns when all calls have. Two calls at the same time have different numbers of a thread, below
+  /// `threads`. May be called from several threads at once, and from within a body. Returns 0; otherwise it
+  /// has failed, and no call of the body is going on any more.
+  int (*run)(void* user, size_t parts, size_t threads, topk_loop_body body, const void* loop);
+} topk_executor;
+
+// ---------------------------------------------------------------------------------------------------------
+// Backends
+
+/// What finds the most probable tokens of a layer: built by one of the methods that the library has.
+typedef struct topk_backend topk_backend;
+
+/// Called now and then, on the thread that builds, with what is being done, in UTF-8, and which share of the
+/// whole is done, 0 to 1. Returns 0 to go on; otherwise the build ends with TOPK_STOPPED.
+typedef int (*topk_progress)(void* user, const char* step, double done);
+
+/// What there is to build a backend from, beside the layer. Borrowed until the build is over.
+typedef struct topk_build_material {
+  size_t struct_size;
+  const float* contexts;          ///< [N×d] to learn from, row i at contexts + i·context_stride; NULL: none
+  size_t context_count;           ///< N
+  size_t context_stride;          ///< from one context to the next, in floats: at least d; 0: d
+  const int64_t* counts;          ///< [V], how often each token occurred; NULL: unknown
+  const topk_executor* executor;  ///< NULL: the library's own threads
+  topk_progress progress;         ///< NULL: none
+  void* progress_user;            ///< handed to it
+} topk_build_material;
+
+#define TOPK_BUILD_MATERIAL_INIT \
+  { sizeof(topk_build_material), NULL, 0, 0, NULL, NULL, NULL, NULL }
+
+/// Builds a backend for a layer.
+///
+/// `name` is that of the README's table: "certified", "l2s", "fgd", "fused", … or "certify:l2s". `options`
+/// are those that are not to have their defaults, as text: "clusters=100 budget=300", separated by blanks or
+/// ends of lines; NULL or "": none. topk_list_backends tells which there are. `material` may be NULL.
+///
+/// Cost: seconds to minutes, as the method has it. TOPK_ERROR for a name or option that there is not, for
+/// values that are refused, and for contexts that are missing, not finite or of no use.
+TOPK_API topk_status topk_build(const topk_layer* layer, const char* name, const char* options,
+                                const topk_build_material* material, topk_backend** backend,
+                                topk_error* error);
+
+/// The backend whose index topk_save has written to `path`, for the layer that it was built for, and no
+/// other. Answers as the one that was saved. Cost: reads W once. TOPK_ERROR for a file that is not there,
+/// damaged, of a newer version or of another layer.
+TOPK_API topk_status topk_load(const char* path, const topk_layer* layer, topk_backend** backend,
+                               topk_error* error);
+
+TOPK_API void topk_backend_free(topk_backend* backend);
+
+/// Writes the index of a backend, without the layer, to a file. It is written beside `path`, synced, and
+/// renamed: on any failure the old file stays whole.
+TOPK_API topk_status topk_save(const topk_backend* backend, const char* path, topk_error* error);
+
+/// Reads an index file whole: TOPK_ERROR unless all is as it was written, by its checksum.
+TOPK_API topk_status topk_verify_index(const char* path, topk_error* error);
+
+/// Its name: "l2s", or "certify:l2s" of one that certifies another. It lives as long as the backend; NULL of
+/// NULL.
+TOPK_API const char* topk_backend_name(const topk_backend* backend);
+
+/// V and d of its layer; 0 of NULL.
+TOPK_API size_t topk_backend_vocab(const topk_backend* backend);
+TOPK_API size_t topk_backend_dim(const topk_backend* backend);
+
+/// Bytes that it keeps beside the layer; 0 of NULL.
+TOPK_API size_t topk_backend_index_bytes(const topk_backend* backend);
+
+/// Whether every answer is proven to be the exact top-k; 0 of NULL.
+TOPK_API int topk_backend_certifies(const topk_backend* backend);
+
+/// Writes what can be built to `text`, for people to read: every backend by its name, what it does, and each
+/// of its options with the default; "certify:NAME" goes for any other backend's name. Ends it by a zero, and
+/// cuts it to `text_size` bytes in all. Returns the bytes that it takes whole: call it with NULL and 0 to
+/// learn how many. 0 where memory runs out.
+TOPK_API size_t topk_list_backends(char* text, size_t text_size);
+
+// ---------------------------------------------------------------------------------------------------------
+// Queries
+
+/// The memory that queries work in, and the threads that they run on. Once it has served a query of some
+/// kind, queries of that kind allocate nothing. Any backend may use any workspace.
+typedef struct topk_workspace topk_workspace;
+
+/// A workspace for calls on as many threads as this; 0: as the executor has. With 1, all is done on the
+/// caller's thread. `executor`: NULL for the library's own threads. TOPK_OUT_OF_MEMORY for far too many.
+TOPK_API topk_status topk_workspace_new(size_t threads, const topk_executor* executor,
+                                        topk_workspace** workspace, topk_error* error);
+TOPK_API void topk_workspace_free(topk_workspace* workspace);
+
+/// A value to add to one token's logit.
+typedef struct topk_token_bias {
+  int32_t id;
+  float bias;
+} topk_token_bias;
+
+/// As an effort: exhaust the method.
+#define TOPK_FULL_EFFORT SIZE_MAX
+
+/// How a query is to be answered.
+typedef struct topk_query_options {
+  size_t struct_size;
+  /// Tokens wanted, at least 1; more than V gives V.
+  size_t k;
+  /// The tokens that may be returned, one bit each: token t is allowed if allowed[t / 64] >> (t % 64) & 1.
+  /// NULL allows all; otherwise allowed_words is at least ⌈V/64⌉. Forbidden tokens have probability 0.
+  const uint64_t* allowed;
+  size_t allowed_words;
+  /// Values added to logits: finite, ids strictly ascending and below V.
+  const topk_token_bias* biases;
+  size_t bias_count;
+  /// Whether log Z is wanted; 0: only ids and logits are, which may cost less.
+  int probabilities;
+  /// How hard the backend looks, in the unit of its own trade-off; 0: as it was built; or TOPK_FULL_EFFORT.
+  size_t effort;
+  /// The widest interval of log Z that a backend may answer with which gives one; 0: exact log Z.
+  double log_z_tolerance;
+} topk_query_options;
+
+#define TOPK_QUERY_OPTIONS_INIT \
+  { sizeof(topk_query_options), 1, NULL, 0, NULL, 0, 1, 0, HUGE_VAL }
+
+/// What the log-probabilities of an answer, logit − log Z, are normalised by.
+enum {
+  TOPK_NORMALIZER_NONE = 0,        ///< nothing: probabilities were not asked for, log Z is NaN
+  TOPK_NORMALIZER_EXACT = 1,       ///< log Z over every allowed token
+  TOPK_NORMALIZER_CANDIDATES = 2,  ///< over candidates only: all other tokens count as impossible
+  TOPK_NORMALIZER_LOW_RANK = 3,    ///< over candidates, plus approximate logits for all other tokens
+  TOPK_NORMALIZER_INTERVAL = 4     ///< proven bounds: log Z lies in [log_z_low, log_z_high]
+};
+
+/// What there is to say of an answer, beside its tokens.
+typedef struct topk_answer {
+  size_t struct_size;
+  size_t count;       ///< tokens: k, or as many as are allowed
+  double log_z;       ///< the log-probability of a token is its logit − log_z
+  double log_z_low;   ///< equal to log_z unless TOPK_NORMALIZER_INTERVAL
+  double log_z_high;  ///< likewise
+  int normalizer;     ///< TOPK_NORMALIZER_…
+  int certified;      ///< 1: proven to be the exact top-k of the layer
+  size_t bytes_read;  ///< of weights and index, each byte as often as it was asked for
+  size_t screened;    ///< rows, clusters or nodes that were looked at to find candidates
+  size_t candidates;  ///< tokens whose exact logit was computed
+  int fell_back;      ///< 1: there were too few candidates, and every token was scored
+  int repaired;       ///< 1: the backend within a "certify:…" had other tokens to offer
+} topk_answer;
+
+#define TOPK_ANSWER_INIT \
+  { sizeof(topk_answer), 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0 }
+
+/// The answer for the context h [dim], on as many threads as the workspace has: the most probable token
+/// first, of equal logits the lower id. The same bits for every number of threads. Several threads are worth
+/// it where a query reads megabytes.
+///
+/// `ids` [k] takes the tokens, `logits` [k] their logits, or is NULL; places that there is no token for take
+/// the id −1 and the logit −∞. `answer` may be NULL, as may `options`.
+///
+/// TOPK_INVALID_ARGUMENT for an h of another length than d or with a value that is not finite, for k = 0 and
+/// for options that are unusable.
+TOPK_API topk_status topk_query(const topk_backend* backend, const float* h, size_t dim,
+                                const topk_query_options* options, topk_workspace* workspace, int32_t* ids,
+                                float* logits, topk_answer* answer, topk_error* error);
+
+/// Where the answers of a batch of B contexts are put, in memory of the caller.
+typedef struct topk_flat_answers {
+  size_t struct_size;
+  int32_t* ids;        ///< [B×k], best first; −1 where there is no token
+  float* logits;       ///< [B×k], or NULL; −∞ where there is no token
+  double* log_z;       ///< [B], or NULL; NaN where probabilities were not asked for
+  uint8_t* certified;  ///< [B], 1 where the answer is proven to be exact, or NULL
+} topk_flat_answers;
+
+#define TOPK_FLAT_ANSWERS_INIT \
+  { sizeof(topk_flat_answers), NULL, NULL, NULL, NULL }
+
+/// The answers for `batch` contexts of `dim` floats each, `stride` floats from one to the next (0: dim), on
+/// as many threads as the workspace has. Each is that of topk_query, but lists that a method shares over a
+/// batch by design may add tokens that it alone would not find.
+///
+/// Errors: as of topk_query. After TOPK_INVALID_ARGUMENT nothing has been written; otherwise each context's
+/// answer is there whole, or as it was in all four arrays.
+TOPK_API topk_status topk_query_batch(const topk_backend* backend, const float* contexts, size_t batch,
+                                      size_t dim, size_t stride, const topk_query_options* options,
+                                      topk_workspace* workspace, const topk_flat_answers* answers,
+                                      topk_error* error);
+
+/// The logits of every token for `batch` contexts, with mask and biases (−∞: forbidden), to `logits` [B×V].
+/// Those of answers, bit for bit; k and effort count for nothing. Reads V·d weights, whatever the backend.
+/// Errors: as of topk_query.
+TOPK_API topk_status topk_logits(const topk_backend* backend, const float* contexts, size_t batch, size_t dim,
+                                 size_t stride, const topk_query_options* options, topk_workspace* workspace,
+                                 float* logits, topk_error* error);
+
+// ---------------------------------------------------------------------------------------------------------
+// Sampling
+
+/// Random numbers that a seed gives alike on every platform: one for each sequence that is generated.
+typedef struct topk_random topk_random;
+
+TOPK_API topk_status topk_random_new(uint64_t seed, topk_random** random, topk_error* error);
+TOPK_API void topk_random_free(topk_random* random);
+
+/// What is drawn from: each step acts on what the step before it left, renormalised, in this order.
+typedef struct topk_sampling_options {
+  size_t struct_size;
+  double temperature;  ///< logits are divided by it: 1e-30 to 1e30; 0: always the most probable token
+  size_t top_k;        ///< the k most probable tokens stay; 0: all
+  double top_p;        ///< of these the fewest most probable whose probabilities reach top_p, 0 < top_p ≤ 1
+  double min_p;        ///< of these the ones at least min_p times as probable as the first, 0 ≤ min_p ≤ 1
+} topk_sampling_options;
+
+#define TOPK_SAMPLING_OPTIONS_INIT \
+  { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0 }
+
+/// Draws tokens from exactly the distribution that the layer has, whatever backend is asked, and the same
+/// ones for a seed. Backends that cannot prove their answers are asked for a greedy choice alone.
+typedef struct topk_sampler topk_sampler;
+
+/// `options` may be NULL. TOPK_INVALID_ARGUMENT where they are out of range.
+TOPK_API topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler** sampler,
+                                      topk_error* error);
+TOPK_API void topk_sampler_free(topk_sampler* sampler);
+
+/// A token that was drawn.
+typedef struct topk_sampled_token {
+  size_t struct_size;
+  double log_prob;       ///< of the distribution that was drawn from
+  double log_prob_low;   ///< proven bounds: equal to log_prob unless log Z was known as an interval only
+  double log_prob_high;  ///< likewise
+  float logit;           ///< as the layer gives it, with the query's bias
+  int32_t id;
+} topk_sampled_token;
+
+#define TOPK_SAMPLED_TOKEN_INIT \
+  { sizeof(topk_sampled_token), 0.0, 0.0, 0.0, 0.0F, 0 }
+
+/// Draws the token after the context h [dim]. Of `query`, which may be NULL, the mask, the biases and the
+/// effort count. Takes one number of the stream, unless it fails. Cost: a query for 64 tokens or top_k, more
+/// of them, or V·d weights. TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
+TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
+                               topk_random* random, const topk_query_options* query,
+                               topk_sampled_token* token, topk_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#undef TOPK_API
+
+#endif

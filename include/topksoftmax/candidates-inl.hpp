@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "topksoftmax/answer_scratch.hpp"
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The candidates, and behind them the tokens that the query biases and the screener did not propose.
+inline std::span<const TokenId> with_biased_tokens(std::span<const TokenId> ids,
+                                                   const kernels::LogitEdits& edits, std::size_t vocab,
+                                                   Workspace& workspace) {
+  AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
+  scratch.seen.clear(vocab);
+  auto* const all = scratch.biased.get<TokenId>(ids.size() + edits.bias_count);
+  std::copy(ids.begin(), ids.end(), all);
+  for (const TokenId id : ids) scratch.seen.insert(id);
+  std::size_t count = ids.size();
+  for (std::size_t b = 0; b < edits.bias_count; ++b) {
+    if (scratch.seen.insert(edits.bias[b].id)) all[count++] = edits.bias[b].id;
+  }
+  return {all, count};
+}
+
+inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids, float* logits) {
+  const TokenBias* const end = edits.bias + edits.bias_count;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (!edits.allows(ids[i])) {
+      logits[i] = -std::numeric_limits<float>::infinity();
+    } else if (edits.bias_count != 0) {
+      const TokenBias* const found = std::lower_bound(
+          edits.bias, end, ids[i], [](const TokenBias& bias, TokenId id) { return bias.id < id; });
+      if (found != end && found->id == ids[i]) logits[i] = kernels::add_bias(logits[i], found->bias);
+    }
+  }
+}
+
+inline void answer_from_all_after(const SoftmaxLayer& layer, const Query& query, const QueryWork& screening,
+                                  Workspace& workspace, TopK& answer) {
+  answer_from_all(layer, query, workspace, answer);
+  answer.work.bytes_read += screening.bytes_read;
+  answer.work.screened = screening.screened;
+  answer.work.fell_back = true;
+}
+
+/// Contexts of a batch whose logits are held at a time.
+inline constexpr std::size_t kContextsAtOnce = 16;
+
+/// The work of screening and of scoring `count` candidates.
+inline QueryWork work_of(const SoftmaxLayer& layer, const Candidates& candidates, std::size_t count) {
+  return {.bytes_read = candidates.bytes_read + layer.rows().bytes(count),
+          .screened = candidates.screened,
+          .candidates = count};
+}
+
+/// The k best of the tokens, best first, in the workspace.
+inline std::span<const ScoredToken> select_best(const float* logits, std::span<const TokenId> ids,
+                                                std::size_t k, Workspace& workspace) {
+  auto* const best = workspace.scratch<AnswerScratch>().best.get<ScoredToken>(k);
+  if (ids.size() <= kernels::kFew) return {best, kernels::rank_few(logits, ids.data(), ids.size(), k, best)};
+  kernels::TopKHeap heap(best, k);
+  kernels::select(logits, ids.data(), ids.size(), heap);
+  return heap.sort();
+}
+
+/// select → normalise. The logits are edited in place. False, and the answer untouched, if fewer than query.k
+/// tokens are left and the query wants to fall back.
+inline bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
+                               const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
+  if (!query.edits.empty()) edit(query.edits, ids, logits);
+  const std::span<const ScoredToken> best = select_best(logits, ids, query.k, workspace);
+  if (query.fall_back && best.size() < query.k) return false;
+
+  double inside = 0.0;
+  if (query.probabilities) {
+    kernels::LogSumExp sum;
+    sum.max = kernels::max(logits, ids.size());
+    sum.sum = kernels::sum_exp(logits, ids.size(), sum.max);
+    inside = sum.value();
+  }
+  store_tokens(best, answer);
+  if (query.probabilities) {
+    answer.normalizer = candidates.normalizer;
+    std::tie(answer.log_z_low, answer.log_z_high) = log_z_bounds(candidates, inside);
+    answer.log_z =
+        std::clamp(kernels::log_add_exp(inside, candidates.outside), answer.log_z_low, answer.log_z_high);
+  } else {
+    store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+  }
+  answer.certified = candidates.certified;
+  answer.work = work;
+  return true;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE void score_candidates(const SoftmaxLayer& layer, const Candidates& candidates,
+                                         const float* h, const Workspace& workspace, float* logits) {
+  const std::size_t count = candidates.ids.size();
+  if (candidates.packed != nullptr) {
+    scan(workspace, *candidates.packed, 0, count, h, logits);
+  } else {
+    scan_gathered(workspace, layer.rows(), candidates.ids.data(), count, h, logits);
+  }
+}
+
+TOPKSOFTMAX_INLINE std::pair<double, double> log_z_bounds(const Candidates& candidates, double inside) {
+  const double rounding =
+      candidates.normalizer == Normalizer::interval ? std::log1p(kernels::kSumExpError) : 0.0;
+  return {kernels::log_add_exp(inside - rounding, candidates.outside_low),
+          kernels::log_add_exp(inside + rounding, candidates.outside_high)};
+}
+
+TOPKSOFTMAX_INLINE void answer_from_candidates(const SoftmaxLayer& layer, const Query& query,
+                                               const Candidates& candidates, Workspace& workspace,
+                                               TopK& answer) {
+  std::span<const TokenId> ids = candidates.ids;
+  if (query.fall_back && (candidates.everything || ids.size() < query.k)) {
+    return detail::answer_from_all_after(layer, query, detail::work_of(layer, candidates, 0), workspace,
+                                         answer);
+  }
+  if (candidates.everything) ids = {};
+  const bool biased = query.edits.bias_count != 0;
+  if (biased) ids = detail::with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+
+  const bool scored = candidates.logits != nullptr && !biased;
+  float* const logits =
+      scored ? candidates.logits : workspace.scratch<detail::AnswerScratch>().logits.get<float>(ids.size());
+  if (!scored && biased) {
+    scan_gathered(workspace, layer.rows(), ids.data(), ids.size(), query.h, logits);
+  } else if (!scored && !candidates.everything) {
+    score_candidates(layer, candidates, query.h, workspace, logits);
+  }
+  const QueryWork work = detail::work_of(layer, candidates, ids.size());
+  if (!detail::answer_from_logits(query, candidates, ids, work, logits, workspace, answer)) {
+    detail::answer_from_all_after(layer, query, work, workspace, answer);
+  }
+}
+
+TOPKSOFTMAX_INLINE void answer_batch_from_candidates(const SoftmaxLayer& layer, const Query& query,
+                                                     std::size_t stride, std::size_t batch,
+                                                     const Candidates& candidates, Workspace& workspace,
+                                                     TopK* answers) {
+  Query one = query;
+  std::span<const TokenId> ids = candidates.ids;
+  if (query.fall_back && (candidates.everything || ids.size() < query.k)) {
+    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+      detail::answer_from_all_after(layer, one, detail::work_of(layer, candidates, 0), workspace, answers[q]);
+    }
+    return;
+  }
+  if (candidates.everything) ids = {};
+  if (query.edits.bias_count != 0)
+    ids = detail::with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+  const QueryWork work = detail::work_of(layer, candidates, ids.size());
+  for (std::size_t first = 0; first < batch; first += detail::kContextsAtOnce) {
+    const std::size_t contexts = std::min(detail::kContextsAtOnce, batch - first);
+    auto* const logits = workspace.scratch<detail::AnswerScratch>().logits.get<float>(contexts * ids.size());
+    kernels::scan_gathered_batch(layer.rows(), ids.data(), ids.size(), one.h, stride, contexts, logits);
+    for (std::size_t q = first; q < first + contexts; ++q, one.h += stride) {
+      float* const row = logits + (q - first) * ids.size();
+      if (!detail::answer_from_logits(one, candidates, ids, work, row, workspace, answers[q])) {
+        detail::answer_from_all_after(layer, one, work, workspace, answers[q]);
+      }
+    }
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

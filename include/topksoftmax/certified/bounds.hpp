@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <span>
+
+#include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/certified/transform.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/prefix_boxes.hpp"
+#include "topksoftmax/kernels/prefix_tails.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What Certified works in.
+struct CertifiedScratch {
+  ScratchBuffer coordinates;  ///< c and h' of every context of a batch
+  ScratchBuffer integers;     ///< ĥ₁ of every context, and the magnitudes of one
+  ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
+  ScratchBuffer radii;
+  ScratchBuffer opened;     ///< bounds of the rows of some blocks
+  ScratchBuffer blocks;     ///< which these are
+  ScratchBuffer survivors;  ///< bounds of the rows that their prefixes let pass
+  ScratchBuffer ids;        ///< which these are; the candidates
+  ScratchBuffer logits;     ///< of rows that are scored; the candidates'
+};
+
+/// What a context's bounds are made of, and the first of them, in the workspace that they were made in.
+struct ContextBounds {
+  kernels::PrefixContext prefix{};
+  kernels::TailContext tail{};  ///< to bound rows by all their coordinates
+  float* estimates = nullptr;   ///< of all rows by their prefixes, or of the boxes if there are any, …
+  float* radii = nullptr;       ///< … rounded up to whole blocks
+  bool usable = false;          ///< false: h is too short or too long to be bounded, or logits may overflow
+};
+
+/// A context that has been bounded, on its way to its candidates.
+struct BoundedQuery {
+  const SoftmaxLayer& layer;
+  const CertifiedIndex& index;
+  const Query& query;
+  const ContextBounds& bounds;
+  Workspace& workspace;
+
+  CertifiedScratch& scratch() const { return workspace.scratch<CertifiedScratch>(); }
+};
+
+/// Contexts that bound_batch() takes at the most.
+inline constexpr std::size_t kBoundBatch = 4;
+
+/// Bounds all rows by their prefixes, or all boxes if there are any, for batch.size() ≤ kBoundBatch contexts
+/// at query.h, `stride` floats apart, in one pass. Reads index.bytes_scanned().
+void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
+                 std::span<ContextBounds> batch, Workspace& workspace);
+
+/// The same for one.
+ContextBounds bound(const CertifiedIndex& index, const Query& query, Workspace& workspace);
+
+/// Rows that were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞: no bound of
+/// theirs holds.
+struct BoundedRows {
+  const float* estimates = nullptr;
+  const float* radii = nullptr;
+  std::size_t count = 0;
+  std::span<const TokenId> blocks{};  ///< which they are blocks of; none: all rows
+  double others = 0.0;  ///< Σ exp(logit − threshold) over all other rows at the most, if asked for
+  std::size_t bytes_read = 0;
+
+  std::size_t place(std::size_t i) const {
+    constexpr std::size_t rows = kernels::PrefixBlocks::kRows;
+    return blocks.empty() ? i : static_cast<std::size_t>(blocks[i / rows]) * rows + i % rows;
+  }
+};
+
+/// Rows among which are most of the `wanted` with the largest logits.
+BoundedRows likely_rows(const BoundedQuery& bounded, std::size_t wanted);
+
+/// Rows among which are all whose logits may reach a threshold.
+BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold);
+
+inline constexpr std::size_t kBlockRows = kernels::PrefixBlocks::kRows;
+/// Contexts outside these lengths are not bounded: their products could leave float's range.
+inline constexpr double kShortest = 1e-15;
+inline constexpr double kLongest = 1e18;
+/// Beyond this Σ|w_j·h_j| + |b|, the exact kernel's sums may leave float's range on the way to a logit in it.
+inline constexpr double kLargestSum = 1e38;
+/// Boxes that are opened for the likely rows: some in any case, and one more for so many rows.
+inline constexpr std::size_t kFirstBoxes = 8;
+inline constexpr std::size_t kWantedOfBox = 4;
+
+/// Values that c takes, and behind it h', behind which prefixes and tails meet zeros.
+inline std::size_t coordinate_room(const CertifiedIndex& index) {
+  const std::size_t room = index.transform.room();
+  return room + std::max(room, index.prefixes.blocks().width + index.tails.context_room());
+}
+
+/// Transforms a context: coordinates [coordinate_room()], n [prefix], and what is of the context alone in its
+/// bounds.
+inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
+                    ContextBounds& bounds) {
+  const ContextTransform& transform = index.transform;
+  const std::size_t width = transform.width();
+  const std::size_t prefix = index.prefixes.blocks().width;
+  float* const projected = coordinates;
+  float* const transformed = projected + transform.room();
+  transform.apply(h, projected, transformed);
+  std::fill(transformed + transform.room(), coordinates + coordinate_room(index), 0.0F);
+  const ContextTransform::Lengths lengths = transform.lengths(h, projected, transformed);
+  bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
+                  index.longest_row * lengths.context.high + index.largest_bias <= kLargestSum;
+
+  const float quantum = round_to_shorts(transformed, prefix, n);
+  // A prefix too short to be divided counts as zero, wrong by as much as its peak.
+  const double error_quantum = quantum > 0.0F ? static_cast<double>(quantum) : 2.0 * kTooShortToRound;
+  BoundTerms terms{};
+  terms[kOutside] = transform.outside(lengths);
+  terms[kRounding] = transform.error(lengths) + 0.51 * error_quantum * std::sqrt(static_cast<double>(prefix));
+  const std::size_t used = std::min(prefix, width);
+  terms[kLonger] = length_of(transformed + used, width - used).high;
+  terms[kRounded] = length_of(transformed, used).high;
+  bounds.prefix = {n, quantum, context_radius(terms, index.prefix_weights)};
+  terms[kLonger] = 0.0;
+  terms[kRounded] = lengths.transformed.high;
+  bounds.tail = {transformed + prefix, context_radius(terms, index.tail_weights)};
+}
+
+inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds, std::int16_t* magnitudes,
+                        const Workspace& workspace) {
+  const kernels::PrefixBoxes all = index.boxes();
+  std::transform(bounds.prefix.n, bounds.prefix.n + all.centres.width, magnitudes,
+                 [](std::int16_t n) { return static_cast<std::int16_t>(std::abs(n)); });
+  share(workspace, all.centres.blocks(), 2 * all.centres.block_bytes(),
+        [&](std::size_t first, std::size_t count) {
+          const kernels::PrefixBoxes boxes = {all.centres.part(first, count), all.spreads.part(first, count)};
+          kernels::box_bounds(boxes, bounds.prefix, magnitudes, bounds.estimates + first * kBlockRows,
+                              bounds.radii + first * kBlockRows);
+        });
+}
+
+inline void bound_prefixes(const CertifiedIndex& index, std::span<const ContextBounds> batch,
+                           const Workspace& workspace) {
+  const kernels::PrefixBlocks& all = index.prefixes.blocks();
+  if (batch.size() == 1) {
+    return prefix_bounds(workspace, all, batch[0].prefix, batch[0].estimates, batch[0].radii);
+  }
+  // All contexts meet a part of the prefixes while it is in the second cache.
+  const std::size_t part = std::max<std::size_t>(CertifiedIndex::kPartBytes / all.block_bytes(), 1);
+  for (std::size_t first = 0; first < all.blocks(); first += part) {
+    const kernels::PrefixBlocks blocks = all.part(first, std::min(part, all.blocks() - first));
+    for (const ContextBounds& bounds : batch) {
+      kernels::prefix_bounds(blocks, bounds.prefix, bounds.estimates + first * kBlockRows,
+                             bounds.radii + first * kBlockRows);
+    }
+  }
+}
+
+inline void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
+                        std::span<ContextBounds> batch, Workspace& workspace) {
+  const kernels::PrefixBlocks& all = index.prefixes.blocks();
+  const std::size_t room = (index.has_boxes() ? index.boxes().centres.blocks() : all.blocks()) * kBlockRows;
+  CertifiedScratch& scratch = workspace.scratch<CertifiedScratch>();
+  const std::size_t coordinates_each = coordinate_room(index);
+  auto* const coordinates = scratch.coordinates.get<float>(batch.size() * coordinates_each);
+  auto* const shorts = scratch.integers.get<std::int16_t>((batch.size() + 1) * all.width);
+  auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
+  auto* const radii = scratch.radii.get<float>(batch.size() * room);
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    batch[q].estimates = estimates + q * room;
+    batch[q].radii = radii + q * room;
+    prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * all.width,
+            batch[q]);
+  }
+  if (index.has_boxes()) {
+    std::int16_t* const magnitudes = shorts + batch.size() * all.width;
+    for (const ContextBounds& bounds : batch) bound_boxes(index, bounds, magnitudes, workspace);
+    return;
+  }
+  bound_prefixes(index, batch, workspace);
+  for (const ContextBounds& bounds : batch) {
+    kernels::leave_out_edited(query.edits, index.rows(), bounds.estimates);
+  }
+}
+
+inline ContextBounds bound(const CertifiedIndex& index, const Query& query, Workspace& workspace) {
+  ContextBounds bounds;
+  bound_batch(index, query, 0, {&bounds, 1}, workspace);
+  return bounds;
+}
+
+/// Leaves rows whose bounds do not hold out of those of some blocks.
+inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEdits& edits,
+                             std::span<const TokenId> blocks, float* estimates) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  if (edits.allowed != nullptr) {
+    const BoundedRows rows = {.blocks = blocks};
+    for (std::size_t i = 0; i < blocks.size() * kBlockRows; ++i) {
+      const std::size_t place = rows.place(i);
+      if (place < index.rows() && !edits.allows(index.token(place))) estimates[i] = kNever;
+    }
+  }
+  for (std::size_t b = 0; b < edits.bias_count; ++b) {
+    const std::size_t place = index.order.place(edits.bias[b].id);
+    const auto block = static_cast<TokenId>(place / kBlockRows);
+    const auto at = std::lower_bound(blocks.begin(), blocks.end(), block);
+    if (at == blocks.end() || *at != block) continue;
+    estimates[static_cast<std::size_t>(at - blocks.begin()) * kBlockRows + place % kBlockRows] = kNever;
+  }
+}
+
+/// Bounds the rows of some blocks, which ascend.
+inline BoundedRows open_blocks(const BoundedQuery& bounded, std::span<const TokenId> blocks) {
+  const kernels::PrefixBlocks& all = bounded.index.prefixes.blocks();
+  const std::size_t room = blocks.size() * kBlockRows;
+  auto* const estimates = bounded.scratch().opened.get<float>(2 * room);
+  float* const radii = estimates + room;
+  share(bounded.workspace, blocks.size(), all.block_bytes(), [&](std::size_t first, std::size_t count) {
+    kernels::prefix_bounds_gathered(all, blocks.data() + first, count, bounded.bounds.prefix,
+                                    estimates + first * kBlockRows, radii + first * kBlockRows);
+  });
+  leave_out_edited(bounded.index, bounded.query.edits, blocks, estimates);
+  const bool has_last = !blocks.empty() && static_cast<std::size_t>(blocks.back()) + 1 == all.blocks();
+  const std::size_t missing = has_last ? all.blocks() * kBlockRows - all.rows : 0;
+  return {.estimates = estimates,
+          .radii = radii,
+          .count = room - missing,
+          .blocks = blocks,
+          .bytes_read = blocks.size() * all.block_bytes()};
+}
+
+/// All rows, as bound() has bounded them where there are no boxes.
+inline BoundedRows all_rows(const BoundedQuery& bounded) {
+  return {
+      .estimates = bounded.bounds.estimates, .radii = bounded.bounds.radii, .count = bounded.index.rows()};
+}
+
+/// Writes which bounds may reach the threshold to `reaching`; the sum of the others only where it is asked
+/// for.
+inline kernels::Partition divide_bounds(const Query& query, const float* estimates, const float* radii,
+                                        std::size_t count, float threshold, TokenId* reaching) {
+  if (query.probabilities) return kernels::partition(estimates, radii, count, threshold, reaching);
+  return {kernels::reaching(estimates, radii, count, threshold, reaching), {}};
+}
+
+inline BoundedRows likely_rows(const BoundedQuery& bounded, std::size_t wanted) {
+  if (!bounded.index.has_boxes()) return all_rows(bounded);
+  const std::size_t count = bounded.index.boxes().count();
+  const std::size_t few = std::min(kFirstBoxes + wanted / kWantedOfBox, count);
+  CertifiedScratch& scratch = bounded.scratch();
+  auto* const maxima = scratch.logits.get<float>(count / 8 + 2 * kernels::kSlack);
+  auto* const blocks = scratch.blocks.get<TokenId>(count + kernels::kSlack);
+  const std::size_t found = kernels::promising(bounded.bounds.estimates, count, few, maxima, blocks);
+  return open_blocks(bounded, {blocks, found});
+}
+
+inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
+  if (!bounded.index.has_boxes()) return all_rows(bounded);
+  const std::size_t count = bounded.index.boxes().count();
+  auto* const blocks = bounded.scratch().blocks.get<TokenId>(count + kernels::kSlack);
+  const kernels::Partition boxes =
+      divide_bounds(bounded.query, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
+  BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});
+  rows.others = static_cast<double>(kBlockRows) * boxes.rest.high;
+  return rows;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

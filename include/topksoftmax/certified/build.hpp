@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/certify.hpp"
+#include "topksoftmax/config.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/certified/boxes.hpp"
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/certify.hpp"
+#include "topksoftmax/certified/choice.hpp"
+#include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/packing.hpp"
+#include "topksoftmax/certified/projections.hpp"
+#include "topksoftmax/certified/survivors.hpp"
+#include "topksoftmax/certified/trials.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/row_order.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// CertifiedIndex::outside_position of a context; NaN where there is none between the bounds.
+inline double position_of_outside(const SoftmaxLayer& layer, const CertifiedIndex& index,
+                                  const Trials& trials, Eigen::Index trial, Workspace& workspace) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  Query query;
+  query.h = trials.contexts.row(trial).data();
+  const ContextBounds bounds = bound(index, query, workspace);
+  if (!bounds.usable) return kNone;
+  const auto threshold = static_cast<float>(trials.thresholds[trial]);
+  const Survivors found = survivors({layer, index, query, bounds, workspace}, threshold, index.rows());
+  Eigen::ArrayXd terms = (trials.logits.col(trial).array() - static_cast<double>(threshold)).exp();
+  for (const TokenId id : found.ids) terms[id] = 0.0;
+  const double low = std::log(found.outside.low);
+  const double position = (std::log(terms.sum()) - low) / (std::log(found.outside.high) - low);
+  return position >= 0.0 && position <= 1.0 ? position : kNone;  // no bound is 0
+}
+
+/// The same in the median over contexts.
+inline double typical_position(const SoftmaxLayer& layer, const CertifiedIndex& index, const Trials& trials,
+                               const Executor& executor) {
+  constexpr std::size_t kTrialsAtOnce = 8;
+  std::vector<double> positions(trials.count());
+  for_each_part(executor, trials.count(), kTrialsAtOnce, [&](std::size_t first, std::size_t count) {
+    Workspace workspace;
+    for (std::size_t i = first; i < first + count; ++i) {
+      positions[i] = position_of_outside(layer, index, trials, static_cast<Eigen::Index>(i), workspace);
+    }
+  });
+  std::erase_if(positions, [](double position) { return std::isnan(position); });
+  if (positions.empty()) return index.outside_position;
+  const auto middle = positions.begin() + static_cast<std::ptrdiff_t>(positions.size() / 2);
+  std::nth_element(positions.begin(), middle, positions.end());
+  return *middle;
+}
+
+/// Some of the contexts; without any, rows of W stand for them.
+inline RowMajorMatrix likely_contexts(const SoftmaxLayer& layer, const RowMajorMatrix& contexts) {
+  constexpr std::size_t kMany = 256;
+  if (contexts.rows() > 0) return evenly_spaced(Contexts::of(contexts), kMany);
+  const RowMajorMatrix W = layer.weights();
+  return evenly_spaced(Contexts::of(W), kMany);
+}
+
+/// Learns coordinates, chooses what is left open by the work that it makes for the contexts, and packs the
+/// rows. `contexts` [N×d] may be empty. Throws Error for unusable options.
+inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Contexts& contexts,
+                                            const CertifiedOptions& options, const Executor& executor) {
+  // Contexts that the choices are made by.
+  constexpr std::size_t kChoosingContexts = 96;
+  check_certified_options(options);
+  const Eigen::MatrixXd W = layer.weights().cast<double>();
+  const RowMajorMatrix sampled = evenly_spaced(contexts, options.context_sample);
+  const LearnedCoordinates coordinates(W, sampled, options.coordinates);
+  const Trials trials(layer, W, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
+                      executor);
+  BoundChoice choice = BoundChooser(layer, W, coordinates, trials, options, executor).choose();
+  CertifiedIndex index;
+  index.options = choice.options;
+  index.transform = std::move(choice.transform);
+  const RowCoordinates rows(W, index.transform);
+  const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
+  const Eigen::VectorXd biases = layer.biases().cast<double>();
+  index.longest_row = rows.norms.maxCoeff();
+  index.largest_bias = biases.cwiseAbs().maxCoeff();
+  const bool boxed = index.options.boxes == BoundBoxes::always;
+  if (boxed) {
+    index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(biases, rows, typical, executor)));
+  }
+  RowPacker(layer, rows, index.order, index.options.prefix).pack(typical, executor, index);
+  if (boxed) index.box_store = boxes_around(index.prefixes, executor);
+  index.outside_position = typical_position(layer, index, trials, executor);
+  return index;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer,
+                                                                     const Contexts& contexts,
+                                                                     const CertifiedOptions& options,
+                                                                     const Executor& executor) {
+  detail::check_contexts(layer, contexts, "certified");
+  auto index = std::make_shared<const detail::CertifiedIndex>(
+      detail::build_certified_index(layer, contexts, options, executor));
+  return std::unique_ptr<Certified>(new Certified(layer, std::move(index)));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer,
+                                                                     const ConstRows& contexts,
+                                                                     const CertifiedOptions& options,
+                                                                     const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> Certified::build(SoftmaxLayer layer,
+                                                                     const CertifiedOptions& options,
+                                                                     const Executor& executor) {
+  const Contexts none = Contexts::none(layer.dim());
+  return build(std::move(layer), none, options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<const TopKSoftmax> backend,
+                                                                const Contexts& contexts,
+                                                                const CertifiedOptions& options,
+                                                                const Executor& executor) {
+  if (backend == nullptr) throw Error("certify: there is no backend to wrap");
+  detail::check_contexts(backend->layer(), contexts, "certify");
+  auto index = std::make_shared<const detail::CertifiedIndex>(
+      detail::build_certified_index(backend->layer(), contexts, options, executor));
+  return std::unique_ptr<Certify>(new Certify(std::move(backend), std::move(index)));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<const TopKSoftmax> backend,
+                                                                const ConstRows& contexts,
+                                                                const CertifiedOptions& options,
+                                                                const Executor& executor) {
+  return wrap(std::move(backend), Contexts::of(contexts), options, executor);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

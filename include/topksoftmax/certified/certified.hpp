@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/survivors.hpp"
+#include "topksoftmax/certified/threshold.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+// From contexts to an answer, in the order of the proof below. Building (build.hpp):
+//   options.hpp      what can be asked for
+//   coordinates.hpp  Q and R, learned from contexts and rows
+//   transform.hpp    Q and R as they are stored; c and h' of a context, how long and how wrong these are
+//   projections.hpp  w' and w⊥ of rows, h' and h⊥ of contexts, an order in which rows are similar
+//   trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
+//   costs.hpp        what it costs to read these
+//   choice.hpp       the prefix, the width, boxes or none: what makes least work
+//   radii.hpp        the terms that an estimate leaves out, and their weights κ
+//   packing.hpp      ŵ and the radii of rows, written to
+//   tails.hpp        ŵ₂ of all rows (kernels/prefix_tails.hpp), and
+//   boxes.hpp        the boxes (kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
+//   index.hpp        all that is kept and saved
+// Asking:
+//   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
+//   threshold.hpp    a logit that k tokens reach
+//   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
+//   certified.hpp    these steps in turn; certify.hpp: after another backend's answer
+// What survives is scored and ranked as any candidates are (candidates.hpp).
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// Screens by upper bounds, so that no token of the exact top-k is ever dropped.
+///
+/// Proof. Q [M×d] has orthonormal rows (to within η, measured), R [M×M] is any matrix; c = Qh, h' = Rc
+/// (transform.hpp). For each row w let w' [M] be the least-squares solution of QᵀRᵀw' ≈ w and w⊥ = w −
+/// QᵀRᵀw' (projections.hpp). Then, identically,
+///   w·h = w'·h' + w⊥·h = w'₁·h'₁ + w'₂·h'₂ + w⊥·h,         where 1 is the prefix, 2 the other coordinates.
+/// w⊥ is orthogonal to Q's rows, so |w⊥·h| ≤ ‖w⊥‖·‖h⊥‖ with ‖h⊥‖² ≤ ‖h‖² − ‖c‖²/(1+η). The prefix is stored
+/// as ŵ₁ (int8, packing.hpp) and asked with ĥ₁ (15 bits, bounds.hpp): w'₁·h'₁ = ŵ₁·ĥ₁ + (w'₁−ŵ₁)·h'₁ +
+/// ŵ₁·(h'₁−ĥ₁), and ŵ₁·ĥ₁ is computed in exact integers. What remains are sums of products a·x, a known at
+/// build time, x of the query; with any weights κ_i > 0 and by Cauchy–Schwarz, Σ a_i·x_i ≤ √Σ(‖a_i‖/κ_i)² ·
+/// √Σ(κ_i‖x_i‖)² = radius(row) · radius(context) (radii.hpp). Its terms are w'₂, w⊥, w'₁−ŵ₁, and one for all
+/// roundings: N = max(‖w‖, ‖w'‖, ‖ŵ₁‖) times a bound E on the errors of c, h', ĥ₁ and of the exact kernel's
+/// own dot product (d+2 roundings of Σ|w_j h_j| ≤ ‖w‖‖h‖), so the bound covers the float32 logit that
+/// rescoring computes, not only the real one. Radii are rounded up. Hence logit ≤ estimate + radius, and a
+/// row below the k-th best logit of any k tokens (threshold.hpp) is not among the k best (survivors.hpp).
+/// Whatever overflows or is no number is kept; contexts so long that the exact kernel itself might overflow,
+/// ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are IEEE 754's: a thread that
+/// flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
+///
+/// Tails: rows that their prefixes let pass are bounded again by all coordinates (tails.hpp). Those behind
+/// the prefix are int8 too and meet h'₂ in float32, so w'₂ is no term of this radius, and w'−ŵ is one in
+/// place of w'₁−ŵ₁.
+///
+/// Boxes: if every ŵ₁ of a block's rows is in c ± e, coordinate by coordinate, then ŵ₁·ĥ₁ ≤ c·ĥ₁ + e·|ĥ₁|, so
+/// with the largest bias and radius of the block no logit in it is above that (boxes.hpp): a block below the
+/// threshold is not read, and its rows count in log Z by this bound. Blocks are made of rows that are near to
+/// each other.
+///
+/// The balanced coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so
+/// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal (coordinates.hpp): no other choice makes both
+/// tails shorter.
+///
+/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes (with boxes, an
+/// eighth of that and those of the boxes that are opened), M − prefix bytes for each of the rows left,
+/// then the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows
+/// by their prefixes, and of those that these left. Threads that are lent to a single query share the bounds.
+///
+/// log Z is an interval, from the same bounds. The estimate within it counts the rows outside as log Σ
+/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
+/// for expected_k; ½ without any.
+class TOPKSOFTMAX_EXPORT CertifiedScreener {
+ public:
+  CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const detail::CertifiedIndex> index)
+      : layer_(std::move(layer)), index_(std::move(index)) {}
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "certified"; }
+  std::size_t index_bytes() const { return index_->bytes(); }
+  void save(IndexWriter& out) const;
+
+  const detail::CertifiedIndex& index() const { return *index_; }
+
+ private:
+  SoftmaxLayer layer_;
+  std::shared_ptr<const detail::CertifiedIndex> index_;
+};
+
+/// The exact top-k with a proof (TopK::certified), at a fraction of the full scan's reads.
+///
+/// Every answer is bit for bit that of `Exact`. log Z comes as a proven interval (Normalizer::interval).
+/// Batches whose prefixes outgrow the second cache read them once for four contexts. Effort: ignored. Where
+/// the bounds rule out too little, the whole vocabulary is scanned: never wrong, only slower. Prior art:
+/// FEXIPRO (SIGMOD'17), LEMP (TODS'16).
+class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScreener> {
+ public:
+  // Defined in certified/build.hpp:
+
+  /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), which prunes less.
+  /// Cost, in multiply-adds, of at most context_sample of the contexts: (V + N)·d² and a few eigenvectors'
+  /// problems of d³ for the coordinates; about 3·V·d·width to place the rows in them, once, or up to three
+  /// times where options are left open; and to choose these, 96·V·(d + the sum of the prefixes tried).
+  /// Memory beside the layer: 16·V·(d + width) bytes at the most, and 768·V for the logits of 96 contexts.
+  /// The same bits for every executor. Throws Error for contexts of another dimension or that are not finite,
+  /// and for unusable options.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const CertifiedOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same without contexts.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> build(
+      SoftmaxLayer layer, const CertifiedOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> build(
+      SoftmaxLayer layer, const Contexts& contexts, const CertifiedOptions& options,
+      const Executor& executor = default_executor());
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "certified";
+
+  /// The backend of an index that was saved for the same layer: see load_index().
+  static std::unique_ptr<Certified> load(const IndexReader& in);
+
+  bool certifies() const override { return true; }
+
+ private:
+  Certified(const SoftmaxLayer& layer, std::shared_ptr<const detail::CertifiedIndex> index)
+      : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
+
+  inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                             TopK* answers) const override;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The candidates of a context that has been bounded.
+inline Candidates screen_bounded(const BoundedQuery& bounded) {
+  const CertifiedIndex& index = bounded.index;
+  const Query& query = bounded.query;
+  // More rows than this that their prefixes let pass speak for a poor
+  // threshold.
+  const std::size_t tolerable = 64 + 32 * query.k;
+  std::size_t bytes_read = 0;
+  float threshold = bounded.bounds.usable ? threshold_from_best(bounded, bytes_read) : kNoThreshold;
+  const bool from_few = index.has_boxes();
+  Candidates candidates = candidates_reaching(bounded, threshold, from_few ? tolerable : index.rows());
+  const bool any_width = std::isinf(query.log_z_tolerance);
+  if (from_few && candidates.everything && any_width && bounded.bounds.usable) {
+    bytes_read += candidates.bytes_read - index.bytes_scanned();
+    threshold = threshold_from_reaching(bounded, threshold, bytes_read);
+    candidates = candidates_reaching(bounded, threshold, index.rows());
+  }
+  candidates.bytes_read += bytes_read;
+  return candidates;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) const {
+  if (!detail::is_worth_bounding(query, *index_)) {
+    Candidates all;
+    all.everything = true;
+    return all;
+  }
+  const detail::ContextBounds bounds = detail::bound(*index_, query, workspace);
+  return detail::screen_bounded({layer_, *index_, query, bounds, workspace});
+}
+
+inline void CertifiedScreener::save(IndexWriter& out) const {
+  out.kind(Certified::kind);
+  index_->save(out);
+}
+
+inline void Certified::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  if (query.fall_back && !detail::is_worth_bounding(query, screener().index())) {
+    return answer_from_all(layer(), query, workspace, answer);
+  }
+  ScreenedSoftmax::do_query(query, workspace, answer);
+}
+
+inline void Certified::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                      Workspace& workspace, TopK* answers) const {
+  const detail::CertifiedIndex& index = screener().index();
+  if (!detail::is_worth_bounding(query, index)) {
+    return answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
+  }
+  detail::ContextBounds bounds[detail::kBoundBatch];
+  Query one = query;
+  const std::size_t together = index.gains_from_batches() ? detail::kBoundBatch : 1;
+  for (std::size_t first = 0; first < batch; first += together) {
+    const std::size_t count = std::min(together, batch - first);
+    detail::bound_batch(index, one, stride, {bounds, count}, workspace);
+    for (std::size_t q = 0; q < count; ++q, one.h += stride) {
+      const Candidates candidates = detail::screen_bounded({layer(), index, one, bounds[q], workspace});
+      answer_from_candidates(layer(), one, candidates, workspace, answers[first + q]);
+    }
+  }
+}
+
+inline std::unique_ptr<Certified> Certified::load(const IndexReader& in) {
+  return std::unique_ptr<Certified>(
+      new Certified(in.layer(), std::make_shared<const detail::CertifiedIndex>(in)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

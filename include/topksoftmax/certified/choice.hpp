@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/costs.hpp"
+#include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/projections.hpp"
+#include "topksoftmax/certified/transform.hpp"
+#include "topksoftmax/certified/trials.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/prefix_tails.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What the coordinates are, and all options.
+struct BoundChoice {
+  ContextTransform transform;
+  CertifiedOptions options;
+};
+
+/// Chooses what CertifiedOptions leave open by the work that it makes for some contexts.
+class BoundChooser {
+ public:
+  /// Refers to all of them.
+  BoundChooser(const SoftmaxLayer& layer, const Eigen::MatrixXd& W, const LearnedCoordinates& coordinates,
+               const Trials& trials, const CertifiedOptions& options, const Executor& executor)
+      : layer_(layer),
+        W_(W),
+        coordinates_(coordinates),
+        trials_(trials),
+        options_(options),
+        executor_(executor) {}
+
+  BoundChoice choose() const;
+
+ private:
+  /// A choice and what speaks for it.
+  struct Estimate {
+    BoundChoice choice;
+    double rows_passing = 0.0;  ///< rows that their prefixes let pass
+  };
+
+  /// Coordinates in all with this prefix, where `least` are wanted at the least.
+  std::size_t width(std::size_t prefix, std::size_t least) const;
+  ContextTransform transform(std::size_t prefix, std::size_t least) const;
+
+  /// The cost of a row that its prefix lets pass.
+  double passing_cost(std::size_t prefix, std::size_t least_width) const;
+
+  /// The prefix that makes least work, and whether to have boxes, where so many coordinates are wanted.
+  void choose_prefix(std::size_t least_width, Estimate& estimate) const;
+  Estimate choose_for(std::size_t least_width) const;
+
+  /// The coordinates that make least work where so many rows pass, and without contexts.
+  std::size_t choose_width(double rows_passing) const;
+  std::size_t width_of_rows() const;
+
+  const SoftmaxLayer& layer_;
+  const Eigen::MatrixXd& W_;
+  const LearnedCoordinates& coordinates_;
+  const Trials& trials_;
+  const CertifiedOptions& options_;
+  const Executor& executor_;
+};
+
+inline constexpr std::array<std::size_t, 10> kPrefixWidths = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+/// What is taken for the prefix before, or without, choosing it.
+inline constexpr std::size_t kTypicalPrefix = 32;
+/// Cache lines of a tail.
+inline constexpr std::array<std::size_t, 12> kTailLines = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+/// A width that takes one line of any tail.
+inline constexpr std::size_t kOneLine = 0;
+/// What may lie outside of the coordinates, of E‖w‖², where there are no contexts to tell: if contexts lie
+/// like rows do, so much of ‖w‖‖h‖ is less than what parts the best rows from most.
+inline constexpr double kLongestRest = 0.1;
+
+/// Cache lines that a tail takes for so many coordinates at the least, prefix included.
+inline std::size_t tail_lines(std::size_t prefix, std::size_t least_width) {
+  return kernels::PrefixTails{.width = least_width - std::min(prefix, least_width)}.lines();
+}
+
+inline std::size_t BoundChooser::width(std::size_t prefix, std::size_t least) const {
+  // As many as lie in the cache lines behind the prefix; those that are computed at a time, whole.
+  const std::size_t room = prefix + kernels::PrefixTails::width_of(tail_lines(prefix, least));
+  const std::size_t wanted = options_.width != 0 ? options_.width : room / kernels::kSlack * kernels::kSlack;
+  return std::min({wanted, layer_.dim(), kMostBoundWidth});
+}
+
+inline ContextTransform BoundChooser::transform(std::size_t prefix, std::size_t least) const {
+  return transform_of(coordinates_.basis(width(prefix, least)));
+}
+
+inline double BoundChooser::passing_cost(std::size_t prefix, std::size_t least_width) const {
+  // Where tails are as wide as they need to be, what is scored after them no longer depends on the prefix.
+  const double guessed = kScoredShare * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
+  return kTailCost + (least_width == kOneLine
+                          ? guessed
+                          : kTailLineCost * static_cast<double>(tail_lines(prefix, least_width) - 1));
+}
+
+inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estimate) const {
+  const ContextTransform& transform = estimate.choice.transform;
+  CertifiedOptions& options = estimate.choice.options;
+  const std::size_t full = std::max<std::size_t>(transform.width() / 4 * 4, 4);
+  if (trials_.count() == 0) {
+    const std::size_t quarter = least_width / 16 * 4;
+    if (options.prefix == 0) options.prefix = std::min(std::max(kTypicalPrefix, quarter), full);
+    if (options.boxes == BoundBoxes::automatic) options.boxes = BoundBoxes::never;
+    return;
+  }
+  const RowCoordinates rows(W_, transform);
+  const ContextCoordinates contexts(trials_.contexts, transform, executor_);
+  const Eigen::VectorXd biases = layer_.biases().cast<double>();
+  const std::vector<TokenId> order = similar_rows(biases, rows, contexts, executor_);
+  constexpr auto block_rows = static_cast<double>(kernels::PrefixBlocks::kRows);
+  const auto vocab = static_cast<double>(layer_.vocab());
+  double least = std::numeric_limits<double>::infinity();
+  std::span<const std::size_t> prefixes = kPrefixWidths;
+  if (options_.prefix != 0) prefixes = {&options_.prefix, 1};
+  for (const std::size_t asked : prefixes) {
+    const std::size_t prefix = std::min(asked, full);
+    const Passing passing = count_passing(rows, biases, trials_.thresholds, contexts, order,
+                                          std::min(prefix, transform.width()), executor_);
+    const double row_cost = static_cast<double>(prefix) + kRowCost;
+    const double plain = vocab * row_cost;
+    const double boxed =
+        (kBoxRows * vocab / block_rows + kOpenedRows * passing.boxes * block_rows) * row_cost;
+    const double later = passing.rows * passing_cost(prefix, least_width);
+    const auto consider = [&](BoundBoxes boxes, double cost) {
+      if (options_.boxes != BoundBoxes::automatic && options_.boxes != boxes) return;
+      if (cost >= least) return;
+      least = cost;
+      options.prefix = options_.prefix != 0 ? options_.prefix : prefix;
+      options.boxes = boxes;
+      estimate.rows_passing = passing.rows;
+    };
+    consider(BoundBoxes::never, plain + later);
+    consider(BoundBoxes::always, boxed + later);
+    if (prefix != asked || prefix >= full) break;
+  }
+}
+
+inline BoundChooser::Estimate BoundChooser::choose_for(std::size_t least_width) const {
+  Estimate estimate{.choice = {.transform = transform(kTypicalPrefix, least_width), .options = options_}};
+  choose_prefix(least_width, estimate);
+  auto& [chosen, options] = estimate.choice;
+  if (chosen.width() != width(options.prefix, least_width)) chosen = transform(options.prefix, least_width);
+  options.width = std::max(chosen.width(), options.prefix);
+  return estimate;
+}
+
+inline std::size_t BoundChooser::choose_width(double rows_passing) const {
+  std::vector<std::size_t> widths;
+  for (const std::size_t lines : kTailLines) {
+    const std::size_t next = width(kTypicalPrefix, kTypicalPrefix + kernels::PrefixTails::width_of(lines));
+    if (!widths.empty() && next == widths.back()) break;
+    widths.push_back(next);
+  }
+  const std::vector<double> left =
+      count_left(W_, layer_.biases().cast<double>(), trials_, coordinates_.directions(), widths);
+  const auto cost = [&](std::size_t i) {
+    const auto M = static_cast<double>(widths[i]);
+    const double transform = (2.0 * static_cast<double>(layer_.dim()) + 4.0 * M) * M;  // bytes of Q and R
+    return transform + rows_passing * kTailLineCost * static_cast<double>(kTailLines[i]) +
+           left[i] * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    if (cost(i) < cost(best)) best = i;
+  }
+  return best == 0 ? kOneLine : widths[best];
+}
+
+inline std::size_t BoundChooser::width_of_rows() const {
+  const Eigen::VectorXd shares = coordinates_.row_shares();
+  double rest = shares.sum();
+  std::size_t least_width = 0;
+  for (; least_width < layer_.dim() && rest > kLongestRest; ++least_width) {
+    rest -= shares[static_cast<Eigen::Index>(least_width)];
+  }
+  return least_width <= width(kTypicalPrefix, kOneLine) ? kOneLine : least_width;
+}
+
+inline BoundChoice BoundChooser::choose() const {
+  if (options_.width != 0) return choose_for(kOneLine).choice;
+  if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
+  Estimate estimate = choose_for(kOneLine);
+  const std::size_t least_width = choose_width(estimate.rows_passing);
+  if (least_width != kOneLine) estimate = choose_for(least_width);
+  return std::move(estimate.choice);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

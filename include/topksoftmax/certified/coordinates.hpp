@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/transform.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Coordinates h' = RQh of contexts, and with them those of rows: see CertifiedScreener.
+struct CoordinateBasis {
+  Eigen::MatrixXd Q;  ///< [width×d], orthonormal rows
+  Eigen::MatrixXd R;  ///< [width×width]
+};
+
+/// Coordinates of any width, learned from the rows of a layer and from contexts.
+class LearnedCoordinates {
+ public:
+  /// W [V×d]; contexts [N×d] may be empty. Cost: O(V·d² + N·d² + d³). Throws Error for coordinates of the
+  /// contexts without any.
+  LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts, BoundCoordinates kind);
+
+  /// Those of a width of at most d. Cost: O(d²·width).
+  CoordinateBasis basis(std::size_t width) const;
+
+  /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width.
+  const Eigen::MatrixXd& directions() const { return directions_; }
+
+  /// What lies along each direction of E‖w‖², in shares of it [d]. Cost: O(d³).
+  Eigen::VectorXd row_shares() const;
+
+ private:
+  BoundCoordinates kind_;
+  Eigen::MatrixXd contexts_;    ///< E[hhᵀ] [d×d], with a trace of 1
+  Eigen::MatrixXd rows_;        ///< E[wwᵀ] [d×d], likewise
+  Eigen::MatrixXd directions_;  ///< eigenvectors of one of them, or of their sum
+};
+
+/// What eigenvalues of zero become at the least: its roots, either way, are floats.
+inline constexpr double kLeastLift = 1e-30;
+
+/// Square root of a positive semidefinite matrix, or of its inverse; small eigenvalues are lifted so that it
+/// exists.
+inline Eigen::MatrixXd lifted_power(const Eigen::MatrixXd& S, double exponent) {
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(S);
+  const double lift = 1e-3 * eigen.eigenvalues().sum() / static_cast<double>(S.rows());
+  Eigen::VectorXd values = eigen.eigenvalues().cwiseMax(0.0);
+  values.array() += std::max(lift, kLeastLift);
+  return eigen.eigenvectors() * values.array().pow(exponent).matrix().asDiagonal() *
+         eigen.eigenvectors().transpose();
+}
+
+inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
+  const double trace = S.trace();
+  if (trace > 0.0) S /= trace;
+  return S;
+}
+
+/// R for which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal, given both moments within Q's rows.
+inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::MatrixXd& rows) {
+  const Eigen::MatrixXd root = lifted_power(contexts, 0.5);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> joint(root * rows * root);
+  const Eigen::MatrixXd U = joint.eigenvectors().rowwise().reverse();
+  const Eigen::VectorXd lambda =
+      joint.eigenvalues().reverse().cwiseMax(1e-9 * std::max(joint.eigenvalues().maxCoeff(), 1e-30));
+  return lambda.array().pow(0.25).matrix().asDiagonal() * U.transpose() * lifted_power(contexts, -0.5);
+}
+
+inline LearnedCoordinates::LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts,
+                                              BoundCoordinates kind)
+    : kind_(kind), contexts_(Eigen::MatrixXd::Identity(W.cols(), W.cols())) {
+  if (contexts.rows() > 0) {
+    const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
+    const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
+    const Eigen::MatrixXf moment = H.transpose() * H;
+    contexts_ = moment.cast<double>();
+  } else if (kind == BoundCoordinates::contexts) {
+    throw Error(
+        "certified: the contexts' own coordinates are wanted, but "
+        "there are no contexts");
+  }
+  contexts_ = normalized(contexts_);
+  rows_ = normalized(W.transpose() * W);
+  const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
+                                 : kind == BoundCoordinates::rows   ? rows_
+                                                                    : Eigen::MatrixXd(contexts_ + rows_);
+  directions_ = Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(spread).eigenvectors().rowwise().reverse();
+}
+
+inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
+  const Eigen::MatrixXd Q = directions_.leftCols(static_cast<Eigen::Index>(width));
+  const Eigen::MatrixXd rows = Q.transpose() * rows_ * Q;
+  switch (kind_) {
+    case BoundCoordinates::contexts:
+      return {Q.transpose(), Eigen::MatrixXd::Identity(Q.cols(), Q.cols())};
+    case BoundCoordinates::rows:
+      return {Q.transpose(), lifted_power(rows, 0.5)};
+    case BoundCoordinates::balanced:
+      break;
+  }
+  return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows)};
+}
+
+inline Eigen::VectorXd LearnedCoordinates::row_shares() const {
+  return (directions_.transpose() * rows_ * directions_).diagonal();
+}
+
+/// A matrix in rows, each filled up with zeros to `room` columns.
+template <class T>
+StoredArray<T> store(const Eigen::MatrixXd& m, std::size_t room) {
+  using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  Rows rows = Rows::Constant(m.rows(), static_cast<Eigen::Index>(room), T(0.0F));
+  rows.leftCols(m.cols()) = m.cast<float>().cast<T>();
+  return StoredArray<T>::own(std::move(rows));
+}
+
+/// The first `width` columns of what store() has stored.
+template <class T>
+Eigen::MatrixXd stored(const StoredArray<T>& values, std::size_t room, std::size_t width) {
+  using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Eigen::Map<const Rows> rows(values.data(), static_cast<Eigen::Index>(values.size() / room),
+                                    static_cast<Eigen::Index>(room));
+  return rows.leftCols(static_cast<Eigen::Index>(width)).template cast<double>();
+}
+
+/// Stores Q and R as queries meet them, and measures what that has made of them: η and ‖R‖.
+inline ContextTransform transform_of(const CoordinateBasis& basis) {
+  const auto dim = static_cast<std::size_t>(basis.Q.cols());
+  const auto width = static_cast<std::size_t>(basis.Q.rows());
+  const std::size_t room = ContextTransform::room_for(width);
+  StoredArray<Eigen::half> Q_stored = store<Eigen::half>(basis.Q.transpose(), room);
+  StoredArray<float> R_stored = store<float>(basis.R.transpose(), room);
+  const Eigen::MatrixXd Q = stored(Q_stored, room, width);
+  const Eigen::MatrixXd excess = Q.transpose() * Q - Eigen::MatrixXd::Identity(Q.cols(), Q.cols());
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(excess, Eigen::EigenvaluesOnly);
+  const double unorthogonality = eigen.eigenvalues().cwiseAbs().maxCoeff() * kOutward + 1e-12;
+  const double norm = stored(R_stored, room, width).norm() * kOutward;
+  return {dim, width, std::move(Q_stored), std::move(R_stored), unorthogonality, norm};
+}
+
+/// (RQ)ᵀ [d×width], of what is stored.
+inline Eigen::MatrixXd basis_of(const ContextTransform& transform) {
+  return stored(transform.Q(), transform.room(), transform.width()) *
+         stored(transform.R(), transform.room(), transform.width());
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

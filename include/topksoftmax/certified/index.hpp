@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/certified/boxes.hpp"
+#include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/certified/tails.hpp"
+#include "topksoftmax/certified/transform.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/prefix_boxes.hpp"
+#include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/rows/row_order.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The rows of a layer in coordinates in which few of them bound a logit well: what Certified keeps. See
+/// CertifiedScreener for the proof and its symbols. Rows are kept in an order of the index's own; a row's
+/// place in it is a TokenId too.
+struct CertifiedIndex {
+  CertifiedIndex() = default;
+
+  /// Reads what save() has written.
+  explicit CertifiedIndex(const IndexReader& in);
+  void save(IndexWriter& out) const;
+
+  /// Bytes of prefixes that stay in the second cache while all contexts of a batch meet them.
+  static constexpr std::size_t kPartBytes = 512 * 1024;
+
+  std::size_t rows() const { return prefixes.blocks().rows; }
+  TokenId token(std::size_t place) const { return order.token(place); }
+  /// Whether likely rows are sought in a few boxes only.
+  bool has_boxes() const { return boxes().count() > 0; }
+  kernels::PrefixBoxes boxes() const { return box_store.boxes(); }
+
+  /// Whether the prefixes are all read, and are more than the second cache holds for the next context anyway.
+  bool gains_from_batches() const { return !has_boxes() && prefixes.blocks().bytes() > kPartBytes; }
+
+  std::size_t bytes() const {
+    return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes();
+  }
+  /// Bytes that bounding a context reads: see bound().
+  std::size_t bytes_scanned() const {
+    return transform.bytes() + (has_boxes() ? boxes().bytes() : prefixes.blocks().bytes());
+  }
+  /// How many bounds that computes.
+  std::size_t bounds_scanned() const { return has_boxes() ? boxes().count() : rows(); }
+
+  /// What log Σ exp(logit) over the rows outside typically is, given its bounds.
+  double outside_between(double low, double high) const {
+    if (!(low < high)) return high;
+    return high - (1.0 - outside_position) * std::min(high - low, kWidest);
+  }
+
+  CertifiedOptions options;  ///< with the prefix, the width and whether there are boxes as they were chosen
+  ContextTransform transform;
+  BoundTerms prefix_weights{};  ///< κ of the prefixes
+  BoundTerms tail_weights{};    ///< κ of prefixes and tails
+  double longest_row = 0.0;     ///< max ‖w‖
+  double largest_bias = 0.0;    ///< max |b|
+  /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
+  /// the lower, 1 at the upper.
+  double outside_position = 0.5;
+  RowOrder order;  ///< of prefixes and tails
+  PrefixStore prefixes;
+  BoxStore box_store;  ///< of no rows if there are none
+  TailStore tails;
+
+ private:
+  /// A bound of log Z that is so much lower than the other says nothing.
+  static constexpr double kWidest = 40.0;
+
+  static constexpr const char* kOrder = "order";
+  static constexpr const char* kOutsidePosition = "outside_position";
+  static constexpr const char* kPrefixes = "prefixes";
+};
+
+inline CertifiedIndex::CertifiedIndex(const IndexReader& in) {
+  visit_recorded_options(options, in.options());
+  in.check([&] { check_chosen_options(options); });
+  const StoredArray<double> norms = in.doubles("norms", {4});
+  transform = ContextTransform(in, std::min(options.width, in.dim()), norms.data());
+  longest_row = norms[2];
+  largest_bias = norms[3];
+  const StoredArray<double> weights = in.doubles("weights", {2, kBoundTerms});
+  std::copy_n(weights.data(), kBoundTerms, prefix_weights.begin());
+  std::copy_n(weights.data() + kBoundTerms, kBoundTerms, tail_weights.begin());
+  outside_position = in.doubles(kOutsidePosition, {1})[0];
+  if (!(outside_position >= 0.0 && outside_position <= 1.0)) {
+    throw in.damaged(kOutsidePosition, "is not between 0 and 1");
+  }
+  const bool boxed = options.boxes == BoundBoxes::always;
+  if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
+  prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix);
+  prefixes.check_biases(in, kPrefixes, order);
+  if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.prefix);
+  tails = TailStore(in, in.vocab(), options.width - options.prefix);
+}
+
+inline void CertifiedIndex::save(IndexWriter& out) const {
+  visit_recorded_options(options, out.options());
+  transform.save(out);
+  out.array("norms", {4},
+            StoredArray<double>::own(
+                std::vector{transform.unorthogonality(), transform.norm(), longest_row, largest_bias}));
+  std::vector<double> weights(prefix_weights.begin(), prefix_weights.end());
+  weights.insert(weights.end(), tail_weights.begin(), tail_weights.end());
+  out.array("weights", {2, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
+  out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{outside_position}));
+  prefixes.save(out, kPrefixes);
+  if (has_boxes()) {
+    out.array(kOrder, {rows()}, order.tokens());
+    box_store.save(out);
+  }
+  tails.save(out);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

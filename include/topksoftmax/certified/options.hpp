@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/option_limits.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Coordinates that are computed at the most.
+inline constexpr std::size_t kMostBoundWidth = 4096;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// In which coordinates contexts and rows are bounded. Every choice is exact and reads as much for a prefix;
+/// they differ in how many rows a prefix leaves. Q and R are those of CertifiedScreener.
+enum class BoundCoordinates : std::uint8_t {
+  /// Those in which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: both tails are short. Cost to build: one
+  /// eigenvectors' problem in d dimensions, three in `width`.
+  balanced,
+  /// The leading eigenvectors of E[hhᵀ], unscaled (R = I): the context's tail is as short as it can be, the
+  /// rows' are not. One eigenvectors' problem in d dimensions. Needs contexts.
+  contexts,
+  /// W's singular vectors, its singular values on the context's side (R = Σ): FEXIPRO's transformation
+  /// (SIGMOD'17, §3). Knows nothing of the contexts. One eigenvectors' problem in d dimensions, one in
+  /// `width`.
+  rows,
+};
+
+/// Whether sixteen similar rows at a time are bounded as one first, by a box around their coordinates. Where
+/// contexts differ in few directions most boxes stay closed, and their rows unread; where they differ in
+/// many, nearly all are opened and only cost.
+enum class BoundBoxes : std::uint8_t {
+  automatic,  ///< where that makes less work for the contexts
+  never,
+  always,
+};
+
+inline constexpr OptionChoices<BoundCoordinates, 3> bound_coordinates_choices = {
+    .type = "BoundCoordinates",
+    .all = {{{"balanced", BoundCoordinates::balanced},
+             {"contexts", BoundCoordinates::contexts},
+             {"rows", BoundCoordinates::rows}}}};
+
+inline constexpr OptionChoices<BoundBoxes, 3> bound_boxes_choices = {
+    .type = "BoundBoxes",
+    .all = {{{"automatic", BoundBoxes::automatic},
+             {"never", BoundBoxes::never},
+             {"always", BoundBoxes::always}}}};
+
+struct CertifiedOptions {
+  /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
+  /// counting, on the contexts, the work that each choice would make.
+  std::size_t prefix = 0;
+  /// Coordinates in all, 4 to 4096; what a row and a context have beyond them counts by its length alone. 0:
+  /// as many as lie in one cache line behind the prefix, or more where the contexts, or W without any, have
+  /// so many directions that fewer would leave many rows to score.
+  std::size_t width = 0;
+  /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
+  std::size_t context_sample = 20000;
+  /// The k that the prefix is chosen, and log Z estimated, for: at least 1.
+  std::size_t expected_k = 5;
+  /// `rows` and `contexts` are there to be compared with.
+  BoundCoordinates coordinates = BoundCoordinates::balanced;
+  BoundBoxes boxes = BoundBoxes::automatic;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("prefix", options.prefix, "coordinates that the first scan reads; 0 chooses on the contexts");
+    visit("width", options.width, "coordinates in all", from_to(4, detail::kMostBoundWidth).or_0());
+    visit("context_sample", options.context_sample, "contexts that the coordinates are learned from",
+          at_least(1));
+    visit("expected_k", options.expected_k, "the k that the prefix is chosen for", at_least(1));
+    visit("coordinates", options.coordinates, "what bounds are made in", bound_coordinates_choices);
+    visit("boxes", options.boxes, "whether blocks of similar rows are bounded first", bound_boxes_choices);
+  }
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The options that an index file records: the numbers, and whether there are boxes.
+template <class Options, class Visit>
+void visit_recorded_options(Options& options, const Visit& visit) {
+  CertifiedOptions::visit(options, [&]<class T>(std::string_view name, T& value, const auto&... /*limits*/) {
+    if constexpr (!std::is_enum_v<T>) visit(name, value);
+  });
+  unsigned boxes = options.boxes == BoundBoxes::always ? 1 : 0;
+  visit("boxes", boxes);
+  if constexpr (!std::is_const_v<Options>) {
+    options.boxes = boxes != 0 ? BoundBoxes::always : BoundBoxes::never;
+  }
+}
+
+/// Throws Error for what nothing can be built with.
+inline void check_certified_options(const CertifiedOptions& options) {
+  check_options("certified", options);
+  const std::size_t longest = options.width == 0 ? kMostBoundWidth : options.width;
+  if (options.prefix % 4 != 0 || options.prefix > longest) {
+    throw Error("certified: prefix is " + std::to_string(options.prefix) +
+                "; it must be a multiple of 4 and at most " + std::to_string(longest));
+  }
+}
+
+/// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
+inline void check_chosen_options(const CertifiedOptions& options) {
+  if (options.width >= 1 && options.width <= kMostBoundWidth && options.prefix % 4 == 0 &&
+      options.prefix <= options.width) {
+    return;
+  }
+  throw Error("certified: prefix is " + std::to_string(options.prefix) + " and width " +
+              std::to_string(options.width));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/projections.hpp"
+#include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/certified/tails.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/rows/prefix_writer.hpp"
+#include "topksoftmax/rows/row_order.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Rounds the rows of a layer to prefixes and tails, in the order of the index, and measures what that leaves
+/// out.
+class RowPacker {
+ public:
+  RowPacker(const SoftmaxLayer& layer, const RowCoordinates& rows, const RowOrder& order, std::size_t prefix)
+      : rows_(rows),
+        order_(order),
+        prefix_(prefix),
+        biases_(layer.biases()),
+        // A layer narrower than the prefix is filled up with zeros.
+        coordinates_(Eigen::MatrixXd::Zero(rows.inside.rows(),
+                                           std::max(rows.inside.cols(), static_cast<Eigen::Index>(prefix)))),
+        tail_width_(static_cast<std::size_t>(coordinates_.cols()) - prefix),
+        prefixes_(layer.vocab(), prefix),
+        tails_(layer.vocab(), tail_width_) {
+    coordinates_.leftCols(rows.inside.cols()) = rows.inside;
+    by_prefix_.rows.resize(layer.vocab());
+    by_tails_.rows.resize(layer.vocab());
+  }
+
+  /// Stores the rows, and their radii with weights that suit contexts like these.
+  void pack(const ContextCoordinates& contexts, const Executor& executor, CertifiedIndex& index) && {
+    const std::size_t vocab = by_prefix_.rows.size();
+    for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
+      std::vector<double> values;
+      std::vector<std::int8_t> q(std::max<std::size_t>(prefix_, 1));
+      for (std::size_t place = first; place < first + count; ++place) put(place, values, q.data());
+    });
+    share_contexts(contexts);
+    index.prefix_weights = weigh(by_prefix_);
+    index.tail_weights = weigh(by_tails_);
+    for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
+      for (std::size_t place = first; place < first + count; ++place) {
+        prefixes_.put_radius(place, row_radius(by_prefix_.rows[place], index.prefix_weights));
+        if (tail_width_ == 0) continue;
+        tails_.put_radius(place, row_radius(by_tails_.rows[place], index.tail_weights));
+      }
+    });
+    index.prefixes = std::move(prefixes_).finish();
+    index.tails = std::move(tails_).finish();
+  }
+
+ private:
+  static constexpr std::size_t kRowsAtOnce = 1024;
+
+  /// Stores the row of a place; `values` and q [prefix] are scratch.
+  void put(std::size_t place, std::vector<double>& values, std::int8_t* q) {
+    const TokenId token = order_.token(place);
+    const auto row = coordinates_.row(token);
+    values.assign(row.begin(), row.end());
+    const std::span<const double> all(values);
+    double rounded = 0.0;
+    double stored = 0.0;
+    const auto count = [&rounded, &stored](double value, double kept) {
+      rounded += std::pow(value - kept, 2);
+      stored += kept * kept;
+    };
+    const double scale = prefixes_.put(place, biases_[token], all.first(prefix_), q);
+    for (std::size_t j = 0; j < prefix_; ++j) count(all[j], scale * q[j]);
+    const double prefix_rounded = rounded;
+    if (tail_width_ > 0) {
+      const std::span<const double> tail = all.subspan(prefix_);
+      const TailWriter::Coordinates kept = tails_.put(place, tail);
+      for (std::size_t j = 0; j < tail.size(); ++j) count(tail[j], kept.scale * kept.q[j]);
+    }
+    const double norm = rows_.norms[token];
+    const double outside = rows_.outside[token] + 1e-12 * norm;
+    const double scale_of_errors = std::max({norm, row.norm(), std::sqrt(stored)});
+    by_prefix_.rows[place] = {row.tail(static_cast<Eigen::Index>(tail_width_)).norm(), outside,
+                              std::sqrt(prefix_rounded), scale_of_errors};
+    by_tails_.rows[place] = {0.0, outside, std::sqrt(rounded), scale_of_errors};
+  }
+
+  void share_contexts(const ContextCoordinates& contexts) {
+    const Eigen::MatrixXd& inside = contexts.inside;
+    const Eigen::Index prefix = std::min(static_cast<Eigen::Index>(prefix_), inside.cols());
+    by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix).rowwise().norm().sum(),
+                           contexts.outside.sum(), inside.leftCols(prefix).rowwise().norm().sum(),
+                           contexts.errors.sum()};
+    by_tails_.contexts = {0.0, contexts.outside.sum(), inside.rowwise().norm().sum(), contexts.errors.sum()};
+  }
+
+  const RowCoordinates& rows_;
+  const RowOrder& order_;
+  std::size_t prefix_;
+  Eigen::VectorXf biases_;
+  Eigen::MatrixXd coordinates_;  ///< [V×max(width, prefix)]
+  std::size_t tail_width_;
+  PrefixWriter prefixes_;
+  TailWriter tails_;
+  BoundShares by_prefix_;
+  BoundShares by_tails_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The products that an estimate leaves out, each of a row's part and a context's: w'₂ with h'₂, w⊥ with h⊥,
+/// w'−ŵ with h', N with E.
+enum BoundTerm { kLonger, kOutside, kRounded, kRounding, kBoundTerms };
+using BoundTerms = std::array<double, kBoundTerms>;
+
+// Σ a_i·x_i ≤ √Σ(a_i/κ_i)² · √Σ(κ_i·x_i)²: the row's radius by the context's.
+
+/// √Σ(a_i/κ_i)², not less.
+inline double row_radius(const BoundTerms& terms, const BoundTerms& weights) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < kBoundTerms; ++i) sum += std::pow(terms[i] / weights[i], 2);
+  return std::sqrt(sum) * kOutward;
+}
+
+/// √Σ(κ_i·x_i)², not less, with room for the rounding of estimate + radius.
+inline float context_radius(const BoundTerms& terms, const BoundTerms& weights) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < kBoundTerms; ++i) sum += terms[i] * weights[i] * (terms[i] * weights[i]);
+  return up(std::sqrt(sum) * (1.0 + 0x1p-18));
+}
+
+/// What rows and contexts have of each term.
+struct BoundShares {
+  std::vector<BoundTerms> rows;  ///< of every row
+  BoundTerms contexts{};         ///< of some contexts, in all
+};
+
+/// The weights κ: κ² of a term is best at the ratio of what rows and contexts typically have of it.
+inline BoundTerms weigh(const BoundShares& shares) {
+  BoundTerms row_mean{};
+  for (const BoundTerms& terms : shares.rows) {
+    for (std::size_t i = 0; i < kBoundTerms; ++i) {
+      row_mean[i] += terms[i] / static_cast<double>(shares.rows.size());
+    }
+  }
+  const auto total = [](const BoundTerms& terms) {
+    double sum = 0.0;
+    for (const double term : terms) sum += term;
+    return sum;
+  };
+  const auto share = [](double part, double whole) {
+    return whole > 0.0 ? std::max(part / whole, 1e-6) : 1.0;
+  };
+  BoundTerms weights{};
+  for (std::size_t i = 0; i < kBoundTerms; ++i) {
+    weights[i] =
+        std::sqrt(share(row_mean[i], total(row_mean)) / share(shares.contexts[i], total(shares.contexts)));
+  }
+  return weights;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

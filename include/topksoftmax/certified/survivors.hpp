@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The tokens whose logits may reach a threshold, by their prefixes and then by their tails too.
+struct Survivors {
+  std::span<const TokenId> ids;
+  kernels::SumBounds outside{0.0, 0.0};  ///< of Σ exp(logit − threshold) over all other rows, if asked for
+  std::size_t bounded = 0;               ///< rows that were bounded after bound(), once or twice
+  std::size_t bytes_read = 0;
+};
+
+/// Beyond this share of the vocabulary nothing is gained by screening.
+inline constexpr std::size_t kBoundingShare = 4;
+
+/// Whether so few tokens are asked for that bounding all others can pay.
+inline bool is_worth_bounding(const Query& query, const CertifiedIndex& index) {
+  const bool exact_log_z = query.probabilities && query.log_z_tolerance == 0.0;
+  return query.k <= index.rows() / kBoundingShare && !exact_log_z;
+}
+
+/// Bounds rows at `places` again, by their tails, and moves those that may still reach the threshold to the
+/// front; returns how many these are. The bounds of the others are what the rows' estimates and radii begin
+/// with then.
+inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, std::span<TokenId> places,
+                                 float* estimates, float* radii) {
+  const kernels::PrefixTails& tails = bounded.index.tails.tails();
+  tail_bounds(bounded.workspace, tails, bounded.bounds.tail, places.data(), places.size(), estimates, radii);
+  std::size_t kept = 0;
+  std::size_t dropped = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool below = estimates[i] + radii[i] < threshold;
+    estimates[dropped] = estimates[i];
+    radii[dropped] = radii[i];
+    dropped += below ? 1 : 0;
+    places[kept] = places[i];
+    kept += below ? 0 : 1;
+  }
+  return kept;
+}
+
+/// The survivors of a threshold. Where their prefixes let more than `most` pass, all these, unasked by their
+/// tails.
+inline Survivors survivors(const BoundedQuery& bounded, float threshold, std::size_t most) {
+  const CertifiedIndex& index = bounded.index;
+  const BoundedRows rows = rows_reaching(bounded, threshold);
+  CertifiedScratch& scratch = bounded.scratch();
+  auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
+  Survivors result;
+  result.bounded = rows.blocks.empty() ? 0 : rows.count;
+  result.bytes_read = rows.bytes_read;
+  const auto [passing, rest] =
+      divide_bounds(bounded.query, rows.estimates, rows.radii, rows.count, threshold, ids);
+  result.outside = {rest.low, rest.high + rows.others};
+  auto* const estimates = scratch.survivors.get<float>(2 * passing);
+  float* const radii = estimates + passing;
+  for (std::size_t i = 0; i < passing; ++i) {
+    const auto at = static_cast<std::size_t>(ids[i]);
+    estimates[i] = rows.estimates[at];
+    ids[i] = static_cast<TokenId>(rows.place(at));
+  }
+  std::size_t kept = passing;
+  if (!index.tails.empty() && passing <= most) {
+    kept = keep_by_tails(bounded, threshold, {ids, passing}, estimates, radii);
+    result.bounded += passing;
+    result.bytes_read += passing * index.tails.tails().row_bytes();
+    if (bounded.query.probabilities) {
+      const kernels::SumBounds more = kernels::sum_exp_bounds(estimates, radii, passing - kept, threshold);
+      result.outside.low += more.low;
+      result.outside.high += more.high;
+    }
+  }
+  if (!index.order.is_natural()) {
+    for (std::size_t i = 0; i < kept; ++i) ids[i] = index.token(static_cast<std::size_t>(ids[i]));
+  }
+  result.ids = {ids, kept};
+  return result;
+}
+
+/// log Σ exp of the candidates' logits, which stay in the workspace and with the candidates.
+inline double score(const BoundedQuery& bounded, Candidates& candidates) {
+  const std::size_t count = candidates.ids.size();
+  auto* const logits = bounded.scratch().logits.get<float>(count);
+  scan_gathered(bounded.workspace, bounded.layer.rows(), candidates.ids.data(), count, bounded.query.h,
+                logits);
+  candidates.logits = logits;
+  const float max = kernels::max(logits, count);
+  return static_cast<double>(max) + std::log(kernels::sum_exp(logits, count, max));
+}
+
+/// The tokens that may be among the k best when k tokens are known to reach `threshold`, certified, with log
+/// Z as an interval no wider than the query tolerates. Every token where these are too many, or where their
+/// prefixes let more than `most` reach the threshold, which then costs no more than finding that out.
+inline Candidates candidates_reaching(const BoundedQuery& bounded, float threshold, std::size_t most) {
+  // How much lower the cut is for the first attempt at a narrower interval; twice as much every time.
+  constexpr float kFirstStep = 1.0F;
+  const CertifiedIndex& index = bounded.index;
+  const Query& query = bounded.query;
+  Candidates candidates;
+  candidates.certified = true;
+  candidates.screened = index.bounds_scanned();
+  candidates.bytes_read = index.bytes_scanned();
+  const bool any_width = std::isinf(query.log_z_tolerance);
+  const bool hopeless = !bounded.bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
+  float step = kFirstStep;
+  for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
+    const Survivors found = survivors(bounded, cut, most);
+    candidates.bytes_read += found.bytes_read;
+    candidates.screened += found.bounded;
+    if (found.ids.size() > std::min(most, index.rows() / kBoundingShare)) break;
+    most = index.rows();  // a lower cut lets more pass, and says nothing of the
+                          // threshold
+    candidates.ids = found.ids;
+    if (!query.probabilities) return candidates;
+    candidates.normalizer = Normalizer::interval;
+    candidates.outside_low = static_cast<double>(cut) + std::log(found.outside.low);
+    // None of them reaches the cut, which is more than the sum tells where it could not be bounded.
+    candidates.outside_high =
+        static_cast<double>(cut) + std::log(std::min(found.outside.high, static_cast<double>(index.rows())));
+    candidates.outside = index.outside_between(candidates.outside_low, candidates.outside_high);
+    if (any_width) return candidates;
+    const auto [low, high] = log_z_bounds(candidates, score(bounded, candidates));
+    if (high - low <= query.log_z_tolerance) return candidates;
+  }
+  candidates.everything = true;
+  return candidates;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <limits>
+
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Where no threshold is known.
+inline constexpr float kNoThreshold = -std::numeric_limits<float>::infinity();
+
+/// Rows with high estimates that are scored to find a threshold.
+inline std::size_t seeds(const Query& query) {
+  return query.k + query.k / 2 + 4;
+}
+
+/// The k-th best logit of the rows with the highest estimates; kNoThreshold if fewer than k may be returned.
+/// Adds to bytes_read what that took.
+inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t& bytes_read) {
+  const Query& query = bounded.query;
+  const kernels::Rows& weights = bounded.layer.rows();
+  const std::size_t wanted = std::min(seeds(query), bounded.index.rows());
+  CertifiedScratch& scratch = bounded.scratch();
+  auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
+  auto* const maxima = scratch.logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
+  const std::size_t found = kernels::promising(rows.estimates, rows.count, wanted, maxima, ids);
+  bytes_read += rows.bytes_read;
+  if (found < query.k) return kNoThreshold;
+  const std::size_t count = std::min(found, 4 * wanted);
+  if (count < found) {  // estimates that are equal, or far from most, let many pass
+    std::nth_element(ids, ids + count, ids + found, [&rows](TokenId a, TokenId b) {
+      const float x = rows.estimates[a];
+      const float y = rows.estimates[b];
+      return x != y ? x > y : a < b;
+    });
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    ids[i] = bounded.index.token(rows.place(static_cast<std::size_t>(ids[i])));
+  }
+  auto* const logits = scratch.logits.get<float>(count);
+  scan_gathered(bounded.workspace, weights, ids, count, query.h, logits);
+  bytes_read += weights.bytes(count);
+  if (count <= kernels::kFew) return kernels::kth_of_few(logits, count, query.k);
+  std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
+  return logits[query.k - 1];
+}
+
+/// The k-th best logit of rows with high estimates: the exact threshold, or just below it. kNoThreshold if
+/// fewer than k rows may be returned.
+inline float threshold_from_best(const BoundedQuery& bounded, std::size_t& bytes_read) {
+  // Where many tokens are forbidden, it takes more rows to find so many that are not.
+  constexpr std::size_t kMoreLikely = 8;
+  const std::size_t all = bounded.index.rows();
+  for (std::size_t likely = std::min(seeds(bounded.query), all);; likely *= kMoreLikely) {
+    const float threshold = kth_of_best(bounded, likely_rows(bounded, likely), bytes_read);
+    if (threshold > kNoThreshold || likely >= all) return threshold;
+  }
+}
+
+/// A better one from the rows that may reach it, where these are many.
+inline float threshold_from_reaching(const BoundedQuery& bounded, float threshold, std::size_t& bytes_read) {
+  return std::max(threshold, kth_of_best(bounded, rows_reaching(bounded, threshold), bytes_read));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Marks what the compiled library offers, and types that are thrown or have virtual functions: all else in
+/// it is compiled with hidden visibility.
+#if defined(__GNUC__) || defined(__clang__)
+#define TOPKSOFTMAX_EXPORT __attribute__((visibility("default")))
+#else
+#define TOPKSOFTMAX_EXPORT
+#endif
+
+/// The namespace of every header: topksoftmax, and within it one for the form that a file is compiled in,
+/// which names leave out. So a program may hold the compiled library beside headers alone, for several
+/// instruction sets, and the linker keeps all of them apart. Types of one form are not those of another.
+///
+/// TOPKSOFTMAX_HEADER_ONLY, which the target TopKSoftmax::header_only defines, chooses headers alone.
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#ifndef HWY_WANT_AVX3_DL
+#define HWY_WANT_AVX3_DL
+#endif
+#include <hwy/detect_targets.h>
+#if HWY_STATIC_TARGET == HWY_AVX3_DL
+#define TOPKSOFTMAX_FORM header_only_avx3_dl
+#elif HWY_STATIC_TARGET == HWY_AVX3
+#define TOPKSOFTMAX_FORM header_only_avx3
+#elif HWY_STATIC_TARGET == HWY_AVX2
+#define TOPKSOFTMAX_FORM header_only_avx2
+#elif HWY_STATIC_TARGET == HWY_SSE4
+#define TOPKSOFTMAX_FORM header_only_sse4
+#elif HWY_STATIC_TARGET == HWY_NEON
+#define TOPKSOFTMAX_FORM header_only_neon
+#elif HWY_STATIC_TARGET == HWY_SSSE3
+#define TOPKSOFTMAX_FORM header_only_ssse3
+#elif HWY_STATIC_TARGET == HWY_EMU128
+#define TOPKSOFTMAX_FORM header_only_emu128
+#else
+#define TOPKSOFTMAX_FORM header_only_scalar
+#endif
+#else
+#define TOPKSOFTMAX_FORM compiled
+#endif
+#define TOPKSOFTMAX_NAMESPACE topksoftmax::inline TOPKSOFTMAX_FORM
+
+/// Before definitions in files X-inl.hpp: the compiled library compiles them once; headers alone include
+/// them.
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#define TOPKSOFTMAX_INLINE inline
+#else
+#define TOPKSOFTMAX_INLINE
+#endif
+
+/// What builds and trains (the files build*.hpp) takes compilers long. A program of many such files may
+/// compile it once: all files are given TOPKSOFTMAX_BUILDERS_ELSEWHERE, for which these headers declare only,
+/// but one, which defines TOPKSOFTMAX_BUILDERS_HERE and includes those that the others do.
+#if defined(TOPKSOFTMAX_BUILDERS_HERE) || defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)
+#define TOPKSOFTMAX_BUILD_INLINE
+#else
+#define TOPKSOFTMAX_BUILD_INLINE inline
+#endif

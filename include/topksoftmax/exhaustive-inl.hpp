@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <span>
+
+#include "topksoftmax/answer_scratch.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Where no larger share of the tokens is allowed, their rows are gathered, whatever the batch: a batch that
+/// reads all rows once gains no more.
+inline constexpr std::size_t kGatheredShare = 8;
+
+inline bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
+  return query.edits.allowed != nullptr &&
+         query.edits.count_allowed(layer.vocab()) <= layer.vocab() / kGatheredShare;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE void store_tokens(std::span<const ScoredToken> tokens, TopK& answer) {
+  answer.ids.reserve(tokens.size());
+  answer.logits.reserve(tokens.size());
+  answer.ids.resize(tokens.size());
+  answer.logits.resize(tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    answer.ids[i] = tokens[i].id;
+    answer.logits[i] = tokens[i].logit;
+  }
+}
+
+TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
+                                    const kernels::LogSumExp& sum, const QueryWork& work, TopK& answer) {
+  store_tokens(heap.sort(), answer);
+  if (query.probabilities) {
+    store_log_z(Normalizer::exact, sum.value(), answer);
+  } else {
+    store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+  }
+  answer.certified = true;
+  answer.work = work;
+}
+
+TOPKSOFTMAX_INLINE void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
+                                        TopK& answer) {
+  if (detail::is_gathered(layer, query)) {
+    return answer_from_allowed(layer, query, query.edits.count_allowed(layer.vocab()), workspace, answer);
+  }
+  detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
+  kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
+  kernels::LogSumExp sum;
+  kernels::LogSumExp* const wanted = query.probabilities ? &sum : nullptr;
+  if (workspace.crew().threads == 1) {
+    kernels::fused_scan(layer.rows(), query.h, query.edits, heap, wanted);
+  } else {
+    // The logits of all tokens are a small part of what is read of W.
+    auto* const logits = scratch.logits.get<float>(layer.vocab());
+    scan(workspace, layer.rows(), 0, layer.vocab(), query.h, logits);
+    kernels::apply_edits(query.edits, layer.vocab(), logits);
+    kernels::fused_absorb(logits, layer.vocab(), heap, wanted);
+  }
+  store_exact(heap, query, sum, full_scan_work(layer), answer);
+}
+
+TOPKSOFTMAX_INLINE void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
+                                              std::size_t stride, std::size_t batch, Workspace& workspace,
+                                              TopK* answers) {
+  if (detail::is_gathered(layer, query)) {
+    Query one = query;
+    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+      answer_from_all(layer, one, workspace, answers[q]);
+    }
+    return;
+  }
+  detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
+  auto* const tokens = scratch.best.get<ScoredToken>(batch * query.k);
+  auto* const heaps = scratch.heaps.get<kernels::TopKHeap>(batch);
+  auto* const sums = scratch.sums.get<kernels::LogSumExp>(batch);
+  for (std::size_t q = 0; q < batch; ++q) {
+    new (heaps + q) kernels::TopKHeap(tokens + q * query.k, query.k);
+    new (sums + q) kernels::LogSumExp();
+  }
+  kernels::fused_scan_batch(layer.rows(), query.h, stride, batch, query.edits, heaps,
+                            query.probabilities ? sums : nullptr);
+  for (std::size_t q = 0; q < batch; ++q)
+    store_exact(heaps[q], query, sums[q], full_scan_work(layer), answers[q]);
+}
+
+TOPKSOFTMAX_INLINE void answer_from_allowed(const SoftmaxLayer& layer, const Query& query,
+                                            std::size_t allowed, Workspace& workspace, TopK& answer) {
+  detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
+  auto* const ids = scratch.ids.get<TokenId>(allowed);
+  std::size_t count = 0;
+  for (std::size_t word = 0; count < allowed; ++word) {
+    for (std::uint64_t bits = query.edits.allowed[word]; bits != 0 && count < allowed; bits &= bits - 1) {
+      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+    }
+  }
+  auto* const logits = scratch.logits.get<float>(allowed);
+  scan_gathered(workspace, layer.rows(), ids, allowed, query.h, logits);
+  for (std::size_t b = 0; b < query.edits.bias_count; ++b) {
+    const TokenBias& bias = query.edits.bias[b];
+    const auto* const found = std::lower_bound(ids, ids + allowed, bias.id);
+    if (found == ids + allowed || *found != bias.id) continue;
+    float& logit = logits[found - ids];
+    logit = kernels::add_bias(logit, bias.bias);
+  }
+  kernels::TopKHeap heap(scratch.best.get<ScoredToken>(std::max<std::size_t>(query.k, 1)), query.k);
+  kernels::LogSumExp sum;
+  if (query.k > 0) kernels::select(logits, ids, allowed, heap);
+  if (query.probabilities) {
+    sum.max = kernels::max(logits, allowed);
+    sum.sum = kernels::sum_exp(logits, allowed, sum.max);
+  }
+  store_exact(heap, query, sum, {.bytes_read = layer.rows().bytes(allowed), .candidates = allowed}, answer);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

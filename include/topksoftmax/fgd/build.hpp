@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/fgd/fgd.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/fgd/fgd.hpp"
+#include "topksoftmax/fgd/fgd_index.hpp"
+#include "topksoftmax/fgd/options.hpp"
+#include "topksoftmax/graph/build.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/exact_labels.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+TOPKSOFTMAX_BUILD_INLINE FgdIndex::FgdIndex(const SoftmaxLayer& layer, const FgdOptions& options,
+                                            std::vector<TokenId> entries)
+    : options_(options),
+      graph_(layer, {.M = options.M, .ef_construction = options.ef_construction, .seed = options.seed},
+             std::move(entries)),
+      rows_(layer.rows()),
+      dim_(layer.dim()) {
+  if (layer.weight_type() != WeightType::int8) rows_ = copy_.emplace(layer).rows();
+}
+
+/// The tokens that are most often the first of the contexts, the most frequent first; none without contexts.
+inline std::vector<TokenId> frequent_winners(const SoftmaxLayer& layer, const Contexts& contexts,
+                                             const FgdOptions& options, const Executor& executor) {
+  if (contexts.count == 0) return {};
+  const RowMajorMatrix sample = evenly_spaced(contexts, options.context_sample);
+  std::vector<std::size_t> wins(layer.vocab(), 0);
+  for (const TokenId winner : exact_labels(layer, Contexts::of(sample), 1, 1, 0.0, 1.0, executor).ids) {
+    ++wins[static_cast<std::size_t>(winner)];
+  }
+  std::vector<TokenId> tokens(layer.vocab());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto wins_of = [&wins](TokenId token) { return wins[static_cast<std::size_t>(token)]; };
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [&](TokenId a, TokenId b) { return wins_of(a) > wins_of(b); });
+  const auto winners = static_cast<std::size_t>(
+      std::find_if(tokens.begin(), tokens.end(), [&](TokenId token) { return wins_of(token) == 0; }) -
+      tokens.begin());
+  tokens.resize(std::min(winners, options.entry_points));
+  return tokens;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, const Contexts& contexts,
+                                                         const FgdOptions& options,
+                                                         const Executor& executor) {
+  detail::check_fgd_options(layer, options);
+  if (contexts.count > 0) detail::check_contexts(layer, contexts, Fgd::kind);
+  FgdScreener screener(std::make_shared<const detail::FgdIndex>(
+      layer, options, detail::frequent_winners(layer, contexts, options, executor)));
+  return std::unique_ptr<Fgd>(new Fgd(std::move(layer), std::move(screener)));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, const FgdOptions& options,
+                                                         const Executor& executor) {
+  return build(std::move(layer), Contexts(), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, const ConstRows& contexts,
+                                                         const FgdOptions& options,
+                                                         const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/graph/search_beam.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct FgdOptions {
+  /// Links that a row is given when it is inserted (twice as many may lead from it in the end): 2 to 1024.
+  std::size_t M = 16;
+  /// Rows that are looked at to find these: at least 1.
+  std::size_t ef_construction = 200;
+  /// Length of the candidate queue of a query, at least 1; a query's `effort` overrides it. The trade-off
+  /// between speed and precision: the paper uses 20 to 200.
+  std::size_t ef_search = 100;
+  /// Decides the layers of the graph that each row is in.
+  std::uint64_t seed = 1;
+  /// Rows where every search starts, if there are contexts to learn them from: at least 1.
+  std::size_t entry_points = 16;
+  /// Contexts that these are learned from, evenly spaced ones of those given: at least 1.
+  std::size_t context_sample = 2000;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("M", options.M, "links that a row is given when it is inserted", at_least(2).and_at_most(1024));
+    visit("ef_construction", options.ef_construction, "rows that are looked at to find these", at_least(1));
+    visit("ef_search", options.ef_search, "length of a query's candidate queue", at_least(1));
+    visit("seed", options.seed, "of the graph's layers");
+    visit("entry_points", options.entry_points, "rows where searches start", at_least(1));
+    visit("context_sample", options.context_sample, "contexts that these are learned from", at_least(1));
+  }
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Throws Error for options that nothing can be built or loaded with.
+inline void check_fgd_options(const SoftmaxLayer& layer, const FgdOptions& options) {
+  check_options("fgd", options);
+  if (layer.vocab() > SearchBeam::kMostRows) {
+    throw Error("fgd: the number of tokens is " + std::to_string(layer.vocab()) +
+                "; it must be at least 1 and at most " + std::to_string(SearchBeam::kMostRows));
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

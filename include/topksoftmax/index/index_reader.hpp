@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_key.hpp"
+#include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The end of an error about an index of this kind that is not as it was written.
+inline std::string build_it_again(std::string_view kind) {
+  return "; build the index again (" + in_quotes(kind) + ") and save it";
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+class IndexReader;
+
+/// What an index consists of, as a file that is open has it, or whoever else.
+struct IndexContents {
+  std::string source;  ///< what errors call it: the file's path
+  TensorMetadata metadata;
+  std::vector<TensorView> tensors;
+  std::shared_ptr<const void> storage;  ///< what keeps the tensors' bytes alive
+};
+
+/// Makes backends of indexes, whatever their kinds.
+class BackendLoader {
+ public:
+  /// The backend of an index. Throws Error for one of an unknown kind and for what cannot be used.
+  virtual std::unique_ptr<TopKSoftmax> load(const IndexReader& in) const = 0;
+
+ protected:
+  ~BackendLoader() = default;
+};
+
+/// An index, with the layer that it was built for. Whatever is read of it is checked; every failure is an
+/// Error that says what is wrong and what to do.
+class TOPKSOFTMAX_EXPORT IndexReader {
+ public:
+  /// Stands for any size in a shape.
+  static constexpr std::size_t any = TensorView::any_size;
+  using Shape = std::initializer_list<std::size_t>;
+
+  /// `loader` makes backends of the indexes within this one, and must outlive the reader. Throws Error where
+  /// the metadata names no kind.
+  IndexReader(IndexContents contents, SoftmaxLayer layer, const BackendLoader& loader)
+      : IndexReader(std::make_shared<const Shared>(Shared{std::move(contents), std::move(layer), loader}), "",
+                    0, "") {}
+
+  const SoftmaxLayer& layer() const { return shared_->layer; }
+  std::size_t vocab() const { return layer().vocab(); }
+  std::size_t dim() const { return layer().dim(); }
+  const std::string& kind() const { return kind_; }
+  /// What errors call the index.
+  const std::string& source() const { return shared_->contents.source; }
+
+  /// The index of this name within this one.
+  IndexReader part(std::string_view name) const;
+
+  /// The backend of the index of this name within this one, whatever its kind.
+  std::unique_ptr<TopKSoftmax> load_part(std::string_view name) const {
+    return shared_->loader.load(part(name));
+  }
+
+  /// A tensor of this shape, where it lies in the file; a copy only if it does not begin on a cache line
+  /// there, as every tensor does that was written by us. T must be made of values of the stored type, and
+  /// fill whole rows.
+  template <class T>
+  StoredArray<T> array(std::string_view name, Shape shape, DataType type = data_type_of<T>) const {
+    const auto [bytes, owner] = aligned_bytes(name, shape, type);
+    return {{reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)}, owner};
+  }
+
+  /// Values of which none is NaN. (Infinite ones are what overflowed when the index was built.)
+  StoredArray<float> floats(std::string_view name, Shape shape) const;
+  StoredArray<double> doubles(std::string_view name, Shape shape) const;
+  /// Tokens below V.
+  StoredArray<TokenId> tokens(std::string_view name, Shape shape) const;
+  /// The same, none twice.
+  StoredArray<TokenId> distinct_tokens(std::string_view name, Shape shape) const;
+  /// Offsets that never fall, from `begin` to `end`.
+  StoredArray<std::uint64_t> offsets(std::string_view name, Shape shape, std::size_t end,
+                                     std::size_t begin = 0) const;
+
+  /// Throws Error unless `values`, which are the tensor `name` or of it, never fall, from `begin` to `end`.
+  template <class T>
+  void check_offsets(std::string_view name, std::span<const T> values, std::size_t end,
+                     std::size_t begin = 0) const {
+    if (!values.empty() && values.front() == begin && values.back() == end &&
+        std::is_sorted(values.begin(), values.end())) {
+      return;
+    }
+    throw damaged(name, "does not rise from " + std::to_string(begin) + " to " + std::to_string(end));
+  }
+
+  /// Reads an option: a number, a bool (1 or 0) or a text.
+  template <class T>
+  void option(std::string_view name, T& value) const {
+    const std::string text = option_text(name);
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = text;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      if (text != "0" && text != "1") throw bad_option(name, text, "0 or 1");
+      value = text == "1";
+    } else {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error != std::errc() || end != text.data() + text.size()) throw bad_option(name, text, "a number");
+    }
+  }
+  template <class T>
+  void option(std::string_view name, std::optional<T>& value) const {
+    option(name, value.emplace());
+  }
+
+  /// Reads each option that it is called with: what a struct's visitor wants (see VisitedOptions). A choice
+  /// was saved by its name.
+  auto options() const {
+    return [this](std::string_view name, auto& value, const auto&... description) {
+      visited(name, value, description...);
+    };
+  }
+
+  /// An Error about a tensor that cannot be as it was written.
+  Error damaged(std::string_view tensor, const std::string& what) const;
+
+  /// Calls what throws Error where something is not usable, and adds to the error what file it was and what
+  /// to do.
+  template <class Check>
+  void check(const Check& check) const {
+    try {
+      check();
+    } catch (const Error& error) {
+      throw unusable(error.what());
+    }
+  }
+
+ private:
+  template <class T>
+  void visited(std::string_view name, T& value) const {
+    option(name, value);
+  }
+  template <class T, class... Limits>
+  void visited(std::string_view name, T& value, std::string_view /*help*/, const Limits&...) const {
+    option(name, value);
+  }
+  template <class Enum, std::size_t N>
+  void visited(std::string_view name, Enum& value, std::string_view /*help*/,
+               const OptionChoices<Enum, N>& choices) const {
+    const std::string text = option_text(name);
+    const Enum* const found = choices.find(text);
+    if (found == nullptr) throw bad_option(name, text, "one of the names that it may have");
+    value = *found;
+  }
+  template <VisitedOptions Options>
+  void visited(std::string_view /*name*/, Options& inner) const {
+    Options::visit(inner, options());
+  }
+
+  struct Shared {
+    IndexContents contents;
+    SoftmaxLayer layer;
+    const BackendLoader& loader;
+  };
+  struct Bytes {
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;
+  };
+
+  /// `outer` is the kind that errors speak of until its own is known.
+  IndexReader(std::shared_ptr<const Shared> shared, std::string prefix, std::size_t depth, std::string outer);
+
+  const std::string* find(const std::string& key) const;
+
+  template <class T>
+  void check_numbers(std::string_view name, std::span<const T> values) const {
+    int found = 0;  // without a branch, so that compilers turn it into vectors
+    for (const T value : values) found |= std::isnan(value) ? 1 : 0;
+    if (found != 0) throw damaged(name, "has a value that is NaN");
+  }
+
+  Bytes aligned_bytes(std::string_view name, Shape shape, DataType type) const;
+  std::string option_text(std::string_view name) const;
+  Error bad_option(std::string_view name, std::string_view text, const char* expected) const;
+  Error unusable(std::string_view what) const;
+
+  std::shared_ptr<const Shared> shared_;
+  std::string prefix_;
+  std::size_t depth_;
+  std::string kind_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/index/index_reader-inl.hpp"
+#endif

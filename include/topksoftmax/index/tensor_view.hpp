@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// The element types of safetensors.
+enum class DataType : std::uint8_t {
+  boolean,   ///< BOOL, one byte
+  uint8,     ///< U8
+  int8,      ///< I8
+  uint16,    ///< U16
+  int16,     ///< I16
+  float16,   ///< F16
+  bfloat16,  ///< BF16
+  uint32,    ///< U32
+  int32,     ///< I32
+  float32,   ///< F32
+  uint64,    ///< U64
+  int64,     ///< I64
+  float64,   ///< F64
+};
+
+/// The format's name of the type: "F16", "I32", …
+inline std::string_view data_type_name(DataType type) {
+  constexpr std::array<std::string_view, 13> names = {"BOOL", "U8",  "I8",  "U16", "I16", "F16", "BF16",
+                                                      "U32",  "I32", "F32", "U64", "I64", "F64"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+/// Bytes of one element.
+inline std::size_t data_type_size(DataType type) {
+  constexpr std::array<std::size_t, 13> sizes = {1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8};
+  return sizes[static_cast<std::size_t>(type)];
+}
+
+/// The DataType that holds values of the C++ type T.
+template <class T>
+inline constexpr DataType data_type_of = [] {
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::uint8;
+  if constexpr (std::is_same_v<T, std::int8_t>) return DataType::int8;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return DataType::uint16;
+  if constexpr (std::is_same_v<T, std::int16_t>) return DataType::int16;
+  if constexpr (std::is_same_v<T, Eigen::half>) return DataType::float16;
+  if constexpr (std::is_same_v<T, Eigen::bfloat16>) return DataType::bfloat16;
+  if constexpr (std::is_same_v<T, std::uint32_t>) return DataType::uint32;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DataType::int32;
+  if constexpr (std::is_same_v<T, float>) return DataType::float32;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return DataType::uint64;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DataType::int64;
+  if constexpr (std::is_same_v<T, double>) return DataType::float64;
+}();
+
+/// A named array of values that something else owns: the file that it was read from, or whoever has it
+/// written.
+struct TensorView {
+  std::string name;
+  DataType type = DataType::uint8;
+  std::vector<std::size_t> shape;    ///< row-major; empty: one value
+  std::span<const std::byte> bytes;  ///< Π shape × data_type_size(type) of them, little-endian
+
+  /// Stands for any size in an expected shape.
+  static constexpr std::size_t any_size = static_cast<std::size_t>(-1);
+
+  /// Number of values.
+  std::size_t size() const { return bytes.size() / data_type_size(type); }
+};
+
+/// A view of `values` (contiguous: a span, a vector) as a tensor of this name and shape.
+template <class Values>
+TensorView tensor_view(std::string name, std::vector<std::size_t> shape, const Values& values) {
+  const std::span span(values);
+  using T = typename decltype(span)::value_type;
+  return {std::move(name), data_type_of<T>, std::move(shape), std::as_bytes(span)};
+}
+
+/// Free text about tensors, by key.
+using TensorMetadata = std::map<std::string, std::string, std::less<>>;
+
+/// A shape as text: "[10000, 200]"; TensorView::any_size as "*".
+inline std::string shape_text(std::span<const std::size_t> shape) {
+  std::string text = "[";
+  for (const std::size_t size : shape) {
+    if (text.size() > 1) text += ", ";
+    text += size == TensorView::any_size ? "*" : std::to_string(size);
+  }
+  return text + "]";
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of all kernels of one instruction set. Included once for every instruction set.
+
+#if defined(TOPKSOFTMAX_KERNELS_IMPLEMENTATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOPKSOFTMAX_KERNELS_IMPLEMENTATION_INL_H_
+#undef TOPKSOFTMAX_KERNELS_IMPLEMENTATION_INL_H_
+#else
+#define TOPKSOFTMAX_KERNELS_IMPLEMENTATION_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <string_view>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/bounded-inl.h"
+#include "topksoftmax/kernels/few-inl.h"
+#include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/prefix_bounds-inl.h"
+#include "topksoftmax/kernels/reduce-inl.h"
+#include "topksoftmax/kernels/scan-inl.h"
+#include "topksoftmax/kernels/squared_distance-inl.h"
+#include "topksoftmax/kernels/sum-inl.h"
+#include "topksoftmax/kernels/wta-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
+namespace HWY_NAMESPACE {
+
+/// All kernels, those of int8 prefixes in the given form (see prefix_bounds-inl.h).
+template <class Form>
+constexpr detail::Implementation ImplementationIn(std::string_view name) {
+  return {
+      .name = name,
+      .scan = &Scan,
+      .scan_gathered = &ScanGathered,
+      .scan_batch = &ScanBatch,
+      .scan_gathered_batch = &ScanGatheredBatch,
+      .combine_rows = &CombineRows,
+      .argmax = &Argmax,
+      .fused_scan = &FusedScan,
+      .fused_scan_batch = &FusedScanBatch,
+      .select = &Select,
+      .fused_select = &FusedSelect,
+      .fused_absorb = &FusedAbsorb,
+      .kth_of_few = &KthOfFew,
+      .rank_few = &RankFew,
+      .max = &Max,
+      .sum_exp = &SumExp,
+      .sum = &Sum,
+      .exp = &Exp,
+      .prefix_bounds = &PrefixBounds<Form>,
+      .prefix_bounds_gathered = &PrefixBoundsGathered<Form>,
+      .box_bounds = &BoxBounds<Form>,
+      .tail_bounds = &TailBounds,
+      .promising = &Promising,
+      .reaching = &Reaching,
+      .partition = &PartitionAt,
+      .sum_exp_bounds = &SumExpBounds,
+      .wta_codes = &WtaCodes,
+      .wta_codes_batch = &WtaCodesBatch,
+      .mark_reaching = &MarkReaching,
+      .squared_distance = &SquaredDistance,
+      .squared_length = &SquaredLength,
+  };
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

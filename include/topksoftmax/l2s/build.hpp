@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/l2s/l2s.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/l2s/options.hpp"
+#include "topksoftmax/l2s/training.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/exact_labels.hpp"
+#include "topksoftmax/learning/labels.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const Contexts& contexts,
+                                                         const L2SOptions& options, std::string_view name,
+                                                         const Executor& executor) {
+  detail::check_contexts(layer, contexts, "l2s");
+  detail::check(options);
+  if (options.progress) options.progress("labelling the contexts", 0.0);
+  const Labels labels =
+      detail::exact_labels(layer, contexts, options.label_count, options.label_depth, options.near_miss_value,
+                           options.near_miss_temperature, executor);
+  L2SScreener screener(train_l2s(contexts, labels, options, executor), options, layer.vocab(), layer.dim(),
+                       std::string(name));
+  return std::unique_ptr<L2S>(new L2S(std::move(layer), std::move(screener)));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const ConstRows& contexts,
+                                                         const L2SOptions& options,
+                                                         const Executor& executor) {
+  return train(std::move(layer), Contexts::of(contexts), options, "l2s", executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train_kmeans(SoftmaxLayer layer, const ConstRows& contexts,
+                                                                L2SOptions options,
+                                                                const Executor& executor) {
+  options.rounds = 0;
+  return train(std::move(layer), Contexts::of(contexts), options, "l2s-kmeans", executor);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

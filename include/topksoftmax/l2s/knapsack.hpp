@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/l2s/candidate_sets.hpp"
+#include "topksoftmax/l2s/model.hpp"
+#include "topksoftmax/learning/labels.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct KnapsackOptions {
+  double budget = 300.0;  ///< B, the mean set size that a context may meet
+  double lambda = 3e-4;   ///< λ of Eq. 6: the price of a token that is no label
+};
+
+/// Chooses the candidate sets by L2S's greedy knapsack (§3, "Optimization"): item (t, s) adds token s to
+/// C(t). Its weight is the share of contexts in cluster t, N_t/N, by which it raises the mean set size L̄; its
+/// value what it takes off the objective of Eq. 7, n_ts·(1 + λ) − λ·N_t, n_ts being the contexts of t whose
+/// label s is. Items are added by falling value per weight, ties to the lower cluster and then token, while L̄
+/// ≤ B; those without value never.
+///
+/// `assignment` [N] is each context's cluster. Cost: O(N·depth + items·log items).
+CandidateSets choose_candidates(std::span<const std::int32_t> assignment, const Labels& labels,
+                                std::size_t clusters, const KnapsackOptions& options);
+
+/// Eq. 7 for given assignments and sets.
+ScreeningLoss screening_loss(std::span<const std::int32_t> assignment, const Labels& labels,
+                             const CandidateSets& sets, double lambda);
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+struct Item {
+  std::int32_t cluster;
+  TokenId token;
+  double ratio;  // value per weight
+  double weight;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline CandidateSets choose_candidates(std::span<const std::int32_t> assignment, const Labels& labels,
+                                       std::size_t clusters, const KnapsackOptions& options) {
+  std::vector<std::size_t> members(clusters, 0);
+  std::vector<std::unordered_map<TokenId, double>> counts(clusters);
+  for (std::size_t i = 0; i < assignment.size(); ++i) {
+    const auto t = static_cast<std::size_t>(assignment[i]);
+    ++members[t];
+    const std::span<const TokenId> ids = labels.of(i);
+    const std::span<const float> weights = labels.weights_of(i);
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      if (weights[n] > 0.0F) counts[t][ids[n]] += static_cast<double>(weights[n]);
+    }
+  }
+
+  std::vector<detail::Item> items;
+  const auto total = static_cast<double>(assignment.size());
+  for (std::size_t t = 0; t < clusters; ++t) {
+    const auto here = static_cast<double>(members[t]);
+    for (const auto& [token, count] : counts[t]) {
+      const double value = count * (1.0 + options.lambda) - options.lambda * here;
+      if (value > 0.0) items.push_back({static_cast<std::int32_t>(t), token, value / here, here / total});
+    }
+  }
+  std::sort(items.begin(), items.end(), [](const detail::Item& a, const detail::Item& b) {
+    if (a.ratio != b.ratio) return a.ratio > b.ratio;
+    return a.cluster != b.cluster ? a.cluster < b.cluster : a.token < b.token;
+  });
+
+  std::vector<std::vector<TokenId>> chosen(clusters);
+  double used = 0.0;
+  for (const detail::Item& item : items) {
+    if (used + item.weight > options.budget) continue;
+    used += item.weight;
+    chosen[static_cast<std::size_t>(item.cluster)].push_back(item.token);
+  }
+  CandidateSets sets;
+  sets.offsets.push_back(0);
+  for (std::vector<TokenId>& ids : chosen) {
+    std::sort(ids.begin(), ids.end());
+    sets.ids.insert(sets.ids.end(), ids.begin(), ids.end());
+    sets.offsets.push_back(sets.ids.size());
+  }
+  return sets;
+}
+
+inline ScreeningLoss screening_loss(std::span<const std::int32_t> assignment, const Labels& labels,
+                                    const CandidateSets& sets, double lambda) {
+  ScreeningLoss loss;
+  for (std::size_t i = 0; i < assignment.size(); ++i) {
+    const std::span<const TokenId> set = sets.of(static_cast<std::size_t>(assignment[i]));
+    const std::span<const TokenId> ids = labels.of(i);
+    const std::span<const float> weights = labels.weights_of(i);
+    double missed = 0.0;
+    double found = 0.0;
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      const auto weight = static_cast<double>(weights[n]);
+      if (std::binary_search(set.begin(), set.end(), ids[n])) {
+        found += weight;
+      } else {
+        missed += weight;
+        if (n < labels.top) loss.missed += 1.0;
+      }
+    }
+    loss.set_size += static_cast<double>(set.size());
+    loss.objective += missed + lambda * (static_cast<double>(set.size()) - found);
+  }
+  if (!assignment.empty()) {
+    const auto n = static_cast<double>(assignment.size());
+    loss.missed /= n;
+    loss.set_size /= n;
+    loss.objective /= n;
+  }
+  return loss;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/l2s/model.hpp"
+#include "topksoftmax/l2s/options.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What L2SScreener works in.
+struct L2SScratch {
+  ScratchBuffer products;  ///< of the clusters
+  ScratchBuffer best;      ///< clusters
+  ScratchBuffer ids;
+  TokenSet seen;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// The screening model of L2S: z(h) = argmax_t v_t·h, then the tokens of C(z(h)) (Eq. 2).
+///
+/// Cost of a query: reads (r + |C(z)|)·d weights. Effort: the number of clusters visited, the best v_t·h
+/// first, their sets united; by default 1; r or more exhausts the method and scans the whole vocabulary. A
+/// cluster whose set is too small for k (one that no training context fell into, say) answers from the whole
+/// vocabulary.
+class TOPKSOFTMAX_EXPORT L2SScreener {
+ public:
+  /// `options` are those that the model was learned with.
+  L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim, std::string name);
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return name_; }
+  std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
+
+  const L2SModel& model() const { return model_; }
+
+ private:
+  kernels::Rows clusters() const;
+
+  L2SModel model_;
+  L2SOptions options_;
+  std::size_t vocab_;
+  std::size_t dim_;
+  std::string name_;
+};
+
+/// L2S, "Learning to Screen for Fast Softmax Inference on Large Vocabulary Neural Networks" (Chen et al.,
+/// ICLR 2019): clusters of contexts and a candidate set for each, learned together from contexts that the
+/// model produced.
+class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
+ public:
+  /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same
+  /// model for any number of them. Cost: N·V·d multiply-adds for the labels, and train_l2s. Throws Error for
+  /// contexts of another dimension or that are not finite, and for unusable options. Defined in
+  /// l2s/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> train(SoftmaxLayer layer, const ConstRows& contexts,
+                                                             const L2SOptions& options = {},
+                                                             const Executor& executor = default_executor());
+
+  /// The same from k-means alone: the paper's Table 5 compares with it. Defined in l2s/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> train_kmeans(
+      SoftmaxLayer layer, const ConstRows& contexts, L2SOptions options = {},
+      const Executor& executor = default_executor());
+
+  /// The same as train() for contexts in plain memory; `name` is what the backend goes by. Defined in
+  /// l2s/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> train(SoftmaxLayer layer, const Contexts& contexts,
+                                                             const L2SOptions& options, std::string_view name,
+                                                             const Executor& executor = default_executor());
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "l2s";
+
+  /// The backend of an index that was saved for the same layer: see load_index(). The model is
+  /// copied: it is small.
+  static std::unique_ptr<L2S> load(const IndexReader& in);
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+};
+
+inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim,
+                                std::string name)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      vocab_(vocab),
+      dim_(dim),
+      name_(std::move(name)) {
+  options_.progress = {};  // whom it tells may not live as long
+}
+
+inline kernels::Rows L2SScreener::clusters() const {
+  kernels::Rows rows;
+  rows.data = model_.v.data();
+  rows.count = model_.clusters;
+  rows.dim = rows.stride = dim_;
+  return rows;
+}
+
+inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) const {
+  const kernels::Rows rows = clusters();
+  Candidates candidates;
+  candidates.screened = rows.count;
+  candidates.bytes_read = rows.bytes(rows.count);
+  if (query.effort <= 1) {
+    candidates.ids = model_.sets.of(kernels::argmax(rows, query.h));
+    return candidates;
+  }
+  if (query.effort >= rows.count) {
+    candidates.everything = true;
+    return candidates;
+  }
+
+  detail::L2SScratch& scratch = workspace.scratch<detail::L2SScratch>();
+  auto* const products = scratch.products.get<float>(rows.count);
+  kernels::scan(rows, 0, rows.count, query.h, products);
+  kernels::TopKHeap best(scratch.best.get<ScoredToken>(query.effort), query.effort);
+  kernels::select(products, nullptr, rows.count, best);
+  const std::span<const ScoredToken> visited = best.sort();
+  std::size_t room = 0;
+  for (const ScoredToken& cluster : visited)
+    room += model_.sets.of(static_cast<std::size_t>(cluster.id)).size();
+  auto* const ids = scratch.ids.get<TokenId>(room);
+  std::size_t count = 0;
+  scratch.seen.clear(vocab_);
+  for (const ScoredToken& cluster : visited) {
+    for (const TokenId id : model_.sets.of(static_cast<std::size_t>(cluster.id))) {
+      if (scratch.seen.insert(id)) ids[count++] = id;
+    }
+  }
+  candidates.ids = {ids, count};
+  return candidates;
+}
+
+inline std::size_t L2SScreener::index_bytes() const {
+  return model_.v.size() * sizeof(float) + model_.sets.ids.size() * sizeof(TokenId) +
+         model_.sets.offsets.size() * sizeof(std::size_t);
+}
+
+inline void L2SScreener::save(IndexWriter& out) const {
+  out.kind(L2S::kind);
+  out.option("name", name_);
+  L2SOptions::visit(options_, out.options());
+  out.array("clusters", {model_.clusters, dim_}, StoredArray<float>::borrow(model_.v));
+  std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
+  out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));
+  out.array("ids", {model_.sets.ids.size()}, StoredArray<TokenId>::borrow(model_.sets.ids));
+  std::vector<double> history;
+  for (const ScreeningLoss& loss : model_.history) {
+    history.insert(history.end(), {loss.objective, loss.missed, loss.set_size});
+  }
+  out.array("history", {model_.history.size(), 3}, StoredArray<double>::own(history));
+}
+
+inline std::unique_ptr<L2S> L2S::load(const IndexReader& in) {
+  std::string name;
+  in.option("name", name);
+  L2SOptions options;
+  L2SOptions::visit(options, in.options());
+  L2SModel model;
+  const StoredArray<float> v = in.floats("clusters", {IndexReader::any, in.dim()});
+  if (v.size() == 0) throw in.damaged("clusters", "has no cluster");
+  model.v.assign(v.begin(), v.end());
+  model.clusters = v.size() / in.dim();
+  const StoredArray<TokenId> ids = in.tokens("ids", {IndexReader::any});
+  model.sets.ids.assign(ids.begin(), ids.end());
+  const StoredArray<std::uint64_t> offsets = in.offsets("offsets", {model.clusters + 1}, ids.size());
+  model.sets.offsets.assign(offsets.begin(), offsets.end());
+  for (std::size_t t = 0; t < model.clusters; ++t) {
+    const std::span<const TokenId> set = model.sets.of(t);
+    if (std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) != set.end()) {
+      throw in.damaged("ids", "are not ascending in the set of cluster " + std::to_string(t));
+    }
+  }
+  const StoredArray<double> history = in.doubles("history", {IndexReader::any, 3});
+  for (std::size_t i = 0; i < history.size(); i += 3) {
+    model.history.push_back({history[i], history[i + 1], history[i + 2]});
+  }
+  L2SScreener screener(std::move(model), std::move(options), in.vocab(), in.dim(), std::move(name));
+  return std::unique_ptr<L2S>(new L2S(in.layer(), std::move(screener)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

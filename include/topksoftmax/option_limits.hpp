@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// What a number that is an option may be. A literal, which stands beside the option in its struct's
+/// visitor: at_least(1), above(0).and_below(1).
+struct OptionLimits {
+  /// How errors word a range that is closed at both ends.
+  enum class Wording : std::uint8_t {
+    at_least,  ///< "at least 2 and at most 1024"
+    from,      ///< "from 0 to 1"
+    between,   ///< "between 0 and 1"
+  };
+  static constexpr double none = std::numeric_limits<double>::infinity();
+
+  double low = -none;
+  double high = none;
+  bool above_low = false;   ///< low itself is not allowed
+  bool below_high = false;  ///< high itself is not allowed
+  bool or_zero = false;     ///< 0 is allowed too: the backend chooses
+  Wording wording = Wording::at_least;
+
+  constexpr OptionLimits and_at_most(double most) const {
+    OptionLimits limits = *this;
+    limits.high = most;
+    return limits;
+  }
+  constexpr OptionLimits and_below(double bound) const {
+    OptionLimits limits = and_at_most(bound);
+    limits.below_high = true;
+    return limits;
+  }
+  constexpr OptionLimits or_0() const {
+    OptionLimits limits = *this;
+    limits.or_zero = true;
+    return limits;
+  }
+
+  /// Whether there are any.
+  constexpr bool any() const { return low != -none || high != none; }
+
+  /// NaN is allowed only where there are no limits.
+  constexpr bool allow(double value) const {
+    if (!any() || (or_zero && value == 0.0)) return true;
+    return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
+  }
+
+  /// As errors have it: "at least 1", "above 0 and below 1"; empty where there are none.
+  std::string text() const;
+};
+
+constexpr OptionLimits at_least(double low) {
+  return {.low = low};
+}
+constexpr OptionLimits at_most(double high) {
+  return {.high = high};
+}
+constexpr OptionLimits above(double low) {
+  return {.low = low, .above_low = true};
+}
+/// From low to high, both included, worded "from 0 to 1".
+constexpr OptionLimits from_to(double low, double high) {
+  return {.low = low, .high = high, .wording = OptionLimits::Wording::from};
+}
+/// The same, worded "between 0 and 1".
+constexpr OptionLimits between(double low, double high) {
+  return {.low = low, .high = high, .wording = OptionLimits::Wording::between};
+}
+
+/// A value of an enum, and what texts call it.
+template <class Enum>
+struct OptionChoice {
+  std::string_view name;
+  Enum value;
+};
+
+/// The values that an option may have which is an enum. A literal, as OptionLimits are.
+template <class Enum, std::size_t N>
+struct OptionChoices {
+  std::string_view type;  ///< the enum's name in C++
+  std::array<OptionChoice<Enum>, N> all;
+
+  /// The name of a value; empty for one that has none.
+  constexpr std::string_view name_of(Enum value) const {
+    for (const OptionChoice<Enum>& choice : all) {
+      if (choice.value == value) return choice.name;
+    }
+    return {};
+  }
+  /// The value of a name; null for one that none has.
+  constexpr const Enum* find(std::string_view name) const {
+    for (const OptionChoice<Enum>& choice : all) {
+      if (choice.name == name) return &choice.value;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// A visitor that does nothing.
+struct IgnoreOptions {
+  template <class... Any>
+  void operator()(const Any&... /*option*/) const {}
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// A struct of options: its static member `visit(options, visitor)` calls visitor(name, option, help, limits)
+/// for each option in the order of their declaration: `options` and `option` are const or not, alike; limits
+/// are OptionLimits, or the OptionChoices of an enum, or absent. An option may be a whole number, a double, a
+/// bool, an enum, a std::string, a std::optional of one of these (empty: the backend chooses), or a struct of
+/// options itself, visited as visitor(name, option), whose options then count as the outer one's.
+template <class Options>
+concept VisitedOptions = requires(Options& options) {
+  Options::visit(options, detail::IgnoreOptions());
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// A limit as a message has it: whole where it is, "1e6" where it is large, "1e-6" where it is small.
+inline std::string limit_text(double limit) {
+  std::array<char, 32> text{};
+  const bool whole = limit > -1e5 && limit < 1e5 && limit == static_cast<double>(static_cast<int>(limit));
+  char* const end = whole ? std::to_chars(text.data(), text.data() + text.size(), static_cast<int>(limit)).ptr
+                          : std::to_chars(text.data(), text.data() + text.size(), limit).ptr;
+  std::string written(text.data(), end);
+  const std::size_t exponent = written.find('e');
+  if (exponent == std::string::npos) return written;
+  const bool negative = written[exponent + 1] == '-';
+  const std::size_t digits = written.find_first_not_of("+-0", exponent + 1);
+  return written.substr(0, exponent + 1) + (negative ? "-" : "") + written.substr(digits);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline std::string OptionLimits::text() const {
+  const std::string least = detail::limit_text(low);
+  const std::string most = detail::limit_text(high);
+  const std::string zero = or_zero ? "0 or " : "";
+  if (wording == Wording::from) return zero + "from " + least + " to " + most;
+  if (wording == Wording::between) return zero + "between " + least + " and " + most;
+  std::string text = zero;
+  if (low != -none) text += (above_low ? "above " : "at least ") + least;
+  if (high != none)
+    text += (low == -none ? "" : " and ") + std::string(below_high ? "below " : "at most ") + most;
+  return text;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

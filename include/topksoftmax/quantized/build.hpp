@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/quantized/quantized.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/quantized/quantized.hpp"
+#include "topksoftmax/rows/prefix_writer.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+TOPKSOFTMAX_BUILD_INLINE QuantizedRows::QuantizedRows(const SoftmaxLayer& layer) : dim_(layer.dim()) {
+  const std::size_t width = width_for(dim_);
+  PrefixWriter writer(layer.vocab(), width);
+  const Eigen::VectorXf b = layer.biases();
+  std::vector<float> row(dim_);
+  std::vector<double> values(width, 0.0);
+  std::vector<std::int8_t> q(width);
+  for (std::size_t token = 0; token < layer.vocab(); ++token) {
+    layer.copy_row(token, row.data());
+    std::copy(row.begin(), row.end(), values.begin());
+    writer.put(token, b[static_cast<Eigen::Index>(token)], values, q.data());
+  }
+  store_ = std::move(writer).finish();
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> Quantized::build(SoftmaxLayer layer,
+                                                                     const QuantizedOptions& options) {
+  detail::check_quantized(layer, options);
+  auto rows = std::make_shared<const detail::QuantizedRows>(layer);
+  return std::unique_ptr<Quantized>(
+      new Quantized(std::move(layer), QuantizedScreener(std::move(rows), options)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

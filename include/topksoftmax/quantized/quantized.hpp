@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/estimated_candidates.hpp"
+#include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/rows/row_order.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What QuantizedScreener works in.
+struct QuantizedScratch {
+  ScratchBuffer context;    ///< filled up with zeros
+  ScratchBuffer shorts;     ///< its 15-bit integers
+  ScratchBuffer estimates;  ///< of all rows
+  ScratchBuffer radii;      ///< all 0
+};
+
+class QuantizedRows;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct QuantizedOptions {
+  /// Tokens whose logits are computed in full precision, at least 1, and never fewer than 2·k. A query's
+  /// `effort` overrides it.
+  std::size_t refine_width = 32;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("refine_width", options.refine_width, "tokens that are scored in full precision, at least 2k",
+          at_least(1));
+  }
+};
+
+/// Screens by logits from 8-bit rows: candidates are the tokens with the largest ones.
+class TOPKSOFTMAX_EXPORT QuantizedScreener {
+ public:
+  QuantizedScreener(std::shared_ptr<const detail::QuantizedRows> rows, const QuantizedOptions& options)
+      : rows_(std::move(rows)), options_(options) {}
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+  std::string_view name() const { return "quantized"; }
+  std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
+
+ private:
+  std::shared_ptr<const detail::QuantizedRows> rows_;
+  QuantizedOptions options_;
+};
+
+/// The scan of an 8-bit copy of the layer, and the best of it in full precision: what an engine does without
+/// any index, and so what indexes are to be measured by.
+///
+/// Rows are rounded to int8 with a scale each, contexts to 15 bits or, beyond d = 1032, so many that no sum
+/// overflows; products are exact integers. All tokens that are not refined keep their estimates in log Z
+/// (Normalizer::low_rank, though it is not a rank that is low). Nothing is proven: see Certified.
+///
+/// Effort: refine_width; from V on every token is scored. Cost of a query: V·(d + 8) bytes, and
+/// refine_width·d weights. Index: V·(d + 8) bytes.
+class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScreener> {
+ public:
+  /// Cost: V·d. Throws Error for unusable options and for d > 4096. Defined in quantized/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> build(SoftmaxLayer layer,
+                                                                   const QuantizedOptions& options = {});
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "quantized";
+
+  /// The backend of an index that was saved for the same layer: see load_index().
+  static std::unique_ptr<Quantized> load(const IndexReader& in);
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+inline constexpr const char* kQuantizedRowsName = "prefixes";
+
+/// Throws Error for what cannot be built.
+inline void check_quantized(const SoftmaxLayer& layer, const QuantizedOptions& options) {
+  check_options("quantized", options);
+  if (layer.dim() > kernels::PrefixBlocks::kMaxWidth) {
+    throw Error("quantized: the layer's dimension is " + std::to_string(layer.dim()) +
+                "; it must be at most " + std::to_string(kernels::PrefixBlocks::kMaxWidth));
+  }
+}
+
+/// Whole rows as prefixes, which leave nothing out: their radii are 0.
+class QuantizedRows {
+ public:
+  /// Defined in quantized/build.hpp.
+  explicit TOPKSOFTMAX_BUILD_INLINE QuantizedRows(const SoftmaxLayer& layer);
+
+  /// Reads what save() has written.
+  explicit QuantizedRows(const IndexReader& in)
+      : dim_(in.dim()), store_(in, kQuantizedRowsName, in.vocab(), width_for(dim_)) {
+    store_.check_biases(in, kQuantizedRowsName, RowOrder());
+  }
+
+  void save(IndexWriter& out) const { store_.save(out, kQuantizedRowsName); }
+
+  std::size_t dim() const { return dim_; }
+  const kernels::PrefixBlocks& blocks() const { return store_.blocks(); }
+
+ private:
+  static std::size_t width_for(std::size_t dim) { return (dim + 3) / 4 * 4; }
+
+  std::size_t dim_;
+  PrefixStore store_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
+  const kernels::PrefixBlocks& blocks = rows_->blocks();
+  const std::size_t wanted = std::max(query.effort != 0 ? query.effort : options_.refine_width, 2 * query.k);
+  if (wanted >= blocks.rows) {
+    Candidates all;
+    all.everything = true;
+    return all;
+  }
+  detail::QuantizedScratch& scratch = workspace.scratch<detail::QuantizedScratch>();
+  auto* const h = scratch.context.get<float>(blocks.width);
+  std::fill(std::copy_n(query.h, rows_->dim(), h), h + blocks.width, 0.0F);
+  auto* const n = scratch.shorts.get<std::int16_t>(blocks.width);
+  const float scale = detail::round_to_shorts(h, blocks.width, n);
+  const std::size_t room = blocks.blocks() * kernels::PrefixBlocks::kRows;
+  auto* const estimates = scratch.estimates.get<float>(room);
+  auto* const radii = scratch.radii.get<float>(room);
+  prefix_bounds(workspace, blocks, {n, scale, 0.0F}, estimates, radii);
+  Candidates candidates = detail::best_estimated(query, estimates, blocks.rows, wanted, workspace);
+  candidates.screened = blocks.rows;
+  candidates.bytes_read = blocks.bytes();
+  return candidates;
+}
+
+inline std::size_t QuantizedScreener::index_bytes() const {
+  return rows_->blocks().bytes();
+}
+
+inline void QuantizedScreener::save(IndexWriter& out) const {
+  out.kind(Quantized::kind);
+  QuantizedOptions::visit(options_, out.options());
+  rows_->save(out);
+}
+
+inline std::unique_ptr<Quantized> Quantized::load(const IndexReader& in) {
+  QuantizedOptions options;
+  QuantizedOptions::visit(options, in.options());
+  in.check([&] { detail::check_quantized(in.layer(), options); });
+  auto rows = std::make_shared<const detail::QuantizedRows>(in);
+  return std::unique_ptr<Quantized>(new Quantized(in.layer(), QuantizedScreener(std::move(rows), options)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

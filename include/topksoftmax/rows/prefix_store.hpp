@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/rows/row_order.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Contexts whose largest coordinate is smaller are rounded to zero.
+inline constexpr double kTooShortToRound = 2e-26;
+
+/// x_j ≈ scale·n_j, as PrefixContext takes it; returns the scale, 0 for what is too short.
+inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n) {
+  const auto most = static_cast<float>(kernels::PrefixContext::largest(width));
+  float peak = 0.0F;
+  for (std::size_t j = 0; j < width; ++j) peak = std::max(peak, std::abs(x[j]));
+  const float scale = static_cast<double>(peak) > kTooShortToRound ? peak / most : 0.0F;
+  const float inverse = scale > 0.0F ? 1.0F / scale : 0.0F;
+  for (std::size_t j = 0; j < width; ++j) {
+    const float steps = std::min(most, std::max(-most, x[j] * inverse));  // in this order NaN is a number too
+    n[j] = static_cast<std::int16_t>(steps + std::copysign(0.5F, steps));
+  }
+  return scale;
+}
+
+/// Memory of PrefixBlocks.
+class PrefixStore {
+ public:
+  PrefixStore() = default;
+  /// `bytes` [blocks × block_bytes] begin on a cache line.
+  PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width)
+      : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width} {}
+
+  /// Reads what save() has written under a name, of so many rows of this width, a multiple of 4. Throws Error
+  /// for biases that are NaN, and for scales and radii that are NaN or below 0.
+  PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows, std::size_t width);
+  /// The tensor `name` U8 [blocks, block_bytes].
+  void save(IndexWriter& out, std::string_view name) const;
+
+  /// Throws Error unless the biases are those of the layer's rows, kept in this order.
+  void check_biases(const IndexReader& in, std::string_view name, const RowOrder& order) const;
+
+  const kernels::PrefixBlocks& blocks() const { return blocks_; }
+
+  // What is stored of a row.
+  float bias(std::size_t row) const;
+  double scale(std::size_t row) const;
+  double radius(std::size_t row) const;
+  int coordinate(std::size_t row, std::size_t j) const;
+
+ private:
+  const std::byte* block_of(std::size_t row) const {
+    return bytes_.data() + row / kernels::PrefixBlocks::kRows * blocks_.block_bytes();
+  }
+
+  StoredArray<std::byte> bytes_;
+  kernels::PrefixBlocks blocks_;
+};
+
+inline constexpr std::size_t kRows = kernels::PrefixBlocks::kRows;
+/// Where a block's scales, radii and coordinates begin.
+inline constexpr std::size_t kScales = kRows * sizeof(float);
+inline constexpr std::size_t kRadii = kScales + kRows * sizeof(std::uint16_t);
+inline constexpr std::size_t kCoordinates = kernels::PrefixBlocks::kHeader;
+/// The bias of rows that fill up the last block.
+inline constexpr float kNoBias = -std::numeric_limits<float>::infinity();
+
+template <class T>
+T value_at(const std::byte* begin, std::size_t i) {
+  T value;
+  std::memcpy(&value, begin + i * sizeof(value), sizeof(value));
+  return value;
+}
+
+/// Where a row's coordinate lies in its block.
+inline std::size_t offset_of(std::size_t row, std::size_t j) {
+  return kCoordinates + j / 4 * 64 + row % kRows * 4 + j % 4;
+}
+
+inline PrefixStore::PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows,
+                                std::size_t width) {
+  blocks_.rows = rows;
+  blocks_.width = width;
+  bytes_ = in.array<std::byte>(name, {blocks_.blocks(), blocks_.block_bytes()}, DataType::uint8);
+  blocks_.data = bytes_.data();
+  for (std::size_t row = 0; row < blocks_.blocks() * kRows; ++row) {
+    const bool known = row < rows ? bias(row) <= std::numeric_limits<float>::max() : bias(row) == kNoBias;
+    if (known && scale(row) >= 0.0 && radius(row) >= 0.0) continue;
+    throw in.damaged(name, "has a bias, scale or radius that cannot be in row " + std::to_string(row));
+  }
+}
+
+inline void PrefixStore::save(IndexWriter& out, std::string_view name) const {
+  out.array(name, {blocks_.blocks(), blocks_.block_bytes()}, bytes_, DataType::uint8);
+}
+
+inline void PrefixStore::check_biases(const IndexReader& in, std::string_view name,
+                                      const RowOrder& order) const {
+  const float* const biases = in.layer().rows().bias;
+  for (std::size_t row = 0; row < blocks_.rows; ++row) {
+    const float own = biases == nullptr ? 0.0F : biases[order.token(row)];
+    if (bias(row) != own) {
+      throw in.damaged(name, "has another bias than the layer in row " + std::to_string(row));
+    }
+  }
+}
+
+inline float PrefixStore::bias(std::size_t row) const {
+  return value_at<float>(block_of(row), row % kRows);
+}
+
+inline double PrefixStore::scale(std::size_t row) const {
+  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + kScales, row % kRows));
+}
+
+inline double PrefixStore::radius(std::size_t row) const {
+  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + kRadii, row % kRows));
+}
+
+inline int PrefixStore::coordinate(std::size_t row, std::size_t j) const {
+  return std::to_integer<int>(block_of(row)[offset_of(row, j)]) - 128;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

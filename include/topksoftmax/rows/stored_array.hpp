@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// A read-only array that shares the ownership of its memory, whatever that is: a vector, a matrix, a mapped
+/// file. Copies are handles on the same values, which never move.
+template <class T>
+class StoredArray {
+ public:
+  StoredArray() = default;
+
+  /// Values that live as long as `owner` does.
+  StoredArray(std::span<const T> values, std::shared_ptr<const void> owner)
+      : values_(values), owner_(std::move(owner)) {}
+
+  /// Keeps a container of contiguous values: a vector, a matrix.
+  template <class Container>
+  static StoredArray own(Container values) {
+    const auto kept = std::make_shared<const Container>(std::move(values));
+    return {std::span<const T>(kept->data(), static_cast<std::size_t>(kept->size())), kept};
+  }
+
+  /// Values that outlive the array.
+  static StoredArray borrow(std::span<const T> values) { return {values, nullptr}; }
+
+  const T* data() const { return values_.data(); }
+  std::size_t size() const { return values_.size(); }
+  const T& operator[](std::size_t i) const { return values_[i]; }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+  std::span<const T> span() const { return values_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+
+ private:
+  std::span<const T> values_;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// A matrix [count×dim] with a bias for each row, or none, in memory of whoever has it.
+class StoredRows {
+ public:
+  StoredRows() = default;
+
+  explicit StoredRows(RowMajorMatrix m)
+      : count_(static_cast<std::size_t>(m.rows())),
+        dim_(static_cast<std::size_t>(m.cols())),
+        weights_(StoredArray<float>::own(std::move(m))) {}
+  StoredRows(RowMajorMatrix m, Eigen::VectorXf biases) : StoredRows(std::move(m)) {
+    biases_ = StoredArray<float>::own(std::move(biases));
+  }
+
+  /// `weights` has a multiple of `dim` ≥ 1 values, `biases` one for each row, or none.
+  StoredRows(StoredArray<float> weights, std::size_t dim, StoredArray<float> biases = {})
+      : count_(weights.size() / dim), dim_(dim), weights_(std::move(weights)), biases_(std::move(biases)) {}
+
+  /// As the kernels take it.
+  kernels::Rows rows() const {
+    kernels::Rows rows;
+    rows.data = weights_.data();
+    rows.bias = biases_.data();
+    rows.count = count_;
+    rows.dim = rows.stride = dim_;
+    return rows;
+  }
+
+  std::size_t count() const { return count_; }
+  std::size_t dim() const { return dim_; }
+  const StoredArray<float>& weights() const { return weights_; }
+  const StoredArray<float>& biases() const { return biases_; }
+
+ private:
+  std::size_t count_ = 0;
+  std::size_t dim_ = 0;
+  StoredArray<float> weights_;
+  StoredArray<float> biases_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

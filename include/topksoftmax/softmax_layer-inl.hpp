@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/in_memory.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/finite.hpp"
+#include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+template <class Lane>
+void convert_row(const kernels::Rows& rows, std::size_t token, float* out) {
+  const Lane* row = static_cast<const Lane*>(rows.data) + token * rows.stride;
+  const float scale = rows.scales != nullptr ? rows.scales[token] : 1.0F;
+  for (std::size_t j = 0; j < rows.dim; ++j) out[j] = scale * static_cast<float>(row[j]);
+}
+
+inline void copy_row_of(const kernels::Rows& rows, std::size_t token, float* out) {
+  switch (rows.type) {
+    case WeightType::float32:
+      return convert_row<float>(rows, token, out);
+    case WeightType::float16:
+      return convert_row<Float16>(rows, token, out);
+    case WeightType::bfloat16:
+      return convert_row<Bfloat16>(rows, token, out);
+    case WeightType::int8:
+      return convert_row<std::int8_t>(rows, token, out);
+  }
+}
+
+inline std::string described(float value) {
+  return std::isnan(value) ? "NaN" : value > 0 ? "infinite" : "-infinite";
+}
+
+inline void check_vector(const float* values, std::size_t count, const char* name) {
+  if (values == nullptr || all_finite(values, count)) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(values[i])) {
+      throw Error("softmax layer: " + std::string(name) + "[" + std::to_string(i) + "] is " +
+                  described(values[i]) + "; it must be finite");
+    }
+  }
+}
+
+inline std::string shortest(float value) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+/// Whatever bytes a row has, its weights are then finite.
+inline void check_scales(const kernels::Rows& rows) {
+  constexpr float largest = std::numeric_limits<float>::max() / 128.0F;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    if (std::abs(rows.scales[i]) <= largest) continue;
+    throw Error("softmax layer: scale[" + std::to_string(i) + "] is " + shortest(rows.scales[i]) +
+                "; it must be between -" + shortest(largest) + " and " + shortest(largest) +
+                ", so that weights are finite");
+  }
+}
+
+inline void check_layer(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
+  if (rows.count == 0) throw Error("softmax layer: W has 0 rows; the vocabulary needs at least 1 token");
+  if (rows.dim == 0) throw Error("softmax layer: W has 0 columns; the dimension must be at least 1");
+  if (rows.count > static_cast<std::size_t>(std::numeric_limits<TokenId>::max())) {
+    throw Error("softmax layer: W has " + std::to_string(rows.count) +
+                " rows; at most 2^31 - 1 are supported");
+  }
+  if (rows.data == nullptr) throw Error("softmax layer: W is a null pointer");
+  if (rows.stride < rows.dim) {
+    throw Error("softmax layer: rows are " + std::to_string(rows.stride) +
+                " weights apart, less than their length " + std::to_string(rows.dim));
+  }
+  if (rows.bias != nullptr && bias_count != static_cast<std::ptrdiff_t>(rows.count)) {
+    throw Error("softmax layer: b has " + std::to_string(bias_count) + " values, W has " +
+                std::to_string(rows.count) + " rows; they must agree (or b be empty)");
+  }
+  if ((rows.type == WeightType::int8) != (rows.scales != nullptr)) {
+    throw Error("softmax layer: int8 rows, and only they, need a scale each");
+  }
+  check_vector(rows.bias, rows.count, "b");
+  check_vector(rows.scales, rows.count, "scale");
+  if (rows.type == WeightType::int8) return check_scales(rows);
+  std::vector<float> row(rows.dim);
+  for (std::size_t token = 0; token < rows.count; ++token) {
+    copy_row_of(rows, token, row.data());
+    if (all_finite(row.data(), rows.dim)) continue;
+    for (std::size_t j = 0; j < rows.dim; ++j) {
+      const float value = row[j];
+      if (!std::isfinite(value)) {
+        throw Error("softmax layer: W at row " + std::to_string(token) + ", column " + std::to_string(j) +
+                    " is " + described(value) + "; it must be finite");
+      }
+    }
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE SoftmaxLayer SoftmaxLayer::borrow(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
+  return own(rows, bias_count, nullptr);
+}
+
+TOPKSOFTMAX_INLINE SoftmaxLayer SoftmaxLayer::own(const kernels::Rows& rows, std::ptrdiff_t bias_count,
+                                                  std::shared_ptr<const void> storage) {
+  detail::check_layer(rows, bias_count);
+  return SoftmaxLayer(rows, std::move(storage));
+}
+
+TOPKSOFTMAX_INLINE void SoftmaxLayer::copy_row(std::size_t token, float* out) const {
+  detail::copy_row_of(rows_, token, out);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

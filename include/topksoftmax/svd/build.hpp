@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/svd/svd_preview.hpp"
+#include "topksoftmax/svd/svd_softmax.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <Eigen/Core>
+#include <Eigen/Eigenvalues>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/svd/svd_preview.hpp"
+#include "topksoftmax/svd/svd_softmax.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width) {
+  const RowMajorMatrix W = layer.weights();
+  const Eigen::MatrixXd wide = W.cast<double>();
+  // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(wide.transpose() * wide);
+  const Eigen::MatrixXd V =
+      eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
+  directions_ = StoredRows(V.transpose().cast<float>());
+  tokens_ = StoredRows((wide * V).cast<float>(), layer.biases());
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> SvdSoftmax::build(SoftmaxLayer layer,
+                                                                       const SvdSoftmaxOptions& options) {
+  const SvdSoftmaxOptions all = detail::chosen_svd(options, layer);
+  auto preview = std::make_shared<const detail::SvdPreview>(layer, *all.preview_width);
+  return std::unique_ptr<SvdSoftmax>(
+      new SvdSoftmax(std::move(layer), SvdSoftmaxScreener(std::move(preview), *all.refine_width)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

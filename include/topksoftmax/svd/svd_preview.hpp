@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// W of low rank: the leading columns of UΣ and V, where W = UΣVᵀ.
+class SvdPreview {
+ public:
+  /// Cost: V·d² + d³. Defined in svd/build.hpp.
+  TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width);
+
+  /// What save() has written.
+  SvdPreview(const IndexReader& in, std::size_t width);
+  void save(IndexWriter& out) const;
+
+  /// The low-rank logits of all tokens: logits [V] = UΣ(Vᵀh) + b. turned [width] is scratch. Reads bytes(),
+  /// on the workspace's crew.
+  void logits(const float* h, const Workspace& workspace, float* turned, float* logits) const;
+
+  std::size_t width() const { return directions_.count(); }
+
+  std::size_t vocab() const { return tokens_.count(); }
+  std::size_t bytes() const { return directions_.rows().bytes(width()) + tokens_.rows().bytes(vocab()); }
+
+ private:
+  StoredRows directions_;  ///< Vᵀ [width×d]
+  StoredRows tokens_;      ///< UΣ [V×width] and b
+};
+
+inline SvdPreview::SvdPreview(const IndexReader& in, std::size_t width)
+    : directions_(in.floats("directions", {width, in.dim()}), in.dim()),
+      tokens_(in.floats("tokens", {in.vocab(), width}), width, StoredArray<float>::own(in.layer().biases())) {
+}
+
+inline void SvdPreview::save(IndexWriter& out) const {
+  out.array("directions", {directions_.count(), directions_.dim()}, directions_.weights());
+  out.array("tokens", {tokens_.count(), tokens_.dim()}, tokens_.weights());
+}
+
+inline void SvdPreview::logits(const float* h, const Workspace& workspace, float* turned,
+                               float* logits) const {
+  kernels::scan(directions_.rows(), 0, width(), h, turned);
+  scan(workspace, tokens_.rows(), 0, vocab(), turned, logits);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

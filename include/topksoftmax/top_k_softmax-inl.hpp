@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/flat_answers.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/numeric/finite.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/query_options.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Contexts that one thread answers together: enough for a batch kernel to read the weights seldom.
+inline constexpr std::size_t kLargestChunk = 256;
+
+/// Calls body(first, count, thread) for chunks of a batch, on at most `threads` threads.
+template <class Body>
+void for_each_chunk_of_batch(const Executor& executor, std::size_t threads, std::size_t batch,
+                             const Body& body) {
+  if (batch == 0) return;
+  const std::size_t share = (batch + threads - 1) / threads;
+  for_each_part_on(executor, threads, batch, std::min(share, kLargestChunk), body);
+}
+
+/// Answers on their way into flat memory.
+struct ChunkAnswers {
+  std::vector<TopK> found;
+};
+
+/// All logits, for whoever asked for them.
+struct LogitsScratch {
+  ScratchBuffer values;
+};
+
+/// Lends a workspace a crew for one query.
+class CrewOfQuery {
+ public:
+  CrewOfQuery(Workspace& workspace, const Crew& crew) : workspace_(workspace) { workspace.set_crew(crew); }
+  ~CrewOfQuery() { workspace_.set_crew({}); }
+  CrewOfQuery(const CrewOfQuery&) = delete;
+  CrewOfQuery& operator=(const CrewOfQuery&) = delete;
+
+ private:
+  Workspace& workspace_;
+};
+
+/// Up to this many allowed tokens are simply scored: no index is faster, and the answer is exact.
+inline std::size_t few(std::size_t vocab) {
+  return std::max<std::size_t>(64, vocab / 32);
+}
+
+inline void check_context(const float* h, std::size_t dim) {
+  if (all_finite(h, dim)) return;
+  for (std::size_t j = 0; j < dim; ++j) {
+    if (!std::isfinite(h[j])) {
+      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " + std::to_string(h[j]) +
+                                  "; every value must be finite");
+    }
+  }
+}
+
+inline void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
+  TokenId previous = -1;
+  for (const TokenBias& bias : biases) {
+    if (bias.id < 0 || static_cast<std::size_t>(bias.id) >= vocab) {
+      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) +
+                                  "; ids must be at least 0 and below V = " + std::to_string(vocab));
+    }
+    if (bias.id <= previous) {
+      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) + " after " +
+                                  std::to_string(previous) + "; ids must be strictly ascending");
+    }
+    if (!std::isfinite(bias.bias)) {
+      throw std::invalid_argument("query: the logit_bias of token " + std::to_string(bias.id) +
+                                  " is not finite; forbid a token by the mask");
+    }
+    previous = bias.id;
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
+                                            const QueryOptions& options) const {
+  if (dim != layer_.dim()) {
+    throw std::invalid_argument("query: h has " + std::to_string(dim) + " values; the layer's dimension is " +
+                                std::to_string(layer_.dim()));
+  }
+  if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
+  const std::size_t words = (layer_.vocab() + 63) / 64;
+  if (!options.allowed.empty() && options.allowed.size() < words) {
+    throw std::invalid_argument("query: the mask has " + std::to_string(options.allowed.size()) +
+                                " words; V = " + std::to_string(layer_.vocab()) + " tokens need " +
+                                std::to_string(words));
+  }
+  detail::check_biases(options.logit_bias, layer_.vocab());
+  if (!(options.log_z_tolerance >= 0.0)) {
+    throw std::invalid_argument("query: log_z_tolerance is " + std::to_string(options.log_z_tolerance) +
+                                "; it must be at least 0");
+  }
+  Query query;
+  query.h = h;
+  query.k = std::min(options.k, layer_.vocab());
+  query.edits = {options.allowed.empty() ? nullptr : options.allowed.data(), options.logit_bias.data(),
+                 options.logit_bias.size()};
+  query.effort = options.effort;
+  query.probabilities = options.probabilities;
+  query.log_z_tolerance = options.log_z_tolerance;
+  return query;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const Query& query, std::size_t stride, std::size_t batch,
+                                                  Workspace& workspace, TopK* answers) const {
+  if (query.edits.allowed != nullptr) {
+    const std::size_t allowed = query.edits.count_allowed(layer_.vocab());
+    Query limited = query;
+    limited.k = std::min(query.k, allowed);
+    if (allowed <= detail::few(layer_.vocab()) || allowed <= query.k) {
+      for (std::size_t q = 0; q < batch; ++q, limited.h += stride) {
+        answer_from_allowed(layer_, limited, allowed, workspace, answers[q]);
+      }
+      return;
+    }
+  }
+  if (batch == 1) return do_query(query, workspace, answers[0]);
+  do_query_batch(query, stride, batch, workspace, answers);
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
+                                           Workspace& workspace, TopK& answer) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  answer_chunk(query, h.size(), 1, workspace, &answer);
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
+                                           std::span<Workspace> workspaces, TopK& answer,
+                                           const Executor& executor) const {
+  if (workspaces.empty()) throw std::invalid_argument("query: there is no workspace; one a thread is needed");
+  const detail::CrewOfQuery crew(workspaces[0], {&executor, std::min(workspaces.size(), executor.threads())});
+  query(h, options, workspaces[0], answer);
+}
+
+TOPKSOFTMAX_INLINE Query TopKSoftmax::check_batch(const float* H, std::size_t batch, std::size_t dim,
+                                                  std::size_t stride, const QueryOptions& options,
+                                                  std::span<const Workspace> workspaces) const {
+  if (workspaces.empty()) {
+    throw std::invalid_argument("query_batch: there is no workspace; one a thread is needed");
+  }
+  if (batch == 0) return {};
+  const Query query = check(H, dim, options);
+  for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
+  return query;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim,
+                                                 std::size_t stride, const QueryOptions& options,
+                                                 std::span<Workspace> workspaces, std::span<TopK> answers,
+                                                 const Executor& executor) const {
+  if (batch != answers.size()) {
+    throw std::invalid_argument("query_batch: there are " + std::to_string(batch) + " contexts and " +
+                                std::to_string(answers.size()) + " answers; they must be as many");
+  }
+  const Query query = check_batch(H, batch, dim, stride, options, workspaces);
+  detail::for_each_chunk_of_batch(
+      executor, workspaces.size(), batch, [&](std::size_t first, std::size_t count, std::size_t thread) {
+        Query part = query;
+        part.h = H + first * stride;
+        answer_chunk(part, stride, count, workspaces[thread], answers.data() + first);
+      });
+}
+
+TOPKSOFTMAX_INLINE std::vector<TopK> TopKSoftmax::query_batch(const float* H, std::size_t batch,
+                                                              std::size_t dim, std::size_t stride,
+                                                              const QueryOptions& options,
+                                                              const Executor& executor) const {
+  std::vector<TopK> answers(batch);
+  std::vector<Workspace> workspaces(executor.threads());
+  query_batch(H, batch, dim, stride, options, workspaces, answers, executor);
+  return answers;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim,
+                                                 std::size_t stride, const QueryOptions& options,
+                                                 std::span<Workspace> workspaces, const FlatAnswers& answers,
+                                                 const Executor& executor) const {
+  const Query query = check_batch(H, batch, dim, stride, options, workspaces);
+  detail::for_each_chunk_of_batch(executor, workspaces.size(), batch,
+                                  [&](std::size_t first, std::size_t count, std::size_t thread) {
+                                    Query part = query;
+                                    part.h = H + first * stride;
+                                    auto& found = workspaces[thread].scratch<detail::ChunkAnswers>().found;
+                                    if (found.size() < count) found.resize(count);
+                                    answer_chunk(part, stride, count, workspaces[thread], found.data());
+                                    for (std::size_t q = 0; q < count; ++q) {
+                                      answers.store(first + q, options.k, found[q]);
+                                    }
+                                  });
+}
+
+TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float* H, std::size_t batch,
+                                                                    std::size_t dim, std::size_t stride,
+                                                                    const QueryOptions& options,
+                                                                    Workspace& workspace) const {
+  const Query query = check(H, dim, options);
+  for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
+  const std::size_t vocab = layer_.vocab();
+  auto* const values = workspace.scratch<detail::LogitsScratch>().values.get<float>(batch * vocab);
+  if (batch == 1) {
+    kernels::scan(layer_.rows(), 0, vocab, H, values);
+  } else if (batch > 1) {
+    kernels::scan_batch(layer_.rows(), H, stride, batch, values);
+  }
+  if (!query.edits.empty()) {
+    for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, vocab, values + q * vocab);
+  }
+  return {values, batch * vocab};
+}
+
+TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,
+                                                                     const QueryOptions& options,
+                                                                     Workspace& workspace) const {
+  const Query query = check(h, dim, options);
+  detail::check_context(h, dim);
+  return do_screen(query, workspace);
+}
+
+TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::do_screen(const Query& /*query*/,
+                                                                    Workspace& /*workspace*/) const {
+  return std::nullopt;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_save(IndexWriter&) const {
+  throw Error(std::string(name()) + ": this backend has no index that can be saved");
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                                    Workspace& workspace, TopK* answers) const {
+  Query one = query;
+  for (std::size_t q = 0; q < batch; ++q, one.h += stride) do_query(one, workspace, answers[q]);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

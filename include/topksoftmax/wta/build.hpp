@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/wta/wta_lsh.hpp"
+
+#if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/frequency_order.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/wta/build_wta_index.hpp"
+#include "topksoftmax/wta/wta_index.hpp"
+#include "topksoftmax/wta/wta_lsh.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer,
+                                                               const WtaLshOptions& options,
+                                                               const Executor& executor) {
+  const std::size_t top = std::min(options.top_frequent.value_or(layer.vocab() / 10), layer.vocab());
+  detail::check_threshold(options.threshold, options.hash.bands);
+  const std::vector<TokenId> order = detail::frequency_order(layer, options.counts, WtaLsh::kind);
+  auto index = std::make_shared<const detail::WtaIndex>(layer, options.hash, executor);
+  std::vector<std::uint64_t> frequent(index->mark_words(), 0);
+  for (std::size_t i = 0; i < top; ++i) {
+    const auto token = static_cast<std::size_t>(order[i]);
+    frequent[token / 64] |= std::uint64_t{1} << (token % 64);
+  }
+  WtaLshScreener screener(std::move(index), options.threshold, top,
+                          StoredArray<std::uint64_t>::own(std::move(frequent)));
+  return std::unique_ptr<WtaLsh>(new WtaLsh(std::move(layer), std::move(screener)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+#endif

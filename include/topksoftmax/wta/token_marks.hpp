@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Writes the tokens of a set, a bit each, to `ids` in ascending order; returns how many.
+inline std::size_t collect_tokens(std::span<const std::uint64_t> marks, TokenId* ids) {
+  std::size_t count = 0;
+  for (std::size_t word = 0; word < marks.size(); ++word) {
+    for (std::uint64_t bits = marks[word]; bits != 0; bits &= bits - 1) {
+      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+    }
+  }
+  return count;
+}
+
+/// Takes the tokens that are not allowed out of the set; returns how many are left.
+inline std::size_t keep_allowed(const std::uint64_t* allowed, std::span<std::uint64_t> marks) {
+  std::size_t count = 0;
+  for (std::size_t word = 0; word < marks.size(); ++word) {
+    marks[word] &= allowed[word];
+    count += static_cast<std::size_t>(std::popcount(marks[word]));
+  }
+  return count;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

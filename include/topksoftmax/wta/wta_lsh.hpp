@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+#include "topksoftmax/wta/token_marks.hpp"
+#include "topksoftmax/wta/wta_hash.hpp"
+#include "topksoftmax/wta/wta_index.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What WtaLshScreener works in, beside the index.
+struct WtaLshScratch {
+  ScratchBuffer shared;  ///< a bit a token, of the whole batch
+  ScratchBuffer marks;   ///< likewise, of one context
+  ScratchBuffer own;     ///< tokens of each context
+  ScratchBuffer ids;
+};
+
+class WtaIndex;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+struct WtaLshOptions {
+  /// {K, u, W}.
+  WtaHashOptions hash = {};
+  /// t, bands in which a candidate's code is the context's: 1 … W.
+  std::size_t threshold = 5;
+  /// T, most frequent tokens that are candidates of every context; V/10 unless given.
+  std::optional<std::size_t> top_frequent = std::nullopt;
+  /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
+  /// biases tell, or if it has none, the lengths of its rows.
+  std::vector<std::int64_t> counts = {};
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("hash", options.hash);
+    visit("threshold", options.threshold, "t, bands that a candidate must share with the context",
+          at_least(1));
+    visit("top_frequent", options.top_frequent, "T, most frequent tokens in every list; V/10 if null");
+  }
+};
+
+/// Screens by winner-take-all hashes: candidates are the tokens whose rows share a context's band code in at
+/// least t of W bands, and the T most frequent tokens.
+class TOPKSOFTMAX_EXPORT WtaLshScreener {
+ public:
+  /// `frequent` [V rounded up to whole words] has a bit for each of the T most frequent tokens.
+  WtaLshScreener(std::shared_ptr<const detail::WtaIndex> index, std::size_t threshold,
+                 std::size_t top_frequent, StoredArray<std::uint64_t> frequent)
+      : index_(std::move(index)),
+        threshold_(threshold),
+        top_frequent_(top_frequent),
+        frequent_(std::move(frequent)) {}
+  /// Reads what save() has written.
+  explicit WtaLshScreener(const IndexReader& in);
+
+  Candidates screen(const Query& query, Workspace& workspace) const;
+
+  /// One list for all contexts of a batch.
+  struct Shared {
+    Candidates candidates;               ///< the union of the contexts' lists
+    std::span<const std::uint64_t> own;  ///< [batch], the number of allowed tokens in each one's list
+  };
+
+  /// For `batch` contexts at query.h, `stride` floats apart.
+  Shared screen_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace) const;
+
+  std::string_view name() const { return "wta-lsh"; }
+  std::size_t index_bytes() const;
+  void save(IndexWriter& out) const;
+
+ private:
+  std::shared_ptr<const detail::WtaIndex> index_;
+  std::size_t threshold_ = 0;
+  std::size_t top_frequent_ = 0;
+  StoredArray<std::uint64_t> frequent_;  ///< the T most frequent tokens, a bit each
+};
+
+/// "Fast Locality Sensitive Hashing for Beam Search on GPU" (Shi, Xu and Knight), on a CPU.
+///
+/// Hashes (§4.2.1) compare the order of h's values with that of each row's; the bias takes no part in that,
+/// so a token that lives by its bias is found by its frequency or not at all. Look-up (§4.2.2): a cuckoo
+/// table a band from code to span of tokens, and a counter a token. A batch shares its candidates (equation
+/// 3): they are the union of its contexts' lists, scored for all of them by one product, so a context of a
+/// batch (the part of it that one thread answers) competes among at least the tokens that it has alone, and
+/// perhaps more. log Z is over the candidates.
+///
+/// Effort e: hits asked for, counted down from W: t = W + 1 − e; from W + 1 on t = 0, which is every token.
+///
+/// Cost of a query: W·u·K comparisons, 2W probes, an increment for every hit (about V·W/K^u, more for
+/// context and rows that are like each other), V/64 words to collect, and candidates·d weights; for a batch
+/// these weights once for 16 contexts. Index: 4·W·V bytes, and 27 for every code of every band.
+class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
+ public:
+  /// Cost: V·W·(u·K + log V), in parallel on the executor's threads. Throws Error for unusable options.
+  /// Defined in wta/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> build(
+      SoftmaxLayer layer, const WtaLshOptions& options = {}, const Executor& executor = default_executor());
+
+  /// The kind of its indexes.
+  static constexpr std::string_view kind = "wta-lsh";
+
+  /// The backend of an index that was saved for the same layer: see load_index().
+  static std::unique_ptr<WtaLsh> load(const IndexReader& in);
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+
+  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                      TopK* answers) const override;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+inline void check_threshold(std::size_t threshold, std::size_t bands) {
+  if (threshold < 1 || threshold > bands) {
+    throw Error("wta-lsh: threshold is " + std::to_string(threshold) + "; it must be between 1 and the " +
+                std::to_string(bands) + " bands");
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline WtaLshScreener::WtaLshScreener(const IndexReader& in)
+    : index_(std::make_shared<const detail::WtaIndex>(in)) {
+  in.option("threshold", threshold_);
+  in.option("top_frequent", top_frequent_);
+  in.check([&] { detail::check_threshold(threshold_, index_->bands()); });
+  constexpr std::string_view name = "frequent";
+  frequent_ = in.array<std::uint64_t>(name, {index_->mark_words()});
+  const std::size_t in_last = in.vocab() % 64;
+  if (in_last != 0 && frequent_[frequent_.size() - 1] >> in_last != 0) {
+    throw in.damaged(name, "has tokens of V = " + std::to_string(in.vocab()) + " or more");
+  }
+}
+
+inline void WtaLshScreener::save(IndexWriter& out) const {
+  out.kind(WtaLsh::kind);
+  out.option("threshold", threshold_);
+  out.option("top_frequent", top_frequent_);
+  index_->save(out);
+  out.array("frequent", {frequent_.size()}, frequent_);
+}
+
+inline Candidates WtaLshScreener::screen(const Query& query, Workspace& workspace) const {
+  return screen_batch(query, 0, 1, workspace).candidates;
+}
+
+inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, std::size_t stride,
+                                                           std::size_t batch, Workspace& workspace) const {
+  Candidates candidates;
+  const std::size_t bands = index_->bands();
+  std::size_t threshold = threshold_;
+  if (query.effort != 0) threshold = query.effort > bands ? 0 : bands + 1 - query.effort;
+  if (threshold == 0 || top_frequent_ == index_->vocab()) {
+    candidates.everything = true;
+    return {candidates, {}};
+  }
+
+  const std::size_t words = frequent_.size();
+  detail::WtaLshScratch& scratch = workspace.scratch<detail::WtaLshScratch>();
+  const std::span<std::uint64_t> shared(scratch.shared.get<std::uint64_t>(words), words);
+  const std::span<std::uint64_t> marks(scratch.marks.get<std::uint64_t>(words), words);
+  const std::span<std::uint64_t> own(scratch.own.get<std::uint64_t>(batch), batch);
+  std::fill(shared.begin(), shared.end(), 0);
+  index_->for_each_context(
+      query.h, stride, batch, workspace, [&](std::size_t q, const detail::WtaIndex::Hits& hits) {
+        std::copy(frequent_.begin(), frequent_.end(), marks.begin());
+        own[q] =
+            kernels::mark_reaching(hits.of_token, words, static_cast<std::uint16_t>(threshold), marks.data());
+        if (query.edits.allowed != nullptr) own[q] = detail::keep_allowed(query.edits.allowed, marks);
+        for (std::size_t word = 0; word < words; ++word) shared[word] |= marks[word];
+        candidates.screened += hits.total;
+        candidates.bytes_read += index_->bytes_read(hits);
+      });
+  candidates.screened /= batch;
+  candidates.bytes_read /= batch;
+  auto* const ids = scratch.ids.get<TokenId>(index_->vocab());
+  candidates.ids = {ids, detail::collect_tokens(shared, ids)};
+  return {candidates, own};
+}
+
+inline std::size_t WtaLshScreener::index_bytes() const {
+  return index_->bytes() + frequent_.size() * sizeof(frequent_[0]);
+}
+
+inline std::unique_ptr<WtaLsh> WtaLsh::load(const IndexReader& in) {
+  return std::unique_ptr<WtaLsh>(new WtaLsh(in.layer(), WtaLshScreener(in)));
+}
+
+inline void WtaLsh::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                   Workspace& workspace, TopK* answers) const {
+  auto [candidates, own] = screener().screen_batch(query, stride, batch, workspace);
+  answer_batch_from_candidates(layer(), query, stride, batch, candidates, workspace, answers);
+  if (candidates.everything || candidates.ids.size() < query.k) return;
+  // A context with fewer than k candidates of its own is answered from the whole vocabulary, as it is alone.
+  candidates.everything = true;
+  Query one = query;
+  for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+    if (own[q] < query.k) answer_from_candidates(layer(), one, candidates, workspace, answers[q]);
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only file here that takes the headers which build.
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "c/executor.hpp"
+#include "c/guard.hpp"
+#include "c/handles.hpp"
+#include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/registry/standard.hpp"
+
+using namespace topksoftmax;
+
+namespace {
+
+/// The settings of "clusters=100 budget=300". Throws Error for words of another form, and names that are
+/// there twice.
+Settings settings_of(const char* text) {
+  Settings settings;
+  std::istringstream words(text != nullptr ? text : "");
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw Error("options: \"" + word + "\" is no option; each is name=value, with blanks between them");
+    }
+    if (!settings.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
+      throw Error("options: " + word.substr(0, equals) + " is there twice");
+    }
+  }
+  return settings;
+}
+
+Contexts contexts_of(const topk_build_material& material, std::size_t dim) {
+  c::require_values(material.contexts, material.context_count, "material.contexts");
+  const std::size_t stride = material.context_stride != 0 ? material.context_stride : dim;
+  if (stride < dim) {
+    throw std::invalid_argument("material.context_stride is " + std::to_string(stride) +
+                                "; the layer's dimension is " + std::to_string(dim));
+  }
+  return {material.contexts, material.context_count, dim, stride};
+}
+
+TrainingProgress progress_of(const topk_build_material& material) {
+  if (material.progress == nullptr) return {};
+  return [call = material.progress, user = material.progress_user](std::string_view step, double done) {
+    if (call(user, std::string(step).c_str(), done) != 0) throw c::Stopped();
+  };
+}
+
+std::string list_of_backends() {
+  const Registry registry = Registry::standard();
+  std::string text;
+  for (const std::span<const BackendDescription> some : {registry.descriptions(), registry.wrappers()}) {
+    for (const BackendDescription& description : some) {
+      text += description.name + (description.wraps ? ":NAME" : "") + "\n    " + description.summary + "\n";
+      for (const OptionDescription& option : description.options()) {
+        const std::string& value = option.default_value;
+        text += "    " + option.name + "=" + (value.empty() ? "(chosen)" : value) + "    " + option.help;
+        text += '\n';
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+topk_status topk_build(const topk_layer* layer, const char* name, const char* options,
+                       const topk_build_material* material, topk_backend** backend, topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(backend, "backend");
+    const SoftmaxLayer& built_for = c::required(layer, "layer").layer;
+    const topk_build_material given = c::known(material, TOPK_BUILD_MATERIAL_INIT, "material");
+    const c::ChosenExecutor executor(given.executor);
+    const BuildMaterial views = {.layer = built_for,
+                                 .contexts = contexts_of(given, built_for.dim()),
+                                 .counts = {given.counts, given.counts != nullptr ? built_for.vocab() : 0},
+                                 .executor = executor.get(),
+                                 .progress = progress_of(given)};
+    *backend =
+        new topk_backend(Registry::standard().build(&c::required(name, "name"), views, settings_of(options)));
+  });
+}
+
+size_t topk_list_backends(char* text, size_t text_size) {
+  try {
+    const std::string list = list_of_backends();
+    if (text != nullptr && text_size != 0) {
+      *std::copy_n(list.begin(), std::min(list.size(), text_size - 1), text) = '\0';
+    }
+    return list.size() + 1;
+  } catch (...) {
+    return 0;
+  }
+}

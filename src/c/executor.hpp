@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+
+namespace topksoftmax::c {
+
+/// The caller's executor, which is not trusted to keep its promises: run() throws ExecutorFailed where it
+/// fails, and where the parts that it has done are not those that there are.
+class CallersExecutor final : public Executor {
+ public:
+  /// Throws std::invalid_argument where a function is missing.
+  explicit CallersExecutor(const topk_executor& functions);
+
+  std::size_t threads() const override;
+  void run(std::size_t parts, std::size_t threads, Body body) const override;
+
+ private:
+  topk_executor functions_;
+};
+
+/// The caller's executor or, where there is none, the library's.
+class ChosenExecutor {
+ public:
+  explicit ChosenExecutor(const topk_executor* given) {
+    if (given != nullptr) callers_.emplace(*given);
+  }
+
+  const Executor& get() const {
+    return callers_ ? static_cast<const Executor&>(*callers_) : default_executor();
+  }
+
+ private:
+  std::optional<CallersExecutor> callers_;
+};
+
+}  // namespace topksoftmax::c

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/sampling.hpp"
+
+#include <vector>
+
+#include "c/guard.hpp"
+#include "c/handles.hpp"
+#include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/decoding/random_stream.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/types.hpp"
+
+using namespace topksoftmax;
+
+struct topk_random {
+  RandomStream stream;
+};
+
+struct topk_sampler {
+  Sampler sampler;
+  std::vector<TokenBias> biases = {};
+};
+
+topk_status topk_random_new(uint64_t seed, topk_random** random, topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(random, "random");
+    *random = new topk_random{RandomStream(seed)};
+  });
+}
+
+void topk_random_free(topk_random* random) {
+  delete random;
+}
+
+topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler** sampler,
+                             topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(sampler, "sampler");
+    const topk_sampling_options given = c::known(options, TOPK_SAMPLING_OPTIONS_INIT, "options");
+    *sampler = new topk_sampler{Sampler({.temperature = given.temperature,
+                                         .top_k = given.top_k,
+                                         .top_p = given.top_p,
+                                         .min_p = given.min_p})};
+  });
+}
+
+void topk_sampler_free(topk_sampler* sampler) {
+  delete sampler;
+}
+
+topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
+                      topk_random* random, const topk_query_options* query, topk_sampled_token* token,
+                      topk_error* error) {
+  return c::guarded(error, [&] {
+    topk_sampler& memory = c::required(sampler, "sampler");
+    const TopKSoftmax& asked = *c::required(backend, "backend").backend;
+    topk_random& stream = c::required(random, "random");
+    c::required(h, "h");
+    c::check_size(c::required(token, "token"), "token");
+    RandomStream after = stream.stream;  // a draw that fails takes no number
+    const SampledToken drawn = memory.sampler.draw(asked, h, dim, after, c::options_of(query, memory.biases));
+    stream.stream = after;
+    c::store({.struct_size = sizeof(topk_sampled_token),
+              .log_prob = drawn.log_prob,
+              .log_prob_low = drawn.log_prob_low,
+              .log_prob_high = drawn.log_prob_high,
+              .logit = drawn.logit,
+              .id = drawn.id},
+             *token);
+  });
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/baselines/lsh_mips.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <set>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/baselines/build_lsh_mips.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::random_layer;
+using testing::random_vector;
+
+constexpr Eigen::Index kVocab = 64;
+constexpr Eigen::Index kDim = 8;
+
+std::set<TokenId> screen(const LshMips& head, const Eigen::VectorXf& h, std::size_t probes) {
+  Workspace workspace;
+  Query query;
+  query.h = h.data();
+  query.effort = probes;
+  const Candidates found = head.screener().screen(query, workspace);
+  EXPECT_FALSE(found.everything);
+  const std::set<TokenId> ids(found.ids.begin(), found.ids.end());
+  EXPECT_EQ(ids.size(), found.ids.size()) << "each token once";
+  return ids;
+}
+
+TEST(LshMips, TokensCollideAsOftenAsTheirAngleSays) {
+  // A sign is shared with probability 1 − θ/π (Neyshabur and Srebro, §3), θ the angle of the lifted vectors.
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  const Eigen::MatrixXd W = layer.weights().cast<double>();
+  const Eigen::VectorXd b = layer.biases().cast<double>();
+  const Eigen::VectorXf h = random_vector(kDim, 2);
+  const double longest = (W.rowwise().squaredNorm() + b.cwiseAbs2()).cwiseSqrt().maxCoeff();
+  constexpr std::uint64_t trials = 1500;
+  std::vector<double> collisions(kVocab, 0.0);
+  for (std::uint64_t seed = 1; seed <= trials; ++seed) {
+    const auto head = LshMips::build(layer, {.tables = 1, .bits = 1, .seed = seed});
+    for (const TokenId id : screen(*head, h, 1)) collisions[static_cast<std::size_t>(id)] += 1.0;
+  }
+  const double length = std::sqrt(h.cast<double>().squaredNorm() + 1.0);
+  for (Eigen::Index token = 0; token < kVocab; ++token) {
+    const double cosine = (W.row(token).dot(h.cast<double>()) + b[token]) / (longest * length);
+    const double expected = 1.0 - std::acos(cosine) / std::numbers::pi;
+    const double deviation = std::sqrt(expected * (1.0 - expected) / static_cast<double>(trials));
+    EXPECT_NEAR(collisions[static_cast<std::size_t>(token)] / static_cast<double>(trials), expected,
+                5.0 * deviation);
+  }
+}
+
+TEST(LshMips, EachProbeIsAnotherBucket) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  const auto head = LshMips::build(layer, {.tables = 1, .bits = 5});
+  const Eigen::VectorXf h = random_vector(kDim, 2);
+  std::set<TokenId> before;
+  for (std::size_t probes = 1; probes < 32; ++probes) {
+    const std::set<TokenId> found = screen(*head, h, probes);
+    EXPECT_TRUE(std::includes(found.begin(), found.end(), before.begin(), before.end()));
+    before = found;
+  }
+  // All buckets but one: the tokens missing are those of the least likely code, if it has any.
+  EXPECT_GE(before.size(), kVocab * 3U / 4U);
+}
+
+TEST(LshMips, TablesAddTokens) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  const Eigen::VectorXf h = random_vector(kDim, 2);
+  const auto few = LshMips::build(layer, {.tables = 1, .bits = 6});
+  const auto many = LshMips::build(layer, {.tables = 40, .bits = 6});
+  EXPECT_LT(screen(*few, h, 1).size(), screen(*many, h, 1).size());
+}
+
+TEST(LshMips, ASeedGivesTheSameTablesAgain) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  const Eigen::VectorXf h = random_vector(kDim, 2);
+  const LshMipsOptions options{.tables = 4, .bits = 4, .seed = 9};
+  EXPECT_EQ(screen(*LshMips::build(layer, options), h, 2), screen(*LshMips::build(layer, options), h, 2));
+}
+
+TEST(LshMips, RefusesUnusableOptions) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  EXPECT_THROW(LshMips::build(layer, {.tables = 0}), Error);
+  EXPECT_THROW(LshMips::build(layer, {.bits = 0}), Error);
+  EXPECT_THROW(LshMips::build(layer, {.bits = 25}), Error);
+  EXPECT_THROW(LshMips::build(layer, {.probes = 0}), Error);
+}
+
+}  // namespace
+}  // namespace topksoftmax

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "harness/usage_error.hpp"
+#include "topksoftmax/registry/standard.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+const Registry& registry() {
+  static const Registry standard = Registry::standard();
+  return standard;
+}
+
+TEST(Choice, TakesBackendsInTheOrderAskedForAndEachOnce) {
+  const std::vector<Choice> chosen = choose_backends(registry(), "l2s,exact,l2s", {});
+  ASSERT_EQ(chosen.size(), 2U);
+  EXPECT_EQ(chosen[0].backend->name, "l2s");
+  EXPECT_EQ(chosen[1].backend->name, "exact");
+  EXPECT_EQ(choose_backends(registry(), "all", {}).size(), registry().descriptions().size());
+  EXPECT_EQ(choose_backends(registry(), "fused,all", {})[0].backend->name, "fused");
+}
+
+TEST(Choice, TakesWhatTheRegistryWraps) {
+  EXPECT_EQ(choose_backends(registry(), "certify:svd", {})[0].backend->name, "certify:svd");
+  EXPECT_THROW(choose_backends(registry(), "certify:", {}), UsageError);
+  EXPECT_THROW(choose_backends(registry(), "nonesuch", {}), UsageError);
+}
+
+TEST(Choice, GivesSettingsToTheirBackend) {
+  const std::vector<std::string> settings = {"l2s.clusters=7", "l2s.budget=2.5", "l2s-kmeans.clusters=9"};
+  const std::vector<Choice> chosen = choose_backends(registry(), "exact,l2s", settings);
+  EXPECT_TRUE(chosen[0].settings.empty());
+  const nlohmann::json values = values_of(*chosen[1].backend, chosen[1].settings);
+  EXPECT_EQ(values.at("clusters"), 7);
+  EXPECT_EQ(values.at("budget"), 2.5);
+}
+
+TEST(Choice, TakesOneWithItsSettingsAlone) {
+  const std::vector<std::string> settings = {"l2s.clusters=7", "l2s.budget=2.5"};
+  const Choice chosen = choose_backend(registry(), "l2s", settings);
+  EXPECT_EQ(chosen.backend->name, "l2s");
+  EXPECT_EQ(chosen.settings.size(), 2U);
+  EXPECT_THROW(choose_backend(registry(), "svd", settings), UsageError);
+  EXPECT_THROW(choose_backend(registry(), "svd,l2s", {}), UsageError);
+}
+
+TEST(Choice, RefusesSettingsThatNoBackendHas) {
+  for (const char* setting : {"l2s", "l2s.clusters", "l2s.nonesuch=1", "l2s.clusters=many", "nonesuch.k=1"}) {
+    const std::vector<std::string> settings = {setting};
+    EXPECT_THROW(choose_backends(registry(), "exact", settings), UsageError) << setting;
+  }
+}
+
+TEST(Choice, HasValuesOfEveryTypeAsJson) {
+  EXPECT_EQ(values_of(registry().find("svd"), {}).at("refine_width"), nullptr);
+  const nlohmann::json values = values_of(registry().find("certified"), {{"boxes", "never"}});
+  EXPECT_EQ(values.at("boxes"), "never");
+  EXPECT_EQ(values.at("width"), 0U);
+}
+
+}  // namespace
+}  // namespace topksoftmax::bench

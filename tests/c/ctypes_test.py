@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface from Python, by examples/python/topksoftmax.py, against the full softmax in NumPy."""
+
+import pathlib
+import sys
+import tempfile
+import threading
+import tracemalloc
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples/python"))
+import topksoftmax as tks
+
+VOCAB, DIM, K = 700, 32, 5
+
+
+def make_contexts(count, seed):
+    random = np.random.default_rng(seed)
+    topics = np.random.default_rng(7).normal(0, 1.5, (12, DIM))
+    noise = random.normal(0, 0.3, (count, DIM))
+    return (topics[np.arange(count) % 12] + noise).astype(np.float32)
+
+
+class Reference:
+    """All answers in double precision."""
+
+    def __init__(self, W, b, contexts, allowed=None):
+        self.logits = contexts.astype(np.float64) @ W.astype(np.float64).T + b
+        if allowed is not None:
+            self.logits[:, ~allowed] = -np.inf
+        most = self.logits.max(axis=1, keepdims=True)
+        self.log_z = (most + np.log(np.exp(self.logits - most).sum(axis=1, keepdims=True)))[:, 0]
+        self.ids = np.argsort(-self.logits, axis=1, kind="stable")
+
+    def check(self, test, answers, k=K):
+        np.testing.assert_array_equal(answers.ids, self.ids[:, :k])
+        expected = np.take_along_axis(self.logits, answers.ids.astype(int), axis=1)
+        np.testing.assert_allclose(answers.logits, expected, atol=1e-4)
+        test.assertTrue(answers.certified.all())
+
+
+class CtypesTest(unittest.TestCase):
+    def setUp(self):
+        random = np.random.default_rng(1)
+        self.W = random.normal(0, 0.4, (VOCAB, DIM)).astype(np.float32)
+        self.b = random.normal(0, 1, VOCAB).astype(np.float32)
+        self.layer = tks.Layer(self.W, self.b)
+        self.train = make_contexts(600, 2)
+        self.test = make_contexts(100, 3)
+
+    def test_version_and_list(self):
+        self.assertRegex(tks.version(), r"^\d+\.\d+\.\d+$")
+        self.assertIn("clusters=100", tks.list_backends())
+
+    def test_exact_backends_are_numpys_softmax(self):
+        reference = Reference(self.W, self.b, self.test)
+        for name in ("fused", "certified"):
+            head = tks.Backend.build(self.layer, name, self.train)
+            self.assertEqual(head.name, name)
+            self.assertTrue(head.certifies)
+            batch = head.query_batch(self.test, k=K, log_z_tolerance=0)
+            reference.check(self, batch)
+            np.testing.assert_allclose(batch.log_z, reference.log_z, atol=1e-4)
+            np.testing.assert_allclose(head.logits(self.test), reference.logits, atol=1e-4)
+            for q, h in enumerate(self.test):
+                top = head.query(h, k=K)
+                np.testing.assert_array_equal(top.ids, batch.ids[q])
+                np.testing.assert_array_equal(top.logits, batch.logits[q])
+                low, high = top.log_z_interval
+                self.assertTrue(low - 1e-5 <= reference.log_z[q] <= high + 1e-5)
+                exact = head.query(h, k=K, log_z_tolerance=0)
+                np.testing.assert_allclose(exact.log_probs, top.logits - reference.log_z[q], atol=1e-4)
+
+    def test_every_weight_type(self):
+        bits = (self.W.view(np.uint32) >> 16).astype(np.uint16)
+        scales = (np.abs(self.W).max(axis=1) / 127).astype(np.float32)
+        int8 = np.round(self.W / scales[:, None]).astype(np.int8)
+        half = self.W.astype(np.float16)
+        for stored, values, kept in (
+            (half, half, None),
+            (bits, (bits.astype(np.uint32) << 16).view(np.float32), None),
+            (int8, int8 * scales[:, None].astype(np.float64), scales),
+        ):
+            head = tks.Backend.build(tks.Layer(stored, self.b, kept), "fused")
+            Reference(values, self.b, self.test).check(self, head.query_batch(self.test, k=K))
+
+    def test_arrays_are_used_where_they_lie(self):
+        wide = np.full((VOCAB, DIM + 3), np.nan, np.float32)
+        wide[:, 2 : 2 + DIM] = self.W
+        contexts = np.full((300, 2 * DIM), np.nan, np.float32)[::3]
+        contexts[:, :DIM] = self.test
+        reference = Reference(self.W, self.b, self.test)
+        layer = tks.Layer(wide[:, 2 : 2 + DIM], self.b)
+        head = tks.Backend.build(layer, "certified", contexts[:, :DIM])
+        out = tks.Answers.empty(100, K)
+        addresses = [array.ctypes.data for array in out]
+        answers = head.query_batch(contexts[:, :DIM], k=K, out=out)
+        self.assertEqual([array.ctypes.data for array in answers], addresses)
+        reference.check(self, out)
+
+        # Nothing as large as W or the contexts is made on the way.
+        large = np.zeros((40000, DIM), np.float32)
+        workspace = tks.Workspace()
+        tracemalloc.start()
+        head = tks.Backend.build(tks.Layer(large), "fused")
+        head.query_batch(large[:100], k=K, out=out, workspace=workspace)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        self.assertLess(most, large.nbytes / 10)
+
+        # What would have to be copied is refused.
+        for W in (self.W.T, self.W.astype(np.float64), self.W[:, ::2], self.W[::-1]):
+            self.assertRaises(ValueError, tks.Layer, W)
+        self.assertRaises(ValueError, tks.Layer, self.W, self.b[::2])
+        self.assertRaises(ValueError, head.query, np.zeros(2 * DIM, np.float32)[::2])
+        self.assertRaises(ValueError, head.query_batch, self.test.astype(np.float64))
+
+    def test_a_backend_keeps_its_arrays(self):
+        head = tks.Backend.build(tks.Layer(self.W.copy(), self.b.copy()), "certified", self.train.copy())
+        Reference(self.W, self.b, self.test).check(self, head.query_batch(self.test, k=K))
+
+    def test_approximate_backends(self):
+        exact = tks.Backend.build(self.layer, "fused").query_batch(self.test, k=K)
+        told = []
+        heads = [
+            tks.Backend.build(self.layer, "l2s", self.train, clusters=8, budget=150, rounds=2,
+                              progress=lambda step, done: told.append((step, done))),
+            tks.Backend.build(self.layer, "fgd", M=8, ef_search=20),
+        ]
+        self.assertGreater(len(told), 1)
+        for head in heads:
+            found = head.query_batch(self.test, k=K)
+            same = [len(np.intersect1d(a, b)) for a, b in zip(found.ids, exact.ids)]
+            self.assertGreater(np.mean(same) / K, 0.7)
+            self.assertFalse(found.certified.any())
+            full = head.query_batch(self.test, k=K, effort=tks.FULL_EFFORT)
+            np.testing.assert_array_equal(full.ids, exact.ids)
+            np.testing.assert_array_equal(full.logits, exact.logits)
+
+    def test_masks_and_biases(self):
+        allowed = np.zeros(VOCAB, bool)
+        allowed[::3] = True
+        biases = {699: 3.0, 6: -2.0}
+        b = self.b.copy()
+        for token, bias in biases.items():
+            b[token] += np.float32(bias)
+        reference = Reference(self.W, b, self.test, allowed)
+        for name in ("fused", "certified"):
+            head = tks.Backend.build(self.layer, name, self.train)
+            reference.check(self, head.query_batch(self.test, k=K, mask=allowed, biases=biases))
+            logits = head.logits(self.test[:2], mask=allowed, biases=biases)
+            np.testing.assert_allclose(logits, reference.logits[:2], atol=1e-4)
+        two = np.zeros(VOCAB, bool)
+        two[[3, 5]] = True
+        self.assertEqual(sorted(head.query(self.test[0], k=K, mask=two).ids), [3, 5])
+        batch = head.query_batch(self.test[:1], k=K, mask=two)
+        np.testing.assert_array_equal(batch.ids[0, 2:], -1)
+        np.testing.assert_array_equal(batch.logits[0, 2:], -np.inf)
+
+    def test_indexes(self):
+        head = tks.Backend.build(self.layer, "l2s", self.train, clusters=8, rounds=1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "head.index"
+            head.save(path)
+            tks.verify_index(path)
+            loaded = tks.Backend.load(path, self.layer)
+            self.assertRaises(tks.Error, tks.Backend.load, path, tks.Layer(self.W))
+        self.assertEqual((loaded.name, loaded.index_bytes), ("l2s", head.index_bytes))
+        for a, b in zip(head.query_batch(self.test, k=K), loaded.query_batch(self.test, k=K)):
+            np.testing.assert_array_equal(a, b)
+
+    def test_sampling(self):
+        heads = [tks.Backend.build(self.layer, name, self.train) for name in ("fused", "certified")]
+        sampler = tks.Sampler(temperature=0.8, top_p=0.9)
+
+        def draw(head, seed):
+            random = tks.Random(seed)
+            return [sampler.draw(head, h, random).id for h in self.test]
+
+        self.assertEqual(draw(heads[0], 1), draw(heads[1], 1))
+        self.assertNotEqual(draw(heads[0], 1), draw(heads[0], 2))
+        greedy = tks.Sampler(temperature=0)
+        token = greedy.draw(heads[1], self.test[0], tks.Random())
+        self.assertEqual(token.id, heads[0].query(self.test[0]).ids[0])
+        self.assertEqual(token.log_prob, 0.0)
+
+        # Frequencies are those of the softmax: within six standard deviations.
+        random, draws = tks.Random(3), 20000
+        plain = tks.Sampler()
+        drawn = [plain.draw(heads[1], self.test[0], random).id for _ in range(draws)]
+        found = np.bincount(drawn, minlength=VOCAB)
+        reference = Reference(self.W, self.b, self.test[:1])
+        expected = np.exp(reference.logits[0] - reference.log_z[0])
+        deviations = np.abs(found - draws * expected) / np.sqrt(draws * expected + 1)
+        self.assertLess(deviations.max(), 6)
+
+    def test_threads_share_a_backend(self):
+        head = tks.Backend.build(self.layer, "certified", self.train)
+        expected = head.query_batch(self.test, k=K, workspace=tks.Workspace(1))
+        found = [None] * 4
+
+        def ask(i):
+            found[i] = head.query_batch(self.test, k=K, workspace=tks.Workspace(1))
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for answers in (*found, head.query_batch(self.test, k=K, workspace=tks.Workspace(3))):
+            for a, b in zip(expected, answers):
+                np.testing.assert_array_equal(a, b)
+
+    def test_errors(self):
+        head = tks.Backend.build(self.layer, "fused")
+        with self.assertRaisesRegex(tks.Error, 'there is no backend "none"'):
+            tks.Backend.build(self.layer, "none")
+        with self.assertRaisesRegex(tks.Error, "no parameter"):
+            tks.Backend.build(self.layer, "l2s", self.train, clutsers=8)
+        with self.assertRaisesRegex(tks.Error, "row 4, column 2 is NaN"):
+            W = self.W.copy()
+            W[4, 2] = np.nan
+            tks.Layer(W)
+        with self.assertRaisesRegex(ValueError, r"h\[5\] is nan"):
+            h = self.test[0].copy()
+            h[5] = np.nan
+            head.query(h)
+        with self.assertRaisesRegex(ValueError, "k is 0"):
+            head.query(self.test[0], k=0)
+        with self.assertRaisesRegex(ValueError, "top_p"):
+            tks.Sampler(top_p=0.0)
+        with self.assertRaises(tks.Stopped):
+            tks.Backend.build(self.layer, "l2s", self.train, clusters=8, progress=lambda step, done: True)
+        with self.assertRaises(MemoryError):
+            tks.Workspace(threads=2**62)
+        with self.assertRaisesRegex(tks.Error, "cannot open"):
+            tks.HeadFile("no.safetensors")
+
+    def test_head_file(self):
+        file = tks.HeadFile(pathlib.Path(__file__).parents[2] / "examples/data/novels-lm.safetensors")
+        self.assertEqual(file.layer.shape, (10000, 200))
+        self.assertEqual(file.contexts("test").shape, (4096, 200))
+        self.assertEqual(file.contexts("train").shape, (0, 200))
+        self.assertEqual(file.counts().shape, (10000,))
+        head = tks.Backend.build(file.layer, "shortlist", counts=file.counts(), top_frequent=50)
+        self.assertLess(head.query_batch(file.contexts("test")[:20], k=K).ids.max(), 51)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "tests.h"
+
+enum { kDraws = 200, kWords = (kVocab + 63) / 64 };
+
+static topk_sampler* sampler_of(double temperature, size_t top_k, double top_p) {
+  topk_sampling_options options = TOPK_SAMPLING_OPTIONS_INIT;
+  options.temperature = temperature;
+  options.top_k = top_k;
+  options.top_p = top_p;
+  topk_sampler* sampler = NULL;
+  topk_error error;
+  CHECK_OK(topk_sampler_new(&options, &sampler, &error), error);
+  return sampler;
+}
+
+static topk_random* random_of(uint64_t seed) {
+  topk_random* random = NULL;
+  topk_error error;
+  CHECK_OK(topk_random_new(seed, &random, &error), error);
+  return random;
+}
+
+/* Draws kDraws tokens, after one context after the other. */
+static void draw(const problem* p, const topk_backend* backend, topk_sampler* sampler, uint64_t seed,
+                 const topk_query_options* query, topk_sampled_token* tokens) {
+  topk_random* const random = random_of(seed);
+  for (size_t i = 0; i < kDraws; ++i) {
+    topk_error error;
+    tokens[i] = (topk_sampled_token)TOPK_SAMPLED_TOKEN_INIT;
+    CHECK_OK(topk_draw(sampler, backend, p->contexts + i * kDim, kDim, random, query, tokens + i, &error),
+             error);
+  }
+  topk_random_free(random);
+}
+
+static size_t same_ids(const topk_sampled_token* a, const topk_sampled_token* b) {
+  size_t same = 0;
+  for (size_t i = 0; i < kDraws; ++i) same += a[i].id == b[i].id;
+  return same;
+}
+
+void test_sampling(void) {
+  problem p = make_problem();
+  topk_backend* const fused = build(&p, "fused", NULL);
+  topk_backend* const certified = build(&p, "certified", NULL);
+  topk_sampled_token first[kDraws];
+  topk_sampled_token second[kDraws];
+  topk_sampler* const sampler = sampler_of(0.9, 0, 0.95);
+  topk_sampler* const another = sampler_of(0.9, 0, 0.95);
+
+  /* A seed decides, whoever draws and whatever backend is asked. */
+  draw(&p, fused, sampler, 5, NULL, first);
+  draw(&p, fused, another, 5, NULL, second);
+  CHECK(same_ids(first, second) == kDraws);
+  draw(&p, certified, sampler, 5, NULL, second);
+  CHECK(same_ids(first, second) == kDraws);
+  draw(&p, fused, sampler, 6, NULL, second);
+  CHECK(same_ids(first, second) < kDraws);
+  for (size_t i = 0; i < kDraws; ++i) {
+    CHECK(first[i].id >= 0 && first[i].id < kVocab && first[i].log_prob <= 0.0);
+    CHECK(first[i].log_prob_low <= first[i].log_prob && first[i].log_prob <= first[i].log_prob_high);
+  }
+
+  /* Greedy, and the best of one: the most probable token. */
+  topk_sampler* const greedy = sampler_of(0.0, 0, 1.0);
+  topk_sampler* const best = sampler_of(1.0, 1, 1.0);
+  draw(&p, certified, greedy, 1, NULL, first);
+  draw(&p, fused, best, 2, NULL, second);
+  CHECK(same_ids(first, second) == kDraws);
+  for (size_t i = 0; i < kDraws; ++i) {
+    int32_t id = -1;
+    float logit = 0.0F;
+    topk_error error;
+    CHECK_OK(topk_query(fused, p.contexts + i * kDim, kDim, NULL, p.workspace, &id, &logit, NULL, &error),
+             error);
+    CHECK(first[i].id == id && first[i].logit == logit && first[i].log_prob == 0.0);
+  }
+
+  /* A mask and a bias. */
+  uint64_t allowed[kWords] = {0};
+  allowed[1] = 3; /* tokens 64 and 65 */
+  const topk_token_bias bias = {65, 100.0F};
+  topk_query_options query = TOPK_QUERY_OPTIONS_INIT;
+  query.allowed = allowed;
+  query.allowed_words = kWords;
+  query.biases = &bias;
+  query.bias_count = 1;
+  draw(&p, fused, sampler, 1, &query, first);
+  for (size_t i = 0; i < kDraws; ++i) CHECK(first[i].id == 65);
+
+  topk_sampler_free(best);
+  topk_sampler_free(greedy);
+  topk_sampler_free(another);
+  topk_sampler_free(sampler);
+  topk_backend_free(certified);
+  topk_backend_free(fused);
+  free_problem(&p);
+}
+
+void test_sampling_errors(void) {
+  problem p = make_problem();
+  topk_error error;
+  topk_backend* const fused = build(&p, "fused", NULL);
+  topk_sampler* sampler = NULL;
+  topk_sampling_options options = TOPK_SAMPLING_OPTIONS_INIT;
+  options.top_p = 1.5;
+  CHECK_FAILS(topk_sampler_new(&options, &sampler, &error), error, TOPK_INVALID_ARGUMENT, "top_p");
+  CHECK(sampler == NULL);
+  CHECK_OK(topk_sampler_new(NULL, &sampler, &error), error);
+
+  /* A draw that fails takes no number of the stream. */
+  topk_random* const one = random_of(3);
+  topk_random* const other = random_of(3);
+  topk_sampled_token tokens[2] = {TOPK_SAMPLED_TOKEN_INIT, TOPK_SAMPLED_TOKEN_INIT};
+  tokens[0].id = 77;
+  uint64_t none[kWords] = {0};
+  topk_query_options query = TOPK_QUERY_OPTIONS_INIT;
+  query.allowed = none;
+  query.allowed_words = kWords;
+  CHECK_FAILS(topk_draw(sampler, fused, p.contexts, kDim, one, &query, tokens, &error), error,
+              TOPK_INVALID_ARGUMENT, "no token");
+  CHECK(tokens[0].id == 77);
+  CHECK_FAILS(topk_draw(sampler, fused, NULL, kDim, one, NULL, tokens, &error), error, TOPK_INVALID_ARGUMENT,
+              "h");
+  CHECK_FAILS(topk_draw(sampler, fused, p.contexts, kDim, NULL, NULL, tokens, &error), error,
+              TOPK_INVALID_ARGUMENT, "random");
+  CHECK_OK(topk_draw(sampler, fused, p.contexts, kDim, one, NULL, tokens, &error), error);
+  CHECK_OK(topk_draw(sampler, fused, p.contexts, kDim, other, NULL, tokens + 1, &error), error);
+  CHECK(tokens[0].id == tokens[1].id && tokens[0].log_prob == tokens[1].log_prob);
+  topk_random_free(other);
+  topk_random_free(one);
+  topk_random_free(NULL);
+  topk_sampler_free(sampler);
+  topk_sampler_free(NULL);
+  topk_backend_free(fused);
+  free_problem(&p);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/l2s/knapsack.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace topksoftmax {
+namespace {
+
+Labels labels_of(std::vector<TokenId> ids, std::size_t depth) {
+  Labels labels;
+  labels.weights.assign(ids.size(), 1.0F);
+  labels.ids = std::move(ids);
+  labels.depth = labels.top = depth;
+  return labels;
+}
+
+TEST(Knapsack, TakesTheMostFrequentLabelsOfEachClusterFirst) {
+  // Cluster 0 has three contexts, cluster 1 one.
+  const Labels labels = labels_of({1, 2, 1, 3, 1, 2, 7, 8}, 2);
+  const std::vector<std::int32_t> assignment = {0, 0, 0, 1};
+  // Ratios: (1,7) and (1,8) 1, (0,1) 1, (0,2) 2/3, (0,3) 1/3; weights 3/4 in cluster 0 and 1/4 in 1.
+  const CandidateSets tight = choose_candidates(assignment, labels, 2, {.budget = 1.25});
+  EXPECT_EQ(std::vector<TokenId>(tight.of(0).begin(), tight.of(0).end()), (std::vector<TokenId>{1}));
+  EXPECT_EQ(std::vector<TokenId>(tight.of(1).begin(), tight.of(1).end()), (std::vector<TokenId>{7, 8}));
+  const CandidateSets loose = choose_candidates(assignment, labels, 2, {.budget = 100});
+  EXPECT_EQ(loose.of(0).size(), 3U);
+  EXPECT_EQ(screening_loss(assignment, labels, loose, 3e-4).missed, 0.0);
+}
+
+TEST(Knapsack, TokensWhosePriceExceedsTheirValueStayOut) {
+  const Labels labels = labels_of({1, 1, 1, 2}, 1);
+  const std::vector<std::int32_t> assignment = {0, 0, 0, 0};
+  const CandidateSets sets = choose_candidates(assignment, labels, 1, {.budget = 100, .lambda = 0.5});
+  EXPECT_EQ(sets.of(0).size(), 1U) << "token 2 saves 1.5 and costs 2";
+}
+
+TEST(Knapsack, KeepsTheBudgetAndItsLossIsEquationSeven) {
+  std::mt19937 engine(4);
+  std::vector<TokenId> ids;
+  std::vector<std::int32_t> assignment;
+  for (int i = 0; i < 500; ++i) {
+    const int cluster = static_cast<int>(engine() % 7);
+    assignment.push_back(cluster);
+    for (int n = 0; n < 3; ++n)
+      ids.push_back(n * 100 + static_cast<TokenId>((engine() % 9) * (engine() % 9)) + cluster);
+  }
+  const Labels labels = labels_of(ids, 3);
+  double previous = 1e9;
+  for (const double budget : {1.0, 3.0, 10.0, 30.0, 1000.0}) {
+    const CandidateSets sets = choose_candidates(assignment, labels, 7, {.budget = budget, .lambda = 1e-3});
+    const ScreeningLoss loss = screening_loss(assignment, labels, sets, 1e-3);
+    EXPECT_LE(loss.set_size, budget);
+    double objective = 0.0;
+    for (std::size_t i = 0; i < assignment.size(); ++i) {
+      for (TokenId s = 0; s < 400; ++s) {
+        const auto set = sets.of(static_cast<std::size_t>(assignment[i]));
+        const double c = std::count(set.begin(), set.end(), s) != 0 ? 1.0 : 0.0;
+        const auto y = labels.of(i);
+        objective += std::count(y.begin(), y.end(), s) != 0 ? (1.0 - c) * (1.0 - c) : 1e-3 * c * c;
+      }
+    }
+    EXPECT_NEAR(loss.objective, objective / 500.0, 1e-9);
+    EXPECT_LE(loss.objective, previous);
+    previous = loss.objective;
+  }
+}
+
+TEST(Knapsack, EmptyClustersGetEmptySets) {
+  const CandidateSets sets =
+      choose_candidates(std::vector<std::int32_t>{2}, labels_of({5}, 1), 4, {.budget = 10});
+  EXPECT_EQ(sets.clusters(), 4U);
+  EXPECT_TRUE(sets.of(0).empty());
+  EXPECT_EQ(sets.of(2).size(), 1U);
+}
+
+}  // namespace
+}  // namespace topksoftmax

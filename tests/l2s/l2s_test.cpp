@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/l2s/l2s.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/layers.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/l2s/build.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::random_matrix;
+
+double precision(const L2S& head, const Exact& exact, const RowMajorMatrix& contexts, std::size_t k) {
+  double found = 0.0;
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    const TopK truth = exact.query(contexts.row(i), {.k = k});
+    for (const TokenId id : head.query(contexts.row(i), {.k = k}).ids) {
+      found += std::count(truth.ids.begin(), truth.ids.end(), id) != 0 ? 1.0 : 0.0;
+    }
+  }
+  return found / static_cast<double>(contexts.rows() * static_cast<Eigen::Index>(k));
+}
+
+L2SOptions small(double budget) {
+  L2SOptions options;
+  options.clusters = 12;
+  options.budget = budget;
+  options.batch_size = 64;
+  return options;
+}
+
+TEST(L2S, FindsTheTopTokensOfContextsItHasNotSeen) {
+  const SoftmaxLayer layer = random_layer(2000, 16, 1);
+  const RowMajorMatrix contexts = clustered_contexts(3000, 16, 12, 2);
+  const auto exact = Exact::make(layer);
+  const auto learned = L2S::train(layer, contexts.topRows(2700), small(40));
+  EXPECT_GT(precision(*learned, *exact, contexts.bottomRows(300), 1), 0.95);
+  EXPECT_GT(precision(*learned, *exact, contexts.bottomRows(300), 5), 0.9);
+  double candidates = 0.0;
+  for (Eigen::Index i = 2700; i < 3000; ++i) {
+    candidates += static_cast<double>(learned->query(contexts.row(i), {.k = 5}).work.candidates) / 300.0;
+  }
+  EXPECT_LT(candidates, 60.0);
+  EXPECT_LT(learned->index_bytes(), layer.bytes() / 3);
+}
+
+TEST(L2S, MoreEffortVisitsMoreClusters) {
+  const SoftmaxLayer layer = random_layer(2000, 16, 1);
+  const RowMajorMatrix contexts = clustered_contexts(2000, 16, 12, 2);
+  const auto exact = Exact::make(layer);
+  const auto head = L2S::train_kmeans(layer, contexts, small(20));
+  std::size_t previous = 0;
+  for (const std::size_t effort : {1U, 2U, 5U, 11U}) {
+    const TopK answer = head->query(contexts.row(7), {.k = 5, .effort = effort});
+    EXPECT_GT(answer.work.candidates, previous);
+    previous = answer.work.candidates;
+  }
+  const TopK all = head->query(contexts.row(7), {.k = 5, .effort = 12});
+  EXPECT_EQ(all.ids, exact->query(contexts.row(7), {.k = 5}).ids);
+  EXPECT_EQ(head->name(), "l2s-kmeans");
+}
+
+TEST(L2S, FewOrEqualContextsAndEmptyClustersStillAnswer) {
+  const SoftmaxLayer layer = random_layer(300, 8, 1);
+  const RowMajorMatrix few = random_matrix(5, 8, 3);
+  const RowMajorMatrix equal = random_matrix(1, 8, 3).replicate(100, 1);
+  for (const RowMajorMatrix& contexts : {few, equal}) {
+    const auto head = L2S::train(layer, contexts, small(10));
+    for (unsigned seed = 0; seed < 50; ++seed) {
+      const TopK answer = head->query(testing::random_vector(8, seed), {.k = 7});
+      EXPECT_EQ(answer.size(), 7U);
+    }
+    EXPECT_EQ(head->query(Eigen::VectorXf::Zero(8), {.k = 7}).size(), 7U);
+  }
+}
+
+TEST(L2S, ReportsItsProgress) {
+  const SoftmaxLayer layer = random_layer(100, 8, 1);
+  L2SOptions options = small(10);
+  double last = -1.0;
+  options.progress = [&last](std::string_view, double done) {
+    EXPECT_GE(done, last);
+    EXPECT_LE(done, 1.0);
+    last = done;
+  };
+  L2S::train(layer, random_matrix(200, 8, 2), options);
+  EXPECT_EQ(last, 1.0);
+}
+
+TEST(L2S, RefusesContextsItCannotUse) {
+  const SoftmaxLayer layer = random_layer(100, 8, 1);
+  RowMajorMatrix contexts = random_matrix(20, 8, 2);
+  EXPECT_THROW(L2S::train(layer, random_matrix(20, 7, 2)), Error);
+  EXPECT_THROW(L2S::train(layer, RowMajorMatrix(0, 8)), Error);
+  L2SOptions options = small(10);
+  options.label_depth = 2;
+  EXPECT_THROW(L2S::train(layer, contexts, options), Error);
+  options = small(10);
+  options.near_miss_temperature = 0.0;
+  EXPECT_THROW(L2S::train(layer, contexts, options), Error);
+  contexts(4, 4) = std::numeric_limits<float>::infinity();
+  EXPECT_THROW(L2S::train(layer, contexts), Error);
+}
+
+}  // namespace
+}  // namespace topksoftmax

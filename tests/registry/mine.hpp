@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/registry/axes.hpp"
+#include "topksoftmax/registry/description.hpp"
+#include "topksoftmax/screened_softmax.hpp"
+
+namespace topksoftmax::testing {
+
+enum class MineOrder : std::uint8_t { falling, rising };
+
+inline constexpr OptionChoices<MineOrder, 2> mine_orders = {
+    .type = "MineOrder", .all = {{{"falling", MineOrder::falling}, {"rising", MineOrder::rising}}}};
+
+struct MineOptions {
+  std::size_t kept = 50;
+  MineOrder order = MineOrder::falling;
+  bool reversed = false;
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit("kept", options.kept, "tokens that are candidates", at_least(1));
+    visit("order", options.order, "of the tokens' mean logits", mine_orders);
+    visit("reversed", options.reversed, "turns that order round");
+  }
+};
+
+/// What someone else may write: the tokens of the largest logits in the mean are the candidates.
+class MineScreener {
+ public:
+  MineScreener(StoredArray<TokenId> order, const MineOptions& options)
+      : order_(std::move(order)), options_(options) {}
+
+  Candidates screen(const Query& query, Workspace& /*workspace*/) const {
+    const std::size_t kept = std::min(query.effort == 0 ? options_.kept : query.effort, order_.size());
+    Candidates candidates;
+    candidates.everything = kept == order_.size();
+    candidates.ids = order_.span().first(kept);
+    return candidates;
+  }
+  std::string_view name() const { return "mine"; }
+  std::size_t index_bytes() const { return order_.size() * sizeof(TokenId); }
+  void save(IndexWriter& out) const {
+    out.kind("mine");
+    MineOptions::visit(options_, out.options());
+    out.array("order", {order_.size()}, order_);
+  }
+
+ private:
+  StoredArray<TokenId> order_;
+  MineOptions options_;
+};
+
+class Mine final : public ScreenedSoftmax<MineScreener> {
+ public:
+  static constexpr std::string_view kind = "mine";
+
+  static std::unique_ptr<Mine> build(SoftmaxLayer layer, const Contexts& contexts,
+                                     const MineOptions& options = {}) {
+    check_options(kind, options);
+    std::vector<double> means(layer.vocab(), 0.0);
+    const RowMajorMatrix W = layer.weights();
+    for (std::size_t i = 0; i < contexts.count; ++i) {
+      const Eigen::Map<const Eigen::VectorXf> h(contexts.row(i), static_cast<Eigen::Index>(contexts.dim));
+      const Eigen::VectorXf logits = W * h + layer.biases();
+      for (std::size_t t = 0; t < means.size(); ++t)
+        means[t] += static_cast<double>(logits[static_cast<Eigen::Index>(t)]);
+    }
+    std::vector<TokenId> order(layer.vocab());
+    std::iota(order.begin(), order.end(), 0);
+    const bool falling = (options.order == MineOrder::falling) != options.reversed;
+    std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
+      const double x = means[static_cast<std::size_t>(a)];
+      const double y = means[static_cast<std::size_t>(b)];
+      return falling ? x > y : x < y;
+    });
+    return std::unique_ptr<Mine>(
+        new Mine(std::move(layer), MineScreener(StoredArray<TokenId>::own(std::move(order)), options)));
+  }
+
+  static std::unique_ptr<Mine> load(const IndexReader& in) {
+    MineOptions options;
+    MineOptions::visit(options, in.options());
+    in.check([&] { check_options(kind, options); });
+    return std::unique_ptr<Mine>(
+        new Mine(in.layer(), MineScreener(in.distinct_tokens("order", {in.vocab()}), options)));
+  }
+
+  static BackendDescription describe() {
+    return {
+        .name = "mine",
+        .kind = std::string(kind),
+        .summary = "The tokens that win most often",
+        .builder = builder<MineOptions>({"Mine::build", "layer, contexts", "mine.hpp"},
+                                        [](const BuildMaterial& from, const MineOptions& options) {
+                                          return build(from.layer, from.contexts, options);
+                                        }),
+        .loader = &load_as<Mine>,
+        .axes = {{.option = "kept", .values = axis::listed({20, 100, 200}), .effort = axis::value_itself}}};
+  }
+
+ private:
+  using ScreenedSoftmax::ScreenedSoftmax;
+};
+
+}  // namespace topksoftmax::testing
