@@ -25,5 +25,5 @@ add_library(topksoftmax-builders STATIC EXCLUDE_FROM_ALL ${builder_sources})
 set_target_properties(topksoftmax-builders PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_compile_definitions(topksoftmax-builders INTERFACE TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 target_link_libraries(topksoftmax-builders
-  PUBLIC TopKSoftmax::TopKSoftmax
-  PRIVATE hnswlib::hnswlib topksoftmax-warnings ${TOPKSOFTMAX_THREADS})
+  PUBLIC TopKSoftmax::TopKSoftmax hnswlib::hnswlib
+  PRIVATE topksoftmax-warnings ${TOPKSOFTMAX_THREADS})

@@ -20,9 +20,12 @@ install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS DESTI
   FILE_SET kernel_bodies DESTINATION "${header_folder}")
 install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
   FILE TopKSoftmax-${linkage}-targets.cmake)
-install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only)
-install(EXPORT TopKSoftmax-header_only DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
-  FILE TopKSoftmax-header_only-targets.cmake)
+get_target_property(hwy_is_imported hwy::hwy IMPORTED)
+if(hwy_is_imported) # headers alone stand on Highway's, which are installed then
+  install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only)
+  install(EXPORT TopKSoftmax-header_only DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
+    FILE TopKSoftmax-header_only-targets.cmake)
+endif()
 if(TOPKSOFTMAX_BUILD_C) # stands alone, and in an export of its own
   install(TARGETS TopKSoftmax_c EXPORT TopKSoftmax-c FILE_SET HEADERS DESTINATION "${header_folder}")
   install(EXPORT TopKSoftmax-c DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::

@@ -2,9 +2,8 @@
 //
 // The 25 lines to begin with: a softmax layer, a head that answers for it, the five most probable tokens.
 #include <cstdio>
-#include <topksoftmax/topksoftmax.hpp>
-
-#include "topksoftmax/certified/build.hpp"
+#include <topksoftmax/ask.hpp>
+#include <topksoftmax/certified/build.hpp>
 
 int main() {
   using namespace topksoftmax;

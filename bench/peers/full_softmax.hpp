@@ -42,6 +42,12 @@ struct Float32Product {
   static constexpr bool is_exact_fp32 = true;
 };
 
+/// What a FullSoftmaxPeer works in.
+struct FullSoftmaxScratch {
+  ScratchBuffer logits;
+  ScratchBuffer best;
+};
+
 /// The full softmax as an engine does it around some library's matrix product: all logits, their log-sum-exp
 /// (Eigen's vectorised exponentials), a partial sort. Product is a class with
 ///   static constexpr std::string_view name;
@@ -66,11 +72,6 @@ class FullSoftmax final : public TopKSoftmax {
   }
 
  private:
-  struct Scratch {
-    ScratchBuffer logits;
-    ScratchBuffer best;
-  };
-
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     do_query_batch(query, 0, 1, workspace, &answer);
   }
@@ -78,7 +79,7 @@ class FullSoftmax final : public TopKSoftmax {
   void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                       TopK* answers) const override {
     const std::size_t vocab = layer().vocab();
-    auto* logits = workspace.scratch<Scratch>().logits.get<float>(batch * vocab);
+    auto* logits = workspace.scratch<FullSoftmaxScratch>().logits.get<float>(batch * vocab);
     product_(query.h, batch, stride, logits);
     for (std::size_t q = 0; q < batch; ++q, logits += vocab) {
       kernels::apply_edits(query.edits, vocab, logits);
@@ -88,7 +89,7 @@ class FullSoftmax final : public TopKSoftmax {
 
   void finish(const Query& query, const float* logits, Workspace& workspace, TopK& answer) const {
     const std::size_t vocab = layer().vocab();
-    auto* const best = workspace.scratch<Scratch>().best.get<TokenId>(query.k);
+    auto* const best = workspace.scratch<FullSoftmaxScratch>().best.get<TokenId>(query.k);
     std::partial_sort_copy(TokenIterator{0}, TokenIterator{static_cast<TokenId>(vocab)}, best, best + query.k,
                            [logits](TokenId a, TokenId b) {
                              return ranks_before({logits[a], a}, {logits[b], b});
