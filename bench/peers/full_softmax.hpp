@@ -42,7 +42,7 @@ struct Float32Product {
   static constexpr bool is_exact_fp32 = true;
 };
 
-/// What a FullSoftmaxPeer works in.
+/// What a FullSoftmax works in.
 struct FullSoftmaxScratch {
   ScratchBuffer logits;
   ScratchBuffer best;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/fused.hpp"
 
 namespace topksoftmax {
@@ -22,16 +23,11 @@ using testing::random_vector;
 
 constexpr Eigen::Index kDim = 24;
 
-bench::Head make_head(const SoftmaxLayer& layer, const RowMajorMatrix& contexts) {
-  return {.file = "", .name = "", .layer = layer, .train = contexts, .test = contexts, .counts = {}};
-}
-
 std::vector<std::unique_ptr<TopKSoftmax>> balls_around(const SoftmaxLayer& layer,
                                                        const RowMajorMatrix& contexts) {
-  const bench::Head head = make_head(layer, contexts);
   std::vector<std::unique_ptr<TopKSoftmax>> all;
   for (const char* clusters : {"0", "1", "7"}) {
-    all.push_back(bench::ball_bounds().build(head, {{"clusters", clusters}}, {}));
+    all.push_back(bench::ball_bounds().build({.layer = layer, .contexts = Contexts::of(contexts)}, {{"clusters", clusters}}));
   }
   return all;
 }
@@ -83,15 +79,15 @@ TEST(Balls, TakeMasksAndBiases) {
 
 TEST(Balls, RuleMostRowsOutWhereRowsAreOfFewKinds) {
   const SoftmaxLayer layer = SoftmaxLayer::own(clustered_contexts(2000, kDim, 60, 7));
-  const bench::Head head = make_head(layer, clustered_contexts(40, kDim, 5, 3));
-  const auto balls = bench::ball_bounds().build(head, {}, {});
+  const RowMajorMatrix contexts = clustered_contexts(40, kDim, 5, 3);
+  const auto balls = bench::ball_bounds().build({.layer = layer, .contexts = Contexts::of(contexts)}, {});
   double candidates = 0.0;
-  for (Eigen::Index i = 0; i < head.test.rows(); ++i) {
-    const QueryWork work = balls->query(head.test.row(i), {.k = 3}).work;
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    const QueryWork work = balls->query(contexts.row(i), {.k = 3}).work;
     EXPECT_FALSE(work.fell_back);
     candidates += static_cast<double>(work.candidates);
   }
-  EXPECT_LT(candidates / static_cast<double>(head.test.rows()), 1000.0);
+  EXPECT_LT(candidates / static_cast<double>(contexts.rows()), 1000.0);
 }
 
 }  // namespace
