@@ -40,7 +40,7 @@ extern "C" {
 // Version and errors
 
 #define TOPK_VERSION_MAJOR 0
-#define TOPK_VERSION_MINOR 1
+#define TOPK_VERSION_MINOR 2
 #define TOPK_VERSION_PATCH 0
 
 /// The version of the library that is linked: "0.1.0". Before 1.0 another minor version is another interface.
