@@ -22,7 +22,8 @@ install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE 
   FILE TopKSoftmax-${linkage}-targets.cmake)
 get_target_property(hwy_is_imported hwy::hwy IMPORTED)
 if(hwy_is_imported) # headers alone stand on Highway's, which are installed then
-  install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only)
+  install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only
+    FILE_SET HEADERS DESTINATION "${header_folder}" FILE_SET kernel_bodies DESTINATION "${header_folder}")
   install(EXPORT TopKSoftmax-header_only DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
     FILE TopKSoftmax-header_only-targets.cmake)
 endif()
