@@ -7,8 +7,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Lends the library threads: a parallel loop over numbered parts. Builds, training, batches, beam search and
-/// single queries take one; default_executor() is what they take where none is given. Make one of an engine's
+/// Lends the library threads: a parallel loop over numbered parts. Builds, training, batches and single queries
+/// take one; default_executor() is what they take where none is given. Make one of an engine's
 /// own pool by deriving from it.
 class Executor {
  public:
