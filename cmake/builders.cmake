@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# topksoftmax-builders: what builds and trains, compiled once for the tests, the benchmarks, the examples and the C
-# interface of this project (TOPKSOFTMAX_BUILDERS_ELSEWHERE in topksoftmax/config.hpp). It is not installed: users
-# include the headers, and may do the same.
+# topksoftmax-builders: what builds and trains, compiled once for the tests, the benchmarks and the examples of this
+# project (TOPKSOFTMAX_BUILDERS_ELSEWHERE in topksoftmax/config.hpp), and for users of the installed harness. No
+# archive of it is installed: users include the headers, and may do the same.
 set(builders_adaptive adaptive/build)
 set(builders_certified certified/build)
 set(builders_fgd fgd/build)
@@ -17,13 +17,14 @@ foreach(group adaptive certified fgd l2s mips svd others)
   foreach(header IN LISTS builders_${group})
     string(APPEND text "#include \"topksoftmax/${header}.hpp\"\n")
   endforeach()
-  set(source "${PROJECT_BINARY_DIR}/builders/${group}.cpp")
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/topksoftmax-builders/${group}.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "${text}")
   list(APPEND builder_sources "${source}")
 endforeach()
 add_library(topksoftmax-builders STATIC EXCLUDE_FROM_ALL ${builder_sources})
+add_library(TopKSoftmax::builders ALIAS topksoftmax-builders)
 set_target_properties(topksoftmax-builders PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_compile_definitions(topksoftmax-builders INTERFACE TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 target_link_libraries(topksoftmax-builders
   PUBLIC TopKSoftmax::TopKSoftmax hnswlib::hnswlib
-  PRIVATE topksoftmax-warnings ${TOPKSOFTMAX_THREADS})
+  PRIVATE $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings> $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)

@@ -33,6 +33,16 @@ if(TOPKSOFTMAX_BUILD_C) # stands alone, and in an export of its own
     FILE TopKSoftmax-c-targets.cmake)
 endif()
 
+# The harness and the conformance suite are compiled with the program that is linked with them: an archive of theirs
+# would bring Eigen's functions as they are without that program's flags. What they need is laid as it lies here.
+set(sources_folder "${CMAKE_INSTALL_DATADIR}/topksoftmax")
+install(DIRECTORY bench/bounds bench/harness bench/peers DESTINATION "${sources_folder}/bench")
+install(FILES bench/harness.cmake DESTINATION "${sources_folder}/bench")
+install(DIRECTORY examples/ DESTINATION "${sources_folder}/examples" FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY tests/conformance tests/support DESTINATION "${sources_folder}/tests"
+  PATTERN standard_suite.cpp EXCLUDE)
+install(FILES cmake/builders.cmake cmake/Findhnswlib.cmake DESTINATION "${package_folder}")
+
 if(TARGET OpenMP::OpenMP_CXX)
   set(static_dependencies "find_dependency(OpenMP COMPONENTS CXX)")
 else()
@@ -49,7 +59,7 @@ endif()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/TopKSoftmaxConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/TopKSoftmaxConfig.cmake" INSTALL_DESTINATION "${package_folder}"
-  NO_SET_AND_CHECK_MACRO)
+  PATH_VARS sources_folder NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/TopKSoftmaxConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion) # before 1.0 a minor release may break the interface
 install(FILES "${PROJECT_BINARY_DIR}/TopKSoftmaxConfig.cmake"

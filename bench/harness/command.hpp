@@ -19,7 +19,7 @@ namespace topksoftmax::bench {
 /// UsageError and Error.
 using Action = std::function<void(const Registry& registry, std::ostream& out, Progress& progress)>;
 
-/// Something that topksoftmax-bench does instead of measuring: its first argument names it.
+/// Something that the harness does instead of measuring: its first argument names it.
 struct Command {
   std::string name;
   std::string summary;

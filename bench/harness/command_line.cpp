@@ -10,6 +10,7 @@
 #include "harness/ablation.hpp"
 #include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
+#include "topksoftmax/version.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -45,6 +46,12 @@ std::string default_backends(LanguageModelExperiment experiment) {
     default:
       return "exact,fused,l2s,certified";
   }
+}
+
+/// The library's, as people write it.
+std::string version() {
+  return std::to_string(TOPKSOFTMAX_VERSION_MAJOR) + "." + std::to_string(TOPKSOFTMAX_VERSION_MINOR) + "." +
+         std::to_string(TOPKSOFTMAX_VERSION_PATCH);
 }
 
 /// Throws UsageError where an option was given that something has no use for.
@@ -83,10 +90,11 @@ void check(const CLI::App& app, CommandLine& line) {
     refuse(app, "--ablation", {"--sweep", "--backends", "--json", "--html"});
   }
   if (line.head.empty()) throw UsageError("--head FILE is needed");
-  if (line.measure.threads > line.measure.batch) {
-    throw UsageError("--threads " + std::to_string(line.measure.threads) + " needs --batch " +
-                     std::to_string(line.measure.threads) +
-                     " or more: threads share the contexts of a batch");
+  if (line.measure.batch > 1 && line.measure.threads > line.measure.batch) {
+    throw UsageError(
+        "--threads " + std::to_string(line.measure.threads) + " needs --batch " +
+        std::to_string(line.measure.threads) +
+        " or more, as threads share the contexts of a batch, or --batch 1, where they share each query");
   }
   std::vector<std::size_t>& ks = line.measure.ks;
   if (line.sweep || !line.html.empty() || !line.ablation.empty())
@@ -121,7 +129,8 @@ void declare_measuring(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   app.add_option("--set", line.settings, "A backend's parameter, as l2s.clusters=100; may be repeated")
       ->type_name("BACKEND.PARAMETER=VALUE");
-  app.add_option("--threads", measure.threads, "Threads that answer a batch")
+  app.add_option("--threads", measure.threads,
+                 "Threads that answer a query together, or share the contexts of a batch")
       ->check(whole_number(1, kMostThreads))
       ->type_name("N")
       ->capture_default_str();
@@ -183,18 +192,18 @@ void complete(const CLI::App& app, CommandLine& line) {
 
 }  // namespace
 
-CommandLine parse_command_line(int argc, const char* const* argv) {
+CommandLine parse_command_line(const std::string& program, int argc, const char* const* argv) {
   CommandLine line;
   CLI::App app(
       "Measures backends of TopKSoftmax against each other on a head file: trains them on its "
       "contexts.train, "
       "times them\nand finds their precision on its contexts.test. The largest error of log-probabilities is "
       "over 1,000 of these.");
-  app.name("topksoftmax-bench");
+  app.name(program);
   declare_measuring(app, line);
   declare_experiments(app, line);
   app.add_flag("--list", line.list, "Show the backends and their parameters");
-  app.set_version_flag("--version", "topksoftmax-bench " TOPKSOFTMAX_VERSION, "Show the version");
+  app.set_version_flag("--version", program + " " + version(), "Show the version");
   declare_commands(app, line);
   try {
     app.parse(argc, argv);

@@ -14,7 +14,7 @@ namespace topksoftmax::bench {
 /// What is measured on a language model instead of its softmax layer alone.
 enum class LanguageModelExperiment : std::uint8_t { none, decode, perplexity, batching };
 
-/// What topksoftmax-bench was asked for.
+/// What the harness was asked for.
 struct CommandLine {
   std::filesystem::path head;
   std::string backends = "all";
@@ -31,7 +31,7 @@ struct CommandLine {
   std::string answer;  ///< text to print instead of doing anything: of --help and --version
 };
 
-/// Reads the arguments of main(). Throws UsageError.
-CommandLine parse_command_line(int argc, const char* const* argv);
+/// Reads the arguments of main() of a program of this name. Throws UsageError.
+CommandLine parse_command_line(const std::string& program, int argc, const char* const* argv);
 
 }  // namespace topksoftmax::bench

@@ -62,7 +62,7 @@ class Asker {
     for (std::size_t i = first; i < first + count; i += batch) {
       const float* h = contexts_->data() + i * dim;
       if (batch == 1) {
-        system_->query(h, dim, query_, workspaces_[0], answers_[0]);
+        system_->query(std::span(h, dim), query_, workspaces_, answers_[0]);
       } else {
         const std::size_t size = std::min(batch, first + count - i);
         system_->query_batch(h, size, dim, dim, query_, workspaces_, std::span(answers_).first(size));
@@ -130,8 +130,8 @@ Measurer::Times Measurer::time(std::span<const Contestant> contestants,
     works.emplace_back([&asker](std::size_t first, std::size_t count) { asker.ask(first, count); });
   }
   for (ReadProbe& probe : probes) {
-    works.emplace_back([&probe](std::size_t, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) probe.read();
+    works.emplace_back([this, &probe](std::size_t, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) probe.read(options_.threads);
     });
   }
   std::optional<PinnedThread> pinned;

@@ -24,8 +24,8 @@ struct MeasureOptions {
   std::size_t queries = 0;               ///< contexts that precision is measured on; 0: all
   std::size_t timed = 1000;              ///< how many of these are timed
   std::size_t rounds = 9;                ///< of the timing
-  std::size_t threads = 1;
-  std::size_t batch = 1;  ///< contexts a query_batch; 1: single queries
+  std::size_t threads = 1;               ///< that share each query, or the contexts of a batch
+  std::size_t batch = 1;                 ///< contexts a query_batch; 1: single queries
 };
 
 /// A backend that was built, and how it is asked.
@@ -49,7 +49,7 @@ struct Row {
   std::size_t index_bytes = 0;
   double build_seconds = 0.0;
   double read_gb_s = 0.0;   ///< reached
-  double limit_gb_s = 0.0;  ///< of the machine, for a buffer of the bytes that a query reads
+  double limit_gb_s = 0.0;  ///< of the machine's threads, for a buffer of the bytes that a query reads
 
   /// P@k; P@V for k beyond V.
   double precision_at(std::size_t k) const { return precision.at[std::min(k, precision.at.size()) - 1]; }
@@ -62,7 +62,7 @@ struct Measurement {
   std::vector<Row> rows;
   std::string reference;           ///< the fastest exact float32 backend of the run
   double reference_seconds = 0.0;  ///< its time a context
-  double read_gb_s = 0.0;          ///< the machine's limit for a buffer of the layer's size
+  double read_gb_s = 0.0;          ///< the limit of as many threads for a buffer of the layer's size
   std::vector<std::string> notes;  ///< what had to be left out, and why
 };
 

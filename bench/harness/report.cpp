@@ -44,7 +44,8 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
   const Head& head = measurer.head();
   const MeasureOptions& options = measurer.options();
   out << machine.cpu << ", " << machine.cores << (machine.cores == 1 ? " core, " : " cores, ") << machine.simd
-      << ", reads " << fixed(measurement.read_gb_s, 1) << " GB/s from a buffer of the layer's size\n"
+      << ", reads " << fixed(measurement.read_gb_s, 1) << " GB/s from a buffer of the layer's size"
+      << (options.threads == 1 ? "" : " on " + std::to_string(options.threads) + " threads") << '\n'
       << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << ", "
       << fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) << " MB; " << head.train.rows()
       << " training contexts, measured on " << measurer.queries() << " of " << head.test.rows()
@@ -99,6 +100,8 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                      {"read_gb_s", measurement.read_gb_s}};
   json["head"] = {{"file", head.file},       {"name", head.name},          {"vocab", head.layer.vocab()},
                   {"dim", head.layer.dim()}, {"train", head.train.rows()}, {"test", head.test.rows()}};
+  json["threads"] = measurer.options().threads;
+  json["batch"] = measurer.options().batch;
   json["results"] = nlohmann::ordered_json::array();
   for (const Row& row : measurement.rows) {
     const Precision& precision = row.precision;

@@ -15,9 +15,9 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The only thing in which the systems differ: a context in, a set of candidate tokens out. Screening is
-/// const, thread-safe, deterministic, and works in the workspace that it is lent. Anyone may write one; only
-/// the library's own have a member `save(IndexWriter&) const` and can be saved, save() of others throws
-/// Error.
+/// const, thread-safe, deterministic, and works in a scratch of its own of the workspace that it is lent.
+/// Anyone may write one. One that has a member `save(IndexWriter&) const` can be saved; save() of others
+/// throws Error.
 template <class S>
 concept Screener = requires(const S& screener, const Query& query, Workspace& workspace) {
   { screener.screen(query, workspace) } -> std::same_as<Candidates>;

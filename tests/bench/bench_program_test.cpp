@@ -109,7 +109,7 @@ TEST(BenchProgramItself, SaysThatItsOutputIsLost) {
 
 TEST_F(BenchProgram, WritesTheReport) {
   const nlohmann::json report = measured_json("--backends exact,fused,peer:eigen --k 1,5");
-  EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "results"}));
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"batch", "head", "machine", "results", "threads"}));
 
   const nlohmann::json& machine = report.at("machine");
   EXPECT_EQ(keys(machine), (std::vector<std::string>{"cores", "cpu", "read_gb_s", "simd"}));
@@ -180,6 +180,15 @@ TEST_F(BenchProgram, ReportsTheParametersThatWereSet) {
 TEST_F(BenchProgram, MeasuresBatchesOnSeveralThreads) {
   const nlohmann::json report =
       measured_json("--backends exact,fused,peer:eigen --batch 8 --threads 2 --queries 50");
+  for (const nlohmann::json& result : report.at("results")) {
+    EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));
+  }
+}
+
+TEST_F(BenchProgram, SharesEachQueryAmongThreads) {
+  const nlohmann::json report = measured_json("--backends exact,certified --threads 2 --queries 50");
+  EXPECT_EQ(report.at("threads").get<int>(), 2);
+  EXPECT_EQ(report.at("batch").get<int>(), 1);
   for (const nlohmann::json& result : report.at("results")) {
     EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));
   }
@@ -282,7 +291,7 @@ TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {
   expect_error(measure("--backends l2s --set l2s.clusters=0"), 1, "l2s: ");
   expect_error(measure("--k 0"), 2, "--k");
   expect_error(measure("--k five"), 2, "--k");
-  expect_error(measure("--threads 2"), 2, "--batch");
+  expect_error(measure("--threads 3 --batch 2"), 2, "--batch");
   expect_error(measure("--json /nonexistent/out.json"), 1, "/nonexistent/out.json");
   expect_error(measure("--colour"), 2, "--colour");
 }

@@ -21,6 +21,7 @@
 #include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/same_answers.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 
@@ -29,6 +30,7 @@ namespace {
 
 using testing::Backend;
 using testing::clustered_contexts;
+using testing::expect_same;
 using testing::random_layer;
 using testing::random_vector;
 using testing::Reference;
@@ -46,15 +48,6 @@ struct World {
 const World& world() {
   static const World made;
   return made;
-}
-
-void expect_same(const TopK& a, const TopK& b) {
-  EXPECT_EQ(a.ids, b.ids);
-  EXPECT_EQ(a.logits, b.logits);
-  EXPECT_EQ(a.normalizer, b.normalizer);
-  EXPECT_EQ(a.certified, b.certified);
-  EXPECT_TRUE(a.log_z == b.log_z || (std::isnan(a.log_z) && std::isnan(b.log_z)))
-      << a.log_z << " " << b.log_z;
 }
 
 class Conformance : public ::testing::TestWithParam<Backend> {
@@ -75,7 +68,7 @@ class Conformance : public ::testing::TestWithParam<Backend> {
 };
 
 TEST_P(Conformance, HasItsNameAndKeepsTheLayer) {
-  EXPECT_EQ(head().name(), GetParam().system);
+  EXPECT_EQ(head().name(), GetParam().description.name);
   EXPECT_EQ(head().layer().rows().data, world().layer.rows().data);
   EXPECT_EQ(head().layer().vocab(), static_cast<std::size_t>(kVocab));
 }
@@ -110,13 +103,13 @@ TEST_P(Conformance, TokensAreDistinctAndInOrder) {
 }
 
 TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
-  EXPECT_EQ(head().certifies(), GetParam().exact);
+  EXPECT_EQ(head().certifies(), GetParam().description.traits.exact);
   const auto exact = Exact::make(world().layer);
   for (Eigen::Index i = 0; i < 20; ++i) {
     for (const std::size_t k : {1U, 5U, 40U}) {
       const TopK truth = exact->query(context(i), {.k = k});
       const TopK answer = head().query(context(i), {.k = k});
-      if (GetParam().exact) {
+      if (GetParam().description.traits.exact) {
         EXPECT_TRUE(answer.certified);
       }
       if (answer.certified) {
@@ -124,7 +117,7 @@ TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
         EXPECT_EQ(answer.logits, truth.logits);
       }
       const TopK full = head().query(context(i), {.k = k, .effort = QueryOptions::full_effort});
-      if (GetParam().exhaustible) {
+      if (GetParam().description.traits.exhaustible) {
         EXPECT_EQ(full.ids, truth.ids);
         EXPECT_EQ(full.logits, truth.logits);
       }
@@ -287,7 +280,7 @@ TEST_P(Conformance, LayersWithoutBiasAndWithEqualRowsWork) {
   const RowMajorMatrix contexts = clustered_contexts(60, 6, 2, 5).cwiseAbs();
   const auto equal = make(layer, contexts);
   const TopK answer = equal->query(contexts.row(0), {.k = 4, .effort = QueryOptions::full_effort});
-  if (GetParam().exhaustible || GetParam().exact) {
+  if (GetParam().description.traits.exhaustible || GetParam().description.traits.exact) {
     EXPECT_EQ(answer.ids, (std::vector<TokenId>{50, 0, 1, 2}));
   }
 }
@@ -302,7 +295,7 @@ TEST_P(Conformance, BatchesAndThreadsGiveTheSameAnswers) {
       for (Eigen::Index q = 0; q < batch; ++q) {
         const TopK alone = head().query(context(q), {.k = 5});
         const TopK& answer = answers[static_cast<std::size_t>(q)];
-        if (!GetParam().shares_batch) {
+        if (!GetParam().description.traits.shares_batches) {
           expect_same(answer, alone);
         } else {  // more candidates may only lift the answer
           for (std::size_t n = 0; n < 5; ++n) EXPECT_GE(answer.logits[n], alone.logits[n]);

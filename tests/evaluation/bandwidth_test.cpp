@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "topksoftmax/parallel/thread_pool.hpp"
+
 namespace topksoftmax {
 namespace {
 
@@ -13,7 +15,7 @@ TEST(ReadProbe, ReadsABufferOfAtLeastTheSizeAskedFor) {
     EXPECT_LE(probe.bytes(), bytes + 4096);
     EXPECT_GT(probe.bytes(), 0U);
     probe.read();
-    probe.read();
+    probe.read(3, ThreadPool(3));
   }
 }
 

@@ -136,8 +136,8 @@ void check(const Backend& backend, const Question& question, std::size_t vocab, 
         i == 0 || ranks_before({answer.logits[i - 1], answer.ids[i - 1]}, {answer.logits[i], answer.ids[i]}),
         "tokens are in order");
   }
-  require(!backend.exact || answer.certified, "an exact backend certifies its answers");
-  const bool exhausted = backend.exhaustible && options.effort == QueryOptions::full_effort;
+  require(!backend.description.traits.exact || answer.certified, "an exact backend certifies its answers");
+  const bool exhausted = backend.description.traits.exhaustible && options.effort == QueryOptions::full_effort;
   if (answer.certified || exhausted) {
     require(std::equal(answer.ids.begin(), answer.ids.end(), all.ids.begin()), "the top-k is exact");
   }
@@ -194,7 +194,7 @@ void ask_batch(const Backend& backend, const TopKSoftmax& head, const RowMajorMa
   require(H.allFinite(), "a batch that is not finite is refused");
   for (std::size_t q = 0; q < answers.size(); ++q) {
     const TopK alone = head.query(H.row(static_cast<Eigen::Index>(q)), question.options);
-    if (!backend.shares_batch) {
+    if (!backend.description.traits.shares_batches) {
       require(same(answers[q], alone), "a batch gives the answers of single queries");
       continue;
     }

@@ -12,12 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "io/saved_index.hpp"
+#include "support/saved_index.hpp"
 #include "topksoftmax/baselines/build_greedy_mips.hpp"
 #include "topksoftmax/baselines/build_lsh_mips.hpp"
 #include "topksoftmax/baselines/build_pca_mips.hpp"
 #include "topksoftmax/baselines/build_wta_lsh_each.hpp"
 #include "topksoftmax/fgd/build.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 
 namespace topksoftmax {
@@ -26,7 +27,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Parts;
-using testing::refusal;
 using testing::saved;
 using testing::world;
 
@@ -133,7 +133,7 @@ TEST(DamagedIndexes, AreRefused) {
       SCOPED_TRACE(std::string(backend->name()) + ", " + damage.what + ": " + damage.why);
       Parts parts(whole);
       damage.inflict(parts);
-      EXPECT_THAT(refusal(parts.file()),
+      EXPECT_THAT(testing::refusal(parts.file(), world().layer, standard_loader()),
                   AllOf(HasSubstr(damage.why), HasSubstr("is damaged; build the index again")));
     }
   }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "registry/mine.hpp"
+#include "own_backend/mine.hpp"
 #include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
@@ -21,9 +21,9 @@
 namespace topksoftmax {
 namespace {
 
+using own_backend::Mine;
 using testing::clustered_contexts;
 using testing::error_of;
-using testing::Mine;
 using testing::random_layer;
 
 Registry own_registry() {

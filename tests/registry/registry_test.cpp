@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "registry/mine.hpp"
+#include "own_backend/mine.hpp"
 #include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
@@ -19,9 +19,11 @@
 namespace topksoftmax {
 namespace {
 
+using own_backend::Mine;
+using own_backend::MineOptions;
+using own_backend::MineOrder;
 using testing::clustered_contexts;
 using testing::error_of;
-using testing::Mine;
 using testing::random_layer;
 
 /// What wraps another and is no more than that other.
@@ -29,12 +31,11 @@ BackendDescription describe_around() {
   BackendDescription around = Mine::describe();
   around.name = around.kind = "around";
   around.wraps = true;
-  around.builder =
-      builder<testing::MineOptions>({"around", "{wrapped}, layer", "around.hpp"},
-                                    [](const BuildMaterial& from, const testing::MineOptions& options) {
-                                      EXPECT_EQ(from.wrapped->name(), "mine");
-                                      return Mine::build(from.layer, from.contexts, options);
-                                    });
+  around.builder = builder<MineOptions>({"around", "{wrapped}, layer", "around.hpp"},
+                                        [](const BuildMaterial& from, const MineOptions& options) {
+                                          EXPECT_EQ(from.wrapped->name(), "mine");
+                                          return Mine::build(from.layer, from.contexts, options);
+                                        });
   return around;
 }
 
@@ -95,8 +96,7 @@ TEST(Registry, BuildsFromSettings) {
   const Registry registry = small_registry();
   const BuildMaterial material = {.layer = layer, .contexts = Contexts::of(contexts)};
   const auto built = registry.build("mine", material, {{"kept", "30"}, {"order", "rising"}});
-  const auto direct =
-      Mine::build(layer, material.contexts, {.kept = 30, .order = testing::MineOrder::rising});
+  const auto direct = Mine::build(layer, material.contexts, {.kept = 30, .order = MineOrder::rising});
   const Eigen::VectorXf h = contexts.row(0);
   EXPECT_EQ(built->query(h, {.k = 5}).ids, direct->query(h, {.k = 5}).ids);
   EXPECT_EQ(error_of([&] {

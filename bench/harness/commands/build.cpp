@@ -59,7 +59,7 @@ Action declare_build(CLI::App& app) {
   app.add_option("--head", request->head, "Head file (safetensors: weight, bias, contexts.train, counts)")
       ->type_name("FILE")
       ->required();
-  app.add_option("--backend", request->backend, "One of those that topksoftmax-bench --list shows")
+  app.add_option("--backend", request->backend, "One of those that --list shows")
       ->type_name("NAME")
       ->required();
   app.add_option("--set", request->settings, "A parameter, as l2s.clusters=100; may be repeated")

@@ -5,7 +5,7 @@
 
 namespace topksoftmax::bench {
 
-/// topksoftmax-bench build: builds a backend of the registry on a head file's layer and contexts.train, and
+/// The command build: builds a backend of the registry on a head file's layer and contexts.train, and
 /// saves its index.
 Action declare_build(CLI::App& app);
 

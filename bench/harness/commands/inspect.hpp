@@ -5,7 +5,7 @@
 
 namespace topksoftmax::bench {
 
-/// topksoftmax-bench inspect: prints what a safetensors file says of itself and its tensors; of an index
+/// The command inspect: prints what a safetensors file says of itself and its tensors; of an index
 /// also, where asked, whether its checksum holds and whether it fits a head file's layer.
 Action declare_inspect(CLI::App& app);
 

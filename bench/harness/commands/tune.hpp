@@ -5,7 +5,7 @@
 
 namespace topksoftmax::bench {
 
-/// topksoftmax-bench tune: tries settings of every backend on a head file's contexts.train (see tune), prints
+/// The command tune: tries settings of every backend on a head file's contexts.train (see tune), prints
 /// them all, marks the one to take and says how it is built.
 Action declare_tune(CLI::App& app);
 

@@ -2,17 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <new>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// A buffer that is read as fast as one core of the machine can: whole vectors, one after the other, into
-/// sums that do not wait for each other. It bounds what a scan of so many bytes can reach in the same caches.
+/// A buffer that is read as fast as the machine's cores can: whole vectors, one after the other, into sums
+/// that do not wait for each other. It bounds what a scan of so many bytes can reach in the same caches.
 class TOPKSOFTMAX_EXPORT ReadProbe {
  public:
   /// A buffer of `bytes`, rounded up to a whole number of 4 KiB pages.
@@ -20,8 +24,8 @@ class TOPKSOFTMAX_EXPORT ReadProbe {
 
   std::size_t bytes() const { return bytes_; }
 
-  /// Reads the buffer once.
-  void read();
+  /// Reads the buffer once, its parts shared by `threads` ≥ 1 of the executor's threads.
+  void read(std::size_t threads = 1, const Executor& executor = default_executor());
 
  private:
   struct Free {
@@ -37,6 +41,8 @@ class TOPKSOFTMAX_EXPORT ReadProbe {
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 inline constexpr std::size_t kPage = 4096;
+/// Of a buffer, so that a thread that is held up has others take its share.
+inline constexpr std::size_t kPartsAThread = 4;
 static_assert(kPage % (kernels::kReadBlock * sizeof(float)) == 0);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -53,8 +59,14 @@ inline ReadProbe::ReadProbe(std::size_t bytes)
   std::fill_n(values_.get(), bytes_ / sizeof(float), 1.0F);
 }
 
-inline void ReadProbe::read() {
-  sink_ += kernels::sum(values_.get(), bytes_ / sizeof(float));
+inline void ReadProbe::read(std::size_t threads, const Executor& executor) {
+  const std::size_t pages = bytes_ / detail::kPage;
+  const std::size_t parts = threads == 1 ? 1 : threads * detail::kPartsAThread;
+  constexpr std::size_t kValues = detail::kPage / sizeof(float);
+  for_each_part_on(executor, threads, pages, (pages + parts - 1) / parts,
+                   [&](std::size_t first, std::size_t count, std::size_t) {
+                     std::atomic_ref(sink_) += kernels::sum(values_.get() + first * kValues, count * kValues);
+                   });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

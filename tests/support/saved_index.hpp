@@ -13,9 +13,9 @@
 #include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
+#include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
-#include "topksoftmax/registry/standard_loader.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
 namespace topksoftmax::testing {
@@ -35,11 +35,11 @@ inline const World& world() {
   return made;
 }
 
-/// The message with which a file of these bytes is refused, or "".
-inline std::string refusal(const std::string& bytes, const SoftmaxLayer& layer = world().layer) {
+/// The message with which an index of these bytes is refused, or "".
+inline std::string refusal(const std::string& bytes, const SoftmaxLayer& layer, const BackendLoader& loader) {
   const TemporaryFolder folder(memory_folder());
   const auto path = folder.write("some.index", bytes);
-  const std::string message = error_of([&] { load_index(path, layer); });
+  const std::string message = error_of([&] { load_index(path, layer, loader); });
   if (!message.empty()) {
     EXPECT_NE(message.find("some.index: "), std::string::npos) << message;
   }

@@ -8,18 +8,22 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <topksoftmax/candidates.hpp>
+#include <topksoftmax/check_options.hpp>
+#include <topksoftmax/contexts.hpp>
+#include <topksoftmax/index/index_reader.hpp>
+#include <topksoftmax/index/index_writer.hpp>
+#include <topksoftmax/kernels/kernels.hpp>
+#include <topksoftmax/option_limits.hpp>
+#include <topksoftmax/registry/axes.hpp>
+#include <topksoftmax/registry/description.hpp>
+#include <topksoftmax/screened_softmax.hpp>
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/check_options.hpp"
-#include "topksoftmax/index/index_reader.hpp"
-#include "topksoftmax/index/index_writer.hpp"
-#include "topksoftmax/option_limits.hpp"
-#include "topksoftmax/registry/axes.hpp"
-#include "topksoftmax/registry/description.hpp"
-#include "topksoftmax/screened_softmax.hpp"
+namespace own_backend {
 
-namespace topksoftmax::testing {
+using namespace topksoftmax;
 
 enum class MineOrder : std::uint8_t { falling, rising };
 
@@ -31,6 +35,7 @@ struct MineOptions {
   MineOrder order = MineOrder::falling;
   bool reversed = false;
 
+  /// Says all there is to know of each option, once: index files, command lines and checks read it here.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("kept", options.kept, "tokens that are candidates", at_least(1));
@@ -39,12 +44,15 @@ struct MineOptions {
   }
 };
 
-/// What someone else may write: the tokens of the largest logits in the mean are the candidates.
+/// A context in, candidates out: here the tokens whose logits are largest in the mean, whatever the context.
+/// Cost: nothing, and kept·d weights to score them.
 class MineScreener {
  public:
   MineScreener(StoredArray<TokenId> order, const MineOptions& options)
       : order_(std::move(order)), options_(options) {}
 
+  /// Const, and called by many threads at once. What a screener writes goes to a struct of its own,
+  /// workspace.scratch<MineScratch>(), which nobody else uses.
   Candidates screen(const Query& query, Workspace& /*workspace*/) const {
     const std::size_t kept = std::min(query.effort == 0 ? options_.kept : query.effort, order_.size());
     Candidates candidates;
@@ -52,8 +60,10 @@ class MineScreener {
     candidates.ids = order_.span().first(kept);
     return candidates;
   }
+
   std::string_view name() const { return "mine"; }
   std::size_t index_bytes() const { return order_.size() * sizeof(TokenId); }
+
   void save(IndexWriter& out) const {
     out.kind("mine");
     MineOptions::visit(options_, out.options());
@@ -61,10 +71,11 @@ class MineScreener {
   }
 
  private:
-  StoredArray<TokenId> order_;
+  StoredArray<TokenId> order_;  ///< owned, or where it lies in a mapped file
   MineOptions options_;
 };
 
+/// The backend.
 class Mine final : public ScreenedSoftmax<MineScreener> {
  public:
   static constexpr std::string_view kind = "mine";
@@ -72,26 +83,26 @@ class Mine final : public ScreenedSoftmax<MineScreener> {
   static std::unique_ptr<Mine> build(SoftmaxLayer layer, const Contexts& contexts,
                                      const MineOptions& options = {}) {
     check_options(kind, options);
-    std::vector<double> means(layer.vocab(), 0.0);
-    const RowMajorMatrix W = layer.weights();
+    const std::size_t vocab = layer.vocab();
+    std::vector<double> sums(vocab, 0.0);
+    std::vector<float> logits(vocab);
     for (std::size_t i = 0; i < contexts.count; ++i) {
-      const Eigen::Map<const Eigen::VectorXf> h(contexts.row(i), static_cast<Eigen::Index>(contexts.dim));
-      const Eigen::VectorXf logits = W * h + layer.biases();
-      for (std::size_t t = 0; t < means.size(); ++t)
-        means[t] += static_cast<double>(logits[static_cast<Eigen::Index>(t)]);
+      kernels::scan(layer.rows(), 0, vocab, contexts.row(i), logits.data());
+      for (std::size_t t = 0; t < vocab; ++t) sums[t] += static_cast<double>(logits[t]);
     }
-    std::vector<TokenId> order(layer.vocab());
+    std::vector<TokenId> order(vocab);
     std::iota(order.begin(), order.end(), 0);
     const bool falling = (options.order == MineOrder::falling) != options.reversed;
     std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
-      const double x = means[static_cast<std::size_t>(a)];
-      const double y = means[static_cast<std::size_t>(b)];
+      const double x = sums[static_cast<std::size_t>(a)];
+      const double y = sums[static_cast<std::size_t>(b)];
       return falling ? x > y : x < y;
     });
     return std::unique_ptr<Mine>(
         new Mine(std::move(layer), MineScreener(StoredArray<TokenId>::own(std::move(order)), options)));
   }
 
+  /// What a file says is checked: a damaged one is refused, and never read past its end.
   static std::unique_ptr<Mine> load(const IndexReader& in) {
     MineOptions options;
     MineOptions::visit(options, in.options());
@@ -100,6 +111,7 @@ class Mine final : public ScreenedSoftmax<MineScreener> {
         new Mine(in.layer(), MineScreener(in.distinct_tokens("order", {in.vocab()}), options)));
   }
 
+  /// What a Registry takes.
   static BackendDescription describe() {
     return {
         .name = "mine",
@@ -115,6 +127,14 @@ class Mine final : public ScreenedSoftmax<MineScreener> {
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;
+
+  /// A batch shares its work: its contexts have the same candidates, whose weights are read once for 16 of
+  /// them.
+  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                      TopK* answers) const override {
+    answer_batch_from_candidates(layer(), query, stride, batch, screener().screen(query, workspace),
+                                 workspace, answers);
+  }
 };
 
-}  // namespace topksoftmax::testing
+}  // namespace own_backend

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/registry/registry.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// The main() of topksoftmax-bench for the backends of a registry, which may hold your own: measures them
+/// against each other and against other libraries on a head file, sweeps, plots, tunes, builds and inspects
+/// indexes, as the arguments say; --help tells what they may be. Prints to standard output, progress and
+/// errors to standard error. Returns the program's exit code: 0, 1 for what failed, 2 for arguments that make
+/// no sense. Throws nothing.
+///
+/// It is TopKSoftmax::harness in CMake (find_package(TopKSoftmax COMPONENTS harness)), needs POSIX, and may
+/// start the program anew, at once, with OpenBLAS told which kernels to take.
+int run_harness(int argc, char** argv, Registry registry);
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

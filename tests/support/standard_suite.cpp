@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every backend of the standard registry, with settings for small layers.
+#include "topksoftmax/conformance/suite.hpp"
+#include "topksoftmax/registry/standard.hpp"
+
+namespace topksoftmax::conformance {
+
+Suite suite() {
+  return {.registry = Registry::standard(),
+          .subjects = {
+              {"exact"},
+              {"fused"},
+              {"l2s", {{"clusters", "8"}, {"budget", "60"}, {"rounds", "2"}}},
+              {"l2s-kmeans", {{"clusters", "8"}, {"budget", "60"}}},
+              {"fgd", {{"ef_search", "20"}}},
+              {"svd"},
+              {"adaptive"},
+              {"greedy-mips"},
+              {"pca-mips", {{"depth", "4"}}},
+              {"lsh-mips", {{"tables", "8"}, {"bits", "5"}, {"probes", "3"}}},
+              {"shortlist"},
+              {"quantized"},
+              {"certified", {{"width", "16"}, {"boxes", "never"}}},
+              {"certify:shortlist", {{"width", "16"}}},
+              {"wta-lsh", {{"bands", "60"}}},
+              {"wta-lsh-each", {{"bands", "60"}}},
+              {"certified", {{"width", "16"}, {"boxes", "always"}}, "certified-boxes"},
+              {"certified", {{"prefix", "4"}, {"width", "64"}}, "certified-long-tails"},
+          }};
+}
+
+}  // namespace topksoftmax::conformance
