@@ -16,10 +16,13 @@
 #include <string>
 
 #include "conformance/backends.hpp"
+#include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/same_answers.hpp"
 #include "support/saved_index.hpp"
 #include "support/temporary_folder.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/parallel/thread_pool.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -114,6 +117,18 @@ TEST_P(IndexFile, LayersOfAllShapesAndTypes) {
   const TemporaryFolder folder(memory_folder());
   save_index(*head, folder.path() / "f");
   expect_same_answers(*head, *load(folder.path() / "f", layer), random_matrix(5, 20, 4));
+}
+
+TEST_P(IndexFile, IsTheSameWhateverThreadsBuildIt) {
+  const SoftmaxLayer layer = random_layer(2500, kDim, 6);
+  const RowMajorMatrix contexts = clustered_contexts(900, kDim, 12, 7);
+  const auto built_on = [&](const Executor& executor) {
+    const BuildMaterial material = {.layer = layer, .contexts = Contexts::of(contexts), .executor = executor};
+    return saved(*GetParam().description.build(material, GetParam().settings));
+  };
+  const std::string alone = built_on(SerialExecutor());
+  EXPECT_TRUE(built_on(ThreadPool(3)) == alone);
+  EXPECT_TRUE(built_on(testing::ReversedExecutor(2)) == alone);
 }
 
 TEST_P(IndexFile, IsRefusedForAnotherLayer) {

@@ -12,6 +12,7 @@
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
 #include "topksoftmax/wta/build.hpp"
@@ -128,7 +129,7 @@ TEST(BeamSearch, SentencesOfABatchDoNotMix) {
   const Exact exact(model.layer);
   const TokenId starts[] = {1, 2, 3, 4, 5};
   const BeamSearchOptions options = {.beam = 4, .n_best = 3, .max_length = 10, .length_penalty = 1.0};
-  const auto together = beam_search(exact, starts, model.step(5), options);
+  const auto together = beam_search(exact, starts, model.step(5), options, ThreadPool(3));
   for (std::size_t s = 0; s < 5; ++s) {
     const auto alone = beam_search(exact, std::span(starts).subspan(s, 1), model.step(1), options);
     ASSERT_EQ(alone[0].size(), together[s].size());

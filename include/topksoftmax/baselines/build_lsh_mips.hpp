@@ -16,13 +16,16 @@
 #include "topksoftmax/baselines/lifted_rows.hpp"
 #include "topksoftmax/baselines/lsh_mips.hpp"
 #include "topksoftmax/check_options.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, const LshMipsOptions& options)
+TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, const LshMipsOptions& options,
+                                                    const Executor& executor)
     : options_(options), vocab_(layer.vocab()) {
   const Eigen::MatrixXf lifted = lifted_rows(layer);
   std::mt19937_64 engine(options.seed);
@@ -33,12 +36,12 @@ TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, c
 
   std::vector<std::uint32_t> all_offsets(tables() * (buckets() + 1), 0);
   std::vector<TokenId> ids(tables() * vocab_);
-  std::vector<std::uint32_t> codes(vocab_);
-  for (std::size_t table = 0; table < tables(); ++table) {
+  for_each_part(executor, tables(), 1, [&](std::size_t table, std::size_t) {
     const Eigen::MatrixXf projections =
         lifted *
         directions.middleCols(static_cast<Eigen::Index>(table * bits()), static_cast<Eigen::Index>(bits()));
     std::uint32_t* const offsets = all_offsets.data() + table * (buckets() + 1);
+    std::vector<std::uint32_t> codes(vocab_);
     for (std::size_t token = 0; token < vocab_; ++token) {
       const Eigen::VectorXf row = projections.row(static_cast<Eigen::Index>(token));
       codes[token] = code_of(row.data());
@@ -49,7 +52,7 @@ TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, c
     for (std::size_t token = 0; token < vocab_; ++token) {
       ids[table * vocab_ + next[codes[token]]++] = static_cast<TokenId>(token);
     }
-  }
+  });
   offsets_ = StoredArray<std::uint32_t>::own(std::move(all_offsets));
   ids_ = StoredArray<TokenId>::own(std::move(ids));
 }
@@ -59,9 +62,10 @@ TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, c
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer,
-                                                                 const LshMipsOptions& options) {
+                                                                 const LshMipsOptions& options,
+                                                                 const Executor& executor) {
   check_options("lsh-mips", options);
-  auto index = std::make_shared<const detail::LshMipsIndex>(layer, options);
+  auto index = std::make_shared<const detail::LshMipsIndex>(layer, options, executor);
   return std::unique_ptr<LshMips>(new LshMips(std::move(layer), LshMipsScreener(std::move(index))));
 }
 

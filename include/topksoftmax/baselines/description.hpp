@@ -82,7 +82,7 @@ inline BackendDescription describe_pca_mips() {
 
 inline BackendDescription describe_lsh_mips() {
   const auto build = [](const BuildMaterial& from, const LshMipsOptions& options) {
-    return LshMips::build(from.layer, options);
+    return LshMips::build(from.layer, options, from.executor);
   };
   const std::size_t buckets = std::size_t{1} << LshMipsOptions{}.bits;
   return {.name = "lsh-mips",

@@ -20,6 +20,8 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
@@ -92,10 +94,10 @@ class TOPKSOFTMAX_EXPORT LshMipsScreener {
 /// 4·tables·(V + 2^bits) bytes and the projections.
 class TOPKSOFTMAX_EXPORT LshMips final : public ScreenedSoftmax<LshMipsScreener> {
  public:
-  /// Cost: V·tables·bits·d multiply-adds. Throws Error for unusable options. Defined in
-  /// baselines/build_lsh_mips.hpp.
-  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> build(SoftmaxLayer layer,
-                                                                 const LshMipsOptions& options = {});
+  /// Cost: V·tables·bits·d multiply-adds, tables on the executor's threads. Throws Error for unusable
+  /// options. Defined in baselines/build_lsh_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> build(
+      SoftmaxLayer layer, const LshMipsOptions& options = {}, const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "lsh-mips";
@@ -126,7 +128,8 @@ inline bool dearer(const Change& a, const Change& b) {
 class LshMipsIndex {
  public:
   /// Defined in baselines/build_lsh_mips.hpp.
-  TOPKSOFTMAX_BUILD_INLINE LshMipsIndex(const SoftmaxLayer& layer, const LshMipsOptions& options);
+  TOPKSOFTMAX_BUILD_INLINE LshMipsIndex(const SoftmaxLayer& layer, const LshMipsOptions& options,
+                                        const Executor& executor);
 
   /// Reads what save() has written.
   explicit LshMipsIndex(const IndexReader& in) : vocab_(in.vocab()) {

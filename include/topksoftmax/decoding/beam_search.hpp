@@ -15,6 +15,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -62,7 +63,7 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 ///
 /// Words that are no candidates of an approximate backend have probability 0: its log-probabilities are
 /// renormalised over the candidates, as in L2S, §4.2. Contexts of all sentences are one batch, so that
-/// WTA-LSH shares its candidate list over them.
+/// WTA-LSH shares its candidate list over those that a thread answers.
 ///
 /// Deterministic: equal log-probabilities go to the earlier row, then to the lower token. Wide enough a beam
 /// is an exhaustive search.
@@ -70,9 +71,10 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// Throws std::invalid_argument for unusable options, for a step that gives other than one context a row, and
 /// as query_batch does; what the step throws passes through.
 ///
-/// Cost: a query with k = beam + 1 for each row and step.
+/// Cost: a query with k = beam + 1 for each row and step; the rows of a step on the executor's threads.
 std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head, std::span<const TokenId> start,
-                                                 const BeamStep& step, const BeamSearchOptions& options);
+                                                 const BeamStep& step, const BeamSearchOptions& options,
+                                                 const Executor& executor = SerialExecutor());
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
 
@@ -138,12 +140,16 @@ struct Trail {
 
 class Search {
  public:
-  Search(const TopKSoftmax& head, std::span<const TokenId> start, const BeamSearchOptions& options)
-      : head_(head), options_(options), finished_(start.size()) {
+  Search(const TopKSoftmax& head, std::span<const TokenId> start, const BeamSearchOptions& options,
+         const Executor& executor)
+      : head_(head),
+        options_(options),
+        executor_(executor),
+        finished_(start.size()),
+        workspaces_(executor.threads()) {
     for (std::size_t s = 0; s < start.size(); ++s)
       rows_.push_back({.sentence = s, .parent = s, .token = start[s]});
     trails_.resize(rows_.size());
-    workspaces_.resize(1);
   }
 
   std::vector<std::vector<Hypothesis>> run(const BeamStep& step) {
@@ -167,7 +173,7 @@ class Search {
     asked.probabilities = probabilities();
     answers_.resize(std::max(answers_.size(), contexts.count));
     head_.query_batch(contexts.data, contexts.count, contexts.dim, contexts.stride, asked, workspaces_,
-                      std::span(answers_).first(contexts.count));
+                      std::span(answers_).first(contexts.count), executor_);
   }
 
   bool probabilities() const { return options_.beam > 1 || options_.query.probabilities; }
@@ -247,6 +253,7 @@ class Search {
 
   const TopKSoftmax& head_;
   const BeamSearchOptions& options_;
+  const Executor& executor_;
   std::vector<std::vector<Hypothesis>> finished_;
   std::vector<BeamRow> rows_;
   std::vector<Trail> trails_;
@@ -261,9 +268,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head,
                                                         std::span<const TokenId> start, const BeamStep& step,
-                                                        const BeamSearchOptions& options) {
+                                                        const BeamSearchOptions& options,
+                                                        const Executor& executor) {
   detail::check_beam_options(options, head.layer().vocab());
-  return detail::Search(head, start, options).run(step);
+  return detail::Search(head, start, options, executor).run(step);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

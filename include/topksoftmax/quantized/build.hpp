@@ -13,24 +13,32 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/quantized/quantized.hpp"
 #include "topksoftmax/rows/prefix_writer.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-TOPKSOFTMAX_BUILD_INLINE QuantizedRows::QuantizedRows(const SoftmaxLayer& layer) : dim_(layer.dim()) {
+/// Whole blocks of rows.
+inline constexpr std::size_t kQuantizedAtOnce = 64 * kernels::PrefixBlocks::kRows;
+
+TOPKSOFTMAX_BUILD_INLINE QuantizedRows::QuantizedRows(const SoftmaxLayer& layer, const Executor& executor)
+    : dim_(layer.dim()) {
   const std::size_t width = width_for(dim_);
   PrefixWriter writer(layer.vocab(), width);
   const Eigen::VectorXf b = layer.biases();
-  std::vector<float> row(dim_);
-  std::vector<double> values(width, 0.0);
-  std::vector<std::int8_t> q(width);
-  for (std::size_t token = 0; token < layer.vocab(); ++token) {
-    layer.copy_row(token, row.data());
-    std::copy(row.begin(), row.end(), values.begin());
-    writer.put(token, b[static_cast<Eigen::Index>(token)], values, q.data());
-  }
+  for_each_part(executor, layer.vocab(), kQuantizedAtOnce, [&](std::size_t first, std::size_t count) {
+    std::vector<float> row(dim_);
+    std::vector<double> values(width, 0.0);
+    std::vector<std::int8_t> q(width);
+    for (std::size_t token = first; token < first + count; ++token) {
+      layer.copy_row(token, row.data());
+      std::copy(row.begin(), row.end(), values.begin());
+      writer.put(token, b[static_cast<Eigen::Index>(token)], values, q.data());
+    }
+  });
   store_ = std::move(writer).finish();
 }
 
@@ -39,9 +47,10 @@ TOPKSOFTMAX_BUILD_INLINE QuantizedRows::QuantizedRows(const SoftmaxLayer& layer)
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> Quantized::build(SoftmaxLayer layer,
-                                                                     const QuantizedOptions& options) {
+                                                                     const QuantizedOptions& options,
+                                                                     const Executor& executor) {
   detail::check_quantized(layer, options);
-  auto rows = std::make_shared<const detail::QuantizedRows>(layer);
+  auto rows = std::make_shared<const detail::QuantizedRows>(layer, executor);
   return std::unique_ptr<Quantized>(
       new Quantized(std::move(layer), QuantizedScreener(std::move(rows), options)));
 }

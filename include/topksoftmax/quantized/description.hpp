@@ -13,7 +13,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline BackendDescription describe_quantized() {
   const auto build = [](const BuildMaterial& from, const QuantizedOptions& options) {
-    return Quantized::build(from.layer, options);
+    return Quantized::build(from.layer, options, from.executor);
   };
   return {.name = "quantized",
           .kind = std::string(Quantized::kind),

@@ -18,6 +18,8 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/estimated_candidates.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
@@ -83,9 +85,11 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 /// refine_width·d weights. Index: V·(d + 8) bytes.
 class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScreener> {
  public:
-  /// Cost: V·d. Throws Error for unusable options and for d > 4096. Defined in quantized/build.hpp.
-  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> build(SoftmaxLayer layer,
-                                                                   const QuantizedOptions& options = {});
+  /// Cost: V·d, on the executor's threads. Throws Error for unusable options and for d > 4096. Defined in
+  /// quantized/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> build(
+      SoftmaxLayer layer, const QuantizedOptions& options = {},
+      const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "quantized";
@@ -116,7 +120,7 @@ inline void check_quantized(const SoftmaxLayer& layer, const QuantizedOptions& o
 class QuantizedRows {
  public:
   /// Defined in quantized/build.hpp.
-  explicit TOPKSOFTMAX_BUILD_INLINE QuantizedRows(const SoftmaxLayer& layer);
+  TOPKSOFTMAX_BUILD_INLINE QuantizedRows(const SoftmaxLayer& layer, const Executor& executor);
 
   /// Reads what save() has written.
   explicit QuantizedRows(const IndexReader& in)
