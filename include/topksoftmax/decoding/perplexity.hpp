@@ -68,10 +68,10 @@ class TOPKSOFTMAX_EXPORT LowRankLogProb {
   double operator()(const float* h, std::size_t dim, TokenId token, Workspace& workspace) const;
 
  private:
-  LowRankLogProb(std::shared_ptr<const TopKSoftmax> head, std::shared_ptr<const detail::SvdPreview> outside);
+  LowRankLogProb(std::shared_ptr<const TopKSoftmax> head, std::shared_ptr<const SvdPreview> outside);
 
   std::shared_ptr<const TopKSoftmax> head_;
-  std::shared_ptr<const detail::SvdPreview> outside_;
+  std::shared_ptr<const SvdPreview> outside_;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -109,7 +109,7 @@ inline double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::siz
 }
 
 inline LowRankLogProb::LowRankLogProb(std::shared_ptr<const TopKSoftmax> head,
-                                      std::shared_ptr<const detail::SvdPreview> outside)
+                                      std::shared_ptr<const SvdPreview> outside)
     : head_(std::move(head)), outside_(std::move(outside)) {}
 
 inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank) {
@@ -125,7 +125,7 @@ inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> h
     throw Error("perplexity: the backend " + std::string(head->name()) +
                 " has no candidates; take exact_log_prob, or a backend that screens");
   }
-  auto outside = std::make_shared<const detail::SvdPreview>(layer, rank);
+  auto outside = std::make_shared<const SvdPreview>(layer, rank);
   return LowRankLogProb(std::move(head), std::move(outside));
 }
 

@@ -18,7 +18,7 @@
 #include "topksoftmax/svd/svd_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
-namespace TOPKSOFTMAX_NAMESPACE::detail {
+namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width) {
   const RowMajorMatrix W = layer.weights();
@@ -27,18 +27,14 @@ TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(wide.transpose() * wide);
   const Eigen::MatrixXd V =
       eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
-  directions_ = StoredRows(V.transpose().cast<float>());
-  tokens_ = StoredRows((wide * V).cast<float>(), layer.biases());
+  directions_ = detail::StoredRows(V.transpose().cast<float>());
+  tokens_ = detail::StoredRows((wide * V).cast<float>(), layer.biases());
 }
-
-}  // namespace TOPKSOFTMAX_NAMESPACE::detail
-
-namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> SvdSoftmax::build(SoftmaxLayer layer,
                                                                        const SvdSoftmaxOptions& options) {
   const SvdSoftmaxOptions all = detail::chosen_svd(options, layer);
-  auto preview = std::make_shared<const detail::SvdPreview>(layer, *all.preview_width);
+  auto preview = std::make_shared<const SvdPreview>(layer, *all.preview_width);
   return std::unique_ptr<SvdSoftmax>(
       new SvdSoftmax(std::move(layer), SvdSoftmaxScreener(std::move(preview), *all.refine_width)));
 }

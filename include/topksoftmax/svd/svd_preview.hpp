@@ -13,20 +13,23 @@
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/workspace.hpp"
 
-namespace TOPKSOFTMAX_NAMESPACE::detail {
+namespace TOPKSOFTMAX_NAMESPACE {
 
-/// W of low rank: the leading columns of UΣ and V, where W = UΣVᵀ.
+/// W of low rank: the leading columns of UΣ and V, where W = UΣVᵀ. What SVD-softmax screens with
+/// ("SVD-Softmax: Fast Softmax Approximation on Large Vocabulary Neural Networks", Shim et al., NIPS 2017,
+/// §3), and an estimate of any token's logit for those who need one. Memory: (V + d)·width floats.
 class SvdPreview {
  public:
-  /// Cost: V·d² + d³. Defined in svd/build.hpp.
+  /// The leading `width` directions, from 1 to d. Cost: V·d² + d³, and V·d float64 values of memory. Defined
+  /// in svd/build.hpp.
   TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width);
 
-  /// What save() has written.
+  /// What save() has written, for the layer that `in` is of. Throws Error where it cannot be that.
   SvdPreview(const IndexReader& in, std::size_t width);
   void save(IndexWriter& out) const;
 
-  /// The low-rank logits of all tokens: logits [V] = UΣ(Vᵀh) + b. turned [width] is scratch. Reads bytes(),
-  /// on the workspace's crew.
+  /// The low-rank logits of all tokens for h [d]: logits [V] = UΣ(Vᵀh) + b. turned [width] is scratch. Reads
+  /// bytes(), on the workspace's crew.
   void logits(const float* h, const Workspace& workspace, float* turned, float* logits) const;
 
   std::size_t width() const { return directions_.count(); }
@@ -35,8 +38,8 @@ class SvdPreview {
   std::size_t bytes() const { return directions_.rows().bytes(width()) + tokens_.rows().bytes(vocab()); }
 
  private:
-  StoredRows directions_;  ///< Vᵀ [width×d]
-  StoredRows tokens_;      ///< UΣ [V×width] and b
+  detail::StoredRows directions_;  ///< Vᵀ [width×d]
+  detail::StoredRows tokens_;      ///< UΣ [V×width] and b
 };
 
 inline SvdPreview::SvdPreview(const IndexReader& in, std::size_t width)
@@ -55,4 +58,4 @@ inline void SvdPreview::logits(const float* h, const Workspace& workspace, float
   scan(workspace, tokens_.rows(), 0, vocab(), turned, logits);
 }
 
-}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+}  // namespace TOPKSOFTMAX_NAMESPACE

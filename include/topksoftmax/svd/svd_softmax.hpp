@@ -53,7 +53,7 @@ struct SvdSoftmaxOptions {
 /// Screens by low-rank logits: candidates are the tokens with the largest ones.
 class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
  public:
-  SvdSoftmaxScreener(std::shared_ptr<const detail::SvdPreview> preview, std::size_t refine_width)
+  SvdSoftmaxScreener(std::shared_ptr<const SvdPreview> preview, std::size_t refine_width)
       : preview_(std::move(preview)), refine_width_(refine_width) {}
 
   Candidates screen(const Query& query, Workspace& workspace) const;
@@ -62,7 +62,7 @@ class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
   void save(IndexWriter& out) const;
 
  private:
-  std::shared_ptr<const detail::SvdPreview> preview_;
+  std::shared_ptr<const SvdPreview> preview_;
   std::size_t refine_width_;
 };
 
@@ -144,7 +144,7 @@ inline std::unique_ptr<SvdSoftmax> SvdSoftmax::load(const IndexReader& in) {
   SvdSoftmaxOptions options;
   SvdSoftmaxOptions::visit(options, in.options());
   in.check([&] { options = detail::chosen_svd(options, in.layer()); });
-  auto preview = std::make_shared<const detail::SvdPreview>(in, *options.preview_width);
+  auto preview = std::make_shared<const SvdPreview>(in, *options.preview_width);
   return std::unique_ptr<SvdSoftmax>(
       new SvdSoftmax(in.layer(), SvdSoftmaxScreener(std::move(preview), *options.refine_width)));
 }
