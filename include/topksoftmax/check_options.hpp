@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,12 +10,13 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/wide_number.hpp"
 #include "topksoftmax/option_limits.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Checks an option that it is called with.
-class OptionCheck {
+class TOPKSOFTMAX_EXPORT OptionCheck {
  public:
   explicit OptionCheck(std::string_view owner) : owner_(owner) {}
 
@@ -21,9 +24,7 @@ class OptionCheck {
   void operator()(std::string_view name, const T& value, std::string_view /*help*/,
                   const OptionLimits& limits) const {
     static_assert(std::is_arithmetic_v<T>, "limits are for numbers");
-    if (limits.allow(static_cast<double>(value))) return;
-    throw Error(std::string(owner_) + ": " + std::string(name) + " is " + std::to_string(value) +
-                "; it must be " + limits.text());
+    if (!limits.allow(static_cast<double>(value))) refuse(name, static_cast<WideNumber<T>>(value), limits);
   }
   template <class T>
   void operator()(std::string_view name, const std::optional<T>& value, std::string_view help,
@@ -40,8 +41,18 @@ class OptionCheck {
                   const Any&... /*choices*/) const {}
 
  private:
+  [[noreturn]] void refuse(std::string_view name, double value, const OptionLimits& limits) const;
+  [[noreturn]] void refuse(std::string_view name, std::int64_t value, const OptionLimits& limits) const;
+  [[noreturn]] void refuse(std::string_view name, std::uint64_t value, const OptionLimits& limits) const;
+  Error outside(std::string_view name, const std::string& value, const OptionLimits& limits) const;
+
   std::string_view owner_;
 };
+
+/// The Error where something is not what it must be to the layer or to other options: "svd: preview_width is
+/// 300; it must be between 1 and d = 200".
+TOPKSOFTMAX_EXPORT Error bad_value(std::string_view name, std::size_t value, std::string_view limit,
+                                   std::size_t bound);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
@@ -55,3 +66,7 @@ void check_options(std::string_view owner, const Options& options) {
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/check_options-inl.hpp"
+#endif

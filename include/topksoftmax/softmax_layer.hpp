@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -74,15 +75,18 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
   /// W as float32 [V×d], a copy: for building an index.
   RowMajorMatrix weights() const {
     RowMajorMatrix W(static_cast<Eigen::Index>(vocab()), static_cast<Eigen::Index>(dim()));
-    for (std::size_t token = 0; token < vocab(); ++token)
-      copy_row(token, W.row(static_cast<Eigen::Index>(token)).data());
+    for (std::size_t token = 0; token < vocab(); ++token) copy_row(token, W.data() + token * dim());
     return W;
   }
 
   /// b as a vector [V], zeros where the layer has none.
   Eigen::VectorXf biases() const {
-    Eigen::VectorXf b = Eigen::VectorXf::Zero(static_cast<Eigen::Index>(vocab()));
-    if (has_bias()) b = Eigen::Map<const Eigen::VectorXf>(rows_.bias, b.size());
+    Eigen::VectorXf b(static_cast<Eigen::Index>(vocab()));
+    if (has_bias()) {
+      std::copy_n(rows_.bias, vocab(), b.data());
+    } else {
+      std::fill_n(b.data(), vocab(), 0.0F);
+    }
     return b;
   }
 

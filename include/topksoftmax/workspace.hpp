@@ -13,7 +13,6 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -91,20 +90,14 @@ struct Crew {
 /// Whoever works in it defines a type of scratch of its own, a struct of ScratchBuffers and TokenSets, and is
 /// the only one to use that: so backends that stand on others do not meet in it. What lies in a scratch stays
 /// there until its owner works again.
-class Workspace {
+class TOPKSOFTMAX_EXPORT Workspace {
  public:
   /// The scratch of this type: made when it is first asked for (and then may throw std::bad_alloc), the same
   /// one ever after. Cost: a comparison of pointers for each type that this workspace has served.
   template <class Scratch>
   Scratch& scratch() {
-    const void* const key = &kKey<Scratch>;
-    for (const Entry& entry : entries_) {
-      if (entry.key == key) return static_cast<Holder<Scratch>&>(*entry.holder).scratch;
-    }
-    auto made = std::make_unique<Holder<Scratch>>();
-    Scratch& scratch = made->scratch;
-    entries_.push_back({key, std::move(made)});
-    return scratch;
+    const auto make = [] { return std::unique_ptr<AnyHolder>(new Holder<Scratch>); };
+    return static_cast<Holder<Scratch>&>(holder(&kKey<Scratch>, make)).scratch;
   }
 
   const Crew& crew() const { return crew_; }
@@ -125,30 +118,37 @@ class Workspace {
   template <class Scratch>
   static constexpr char kKey = 0;
 
+  /// The one of this key; what `make` makes where there is none.
+  AnyHolder& holder(const void* key, std::unique_ptr<AnyHolder> (*make)());
+
   std::vector<Entry> entries_;
   Crew crew_;
 };
 
 namespace detail {
 
-/// Bytes that are worth a thread's waking up.
-inline constexpr std::size_t kBytesOfPart = std::size_t{256} << 10;
+/// Items of a part, at least 1, where `total` of them, of `bytes` each to be read, are shared by the
+/// workspace's crew.
+TOPKSOFTMAX_EXPORT std::size_t shared_size(const Workspace& workspace, std::size_t total, std::size_t bytes);
+
+/// Does every part < parts on the workspace's crew.
+TOPKSOFTMAX_EXPORT void run_shared(const Workspace& workspace, std::size_t parts, Executor::Body body);
 
 /// Calls body(first, count) for parts of `total` items, of `bytes` each to be read, on the workspace's crew.
 /// What the parts compute must not depend on each other or on where one ends.
 template <class Body>
 void share(const Workspace& workspace, std::size_t total, std::size_t bytes, const Body& body) {
-  const Crew& crew = workspace.crew();
-  const std::size_t most = std::max<std::size_t>(total * bytes / kBytesOfPart, 1);
-  const std::size_t parts = std::min(most, 4 * crew.threads);
-  if (crew.executor == nullptr || parts == 1) {
-    if (total > 0) body(std::size_t{0}, total);
-    return;
-  }
-  for_each_part_on(*crew.executor, crew.threads, total, (total + parts - 1) / parts,
-                   [&](std::size_t first, std::size_t count, std::size_t) { body(first, count); });
+  const std::size_t size = shared_size(workspace, total, bytes);
+  const auto run = [&](std::size_t part, std::size_t) {
+    body(part * size, std::min(size, total - part * size));
+  };
+  run_shared(workspace, (total + size - 1) / size, Executor::Body(run));
 }
 
 }  // namespace detail
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/workspace-inl.hpp"
+#endif

@@ -32,6 +32,11 @@ void check_layer(const IndexContents& index, const std::string& kind, const Soft
 
 }  // namespace
 
+std::unique_ptr<TopKSoftmax> detail::NoParts::load(const IndexReader& in) const {
+  throw Error(in.source() + ": holds an index of kind " + in_quotes(in.kind()) +
+              " within another; load it with load_index(path, layer), which knows every kind");
+}
+
 void save_index(const TopKSoftmax& backend, const std::filesystem::path& path) {
   IndexWriter out;
   backend.save(out);

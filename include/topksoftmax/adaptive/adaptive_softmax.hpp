@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -151,8 +149,7 @@ inline constexpr double kLostProduct = 0x1p-149;
 inline AdaptiveSoftmaxOptions chosen_adaptive(AdaptiveSoftmaxOptions options, const SoftmaxLayer& layer) {
   options.head = options.head.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   if (*options.head < 1 || *options.head > layer.vocab()) {
-    throw Error("adaptive: head is " + std::to_string(*options.head) +
-                "; it must be between 1 and V = " + std::to_string(layer.vocab()));
+    throw bad_value("adaptive: head", *options.head, "between 1 and V = ", layer.vocab());
   }
   check_options("adaptive", options);
   return options;

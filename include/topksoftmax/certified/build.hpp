@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/boxes.hpp"
+#include "topksoftmax/certified/box_maker.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/certified/choice.hpp"

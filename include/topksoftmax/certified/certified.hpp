@@ -36,8 +36,8 @@
 //   choice.hpp       the prefix, the width, boxes or none: what makes least work
 //   radii.hpp        the terms that an estimate leaves out, and their weights κ
 //   packing.hpp      ŵ and the radii of rows, written to
-//   tails.hpp        ŵ₂ of all rows (kernels/prefix_tails.hpp), and
-//   boxes.hpp        the boxes (kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
+//   tails.hpp        ŵ₂ of all rows (tail_writer.hpp; kernels/prefix_tails.hpp), and
+//   boxes.hpp        the boxes (box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)

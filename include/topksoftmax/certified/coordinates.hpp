@@ -5,12 +5,15 @@
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/types.hpp"
@@ -116,21 +119,31 @@ inline Eigen::VectorXd LearnedCoordinates::row_shares() const {
 }
 
 /// A matrix in rows, each filled up with zeros to `room` columns.
-template <class T>
-StoredArray<T> store(const Eigen::MatrixXd& m, std::size_t room) {
-  using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  Rows rows = Rows::Constant(m.rows(), static_cast<Eigen::Index>(room), T(0.0F));
-  rows.leftCols(m.cols()) = m.cast<float>().cast<T>();
-  return StoredArray<T>::own(std::move(rows));
+inline RowMajorMatrix filled_up(const Eigen::MatrixXd& m, std::size_t room) {
+  RowMajorMatrix rows = RowMajorMatrix::Zero(m.rows(), static_cast<Eigen::Index>(room));
+  rows.leftCols(m.cols()) = m.cast<float>();
+  return rows;
 }
 
-/// The first `width` columns of what store() has stored.
+/// The nearest float16 of each value.
+inline StoredArray<Float16> halves(const RowMajorMatrix& m) {
+  std::vector<Float16> values;
+  values.reserve(static_cast<std::size_t>(m.size()));
+  for (Eigen::Index i = 0; i < m.size(); ++i) {
+    values.push_back({Eigen::numext::bit_cast<std::uint16_t>(Eigen::half(m.data()[i]))});
+  }
+  return StoredArray<Float16>::own(std::move(values));
+}
+
+/// The first `width` of every `room` values.
 template <class T>
 Eigen::MatrixXd stored(const StoredArray<T>& values, std::size_t room, std::size_t width) {
-  using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const Eigen::Map<const Rows> rows(values.data(), static_cast<Eigen::Index>(values.size() / room),
-                                    static_cast<Eigen::Index>(room));
-  return rows.leftCols(static_cast<Eigen::Index>(width)).template cast<double>();
+  Eigen::MatrixXd m(static_cast<Eigen::Index>(values.size() / room), static_cast<Eigen::Index>(width));
+  for (Eigen::Index row = 0; row < m.rows(); ++row) {
+    const T* const of_row = values.data() + static_cast<std::size_t>(row) * room;
+    std::transform(of_row, of_row + width, m.row(row).begin(), [](T x) { return static_cast<double>(x); });
+  }
+  return m;
 }
 
 /// Stores Q and R as queries meet them, and measures what that has made of them: η and ‖R‖.
@@ -138,8 +151,8 @@ inline ContextTransform transform_of(const CoordinateBasis& basis) {
   const auto dim = static_cast<std::size_t>(basis.Q.cols());
   const auto width = static_cast<std::size_t>(basis.Q.rows());
   const std::size_t room = ContextTransform::room_for(width);
-  StoredArray<Eigen::half> Q_stored = store<Eigen::half>(basis.Q.transpose(), room);
-  StoredArray<float> R_stored = store<float>(basis.R.transpose(), room);
+  StoredArray<Float16> Q_stored = halves(filled_up(basis.Q.transpose(), room));
+  StoredArray<float> R_stored = StoredArray<float>::own(filled_up(basis.R.transpose(), room));
   const Eigen::MatrixXd Q = stored(Q_stored, room, width);
   const Eigen::MatrixXd excess = Q.transpose() * Q - Eigen::MatrixXd::Identity(Q.cols(), Q.cols());
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(excess, Eigen::EigenvaluesOnly);

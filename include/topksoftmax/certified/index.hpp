@@ -26,7 +26,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// The rows of a layer in coordinates in which few of them bound a logit well: what Certified keeps. See
 /// CertifiedScreener for the proof and its symbols. Rows are kept in an order of the index's own; a row's
 /// place in it is a TokenId too.
-struct CertifiedIndex {
+struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   CertifiedIndex() = default;
 
   /// Reads what save() has written.
@@ -84,44 +84,8 @@ struct CertifiedIndex {
   static constexpr const char* kPrefixes = "prefixes";
 };
 
-inline CertifiedIndex::CertifiedIndex(const IndexReader& in) {
-  visit_recorded_options(options, in.options());
-  in.check([&] { check_chosen_options(options); });
-  const StoredArray<double> norms = in.doubles("norms", {4});
-  transform = ContextTransform(in, std::min(options.width, in.dim()), norms.data());
-  longest_row = norms[2];
-  largest_bias = norms[3];
-  const StoredArray<double> weights = in.doubles("weights", {2, kBoundTerms});
-  std::copy_n(weights.data(), kBoundTerms, prefix_weights.begin());
-  std::copy_n(weights.data() + kBoundTerms, kBoundTerms, tail_weights.begin());
-  outside_position = in.doubles(kOutsidePosition, {1})[0];
-  if (!(outside_position >= 0.0 && outside_position <= 1.0)) {
-    throw in.damaged(kOutsidePosition, "is not between 0 and 1");
-  }
-  const bool boxed = options.boxes == BoundBoxes::always;
-  if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
-  prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix);
-  prefixes.check_biases(in, kPrefixes, order);
-  if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.prefix);
-  tails = TailStore(in, in.vocab(), options.width - options.prefix);
-}
-
-inline void CertifiedIndex::save(IndexWriter& out) const {
-  visit_recorded_options(options, out.options());
-  transform.save(out);
-  out.array("norms", {4},
-            StoredArray<double>::own(
-                std::vector{transform.unorthogonality(), transform.norm(), longest_row, largest_bias}));
-  std::vector<double> weights(prefix_weights.begin(), prefix_weights.end());
-  weights.insert(weights.end(), tail_weights.begin(), tail_weights.end());
-  out.array("weights", {2, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
-  out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{outside_position}));
-  prefixes.save(out, kPrefixes);
-  if (has_boxes()) {
-    out.array(kOrder, {rows()}, order.tokens());
-    box_store.save(out);
-  }
-  tails.save(out);
-}
-
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/certified/index-inl.hpp"
+#endif

@@ -107,8 +107,7 @@ inline void check_certified_options(const CertifiedOptions& options) {
   check_options("certified", options);
   const std::size_t longest = options.width == 0 ? kMostBoundWidth : options.width;
   if (options.prefix % 4 != 0 || options.prefix > longest) {
-    throw Error("certified: prefix is " + std::to_string(options.prefix) +
-                "; it must be a multiple of 4 and at most " + std::to_string(longest));
+    throw bad_value("certified: prefix", options.prefix, "a multiple of 4 and at most ", longest);
   }
 }
 

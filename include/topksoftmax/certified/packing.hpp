@@ -13,7 +13,7 @@
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/radii.hpp"
-#include "topksoftmax/certified/tails.hpp"
+#include "topksoftmax/certified/tail_writer.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <limits>
 
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/largest.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -36,13 +36,8 @@ inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, s
   bytes_read += rows.bytes_read;
   if (found < query.k) return kNoThreshold;
   const std::size_t count = std::min(found, 4 * wanted);
-  if (count < found) {  // estimates that are equal, or far from most, let many pass
-    std::nth_element(ids, ids + count, ids + found, [&rows](TokenId a, TokenId b) {
-      const float x = rows.estimates[a];
-      const float y = rows.estimates[b];
-      return x != y ? x > y : a < b;
-    });
-  }
+  // Estimates that are equal, or far from most, let many pass.
+  if (count < found) put_largest_first(ids, found, count, rows.estimates);
   for (std::size_t i = 0; i < count; ++i) {
     ids[i] = bounded.index.token(rows.place(static_cast<std::size_t>(ids[i])));
   }
@@ -50,8 +45,7 @@ inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, s
   scan_gathered(bounded.workspace, weights, ids, count, query.h, logits);
   bytes_read += weights.bytes(count);
   if (count <= kernels::kFew) return kernels::kth_of_few(logits, count, query.k);
-  std::nth_element(logits, logits + (query.k - 1), logits + count, std::greater<>());
-  return logits[query.k - 1];
+  return kth_largest(logits, count, query.k);
 }
 
 /// The k-th best logit of rows with high estimates: the exact threshold, or just below it. kNoThreshold if

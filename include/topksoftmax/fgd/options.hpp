@@ -3,11 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/graph/search_beam.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -48,8 +46,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline void check_fgd_options(const SoftmaxLayer& layer, const FgdOptions& options) {
   check_options("fgd", options);
   if (layer.vocab() > SearchBeam::kMostRows) {
-    throw Error("fgd: the number of tokens is " + std::to_string(layer.vocab()) +
-                "; it must be at least 1 and at most " + std::to_string(SearchBeam::kMostRows));
+    throw bad_value("fgd: the number of tokens", layer.vocab(), "at least 1 and at most ",
+                    SearchBeam::kMostRows);
   }
 }
 

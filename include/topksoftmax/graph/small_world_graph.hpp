@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,7 +18,7 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Links from rows to rows.
-class Links {
+class TOPKSOFTMAX_EXPORT Links {
  public:
   Links() = default;
   explicit Links(const std::vector<std::vector<TokenId>>& of_rows);
@@ -57,7 +56,7 @@ struct SmallWorldOptions {
 /// A navigable small world over the transformed rows of a layer: HNSW (Malkov and Yashunin), built by
 /// hnswlib with our distance. Every row can be reached from the rows where searches start, over ground links
 /// alone.
-class SmallWorldGraph {
+class TOPKSOFTMAX_EXPORT SmallWorldGraph {
  public:
   /// Searches start at `entries`, or, if there are none, where the upper layers lead them. Throws Error where
   /// hnswlib fails. Defined in graph/build.hpp.
@@ -84,14 +83,6 @@ class SmallWorldGraph {
   std::vector<Links> upper_;
   Links ground_;
 };
-
-inline constexpr const char* kUpperLayers = "upper_layers";
-inline constexpr const char* kGround = "ground";
-
-/// The name of the i-th upper layer's tensors.
-inline std::string upper_name(std::size_t i) {
-  return "upper." + std::to_string(i);
-}
 
 /// The rows that links lead to.
 class Reached {
@@ -121,63 +112,8 @@ class Reached {
   std::vector<TokenId> pending_;
 };
 
-inline Links::Links(const std::vector<std::vector<TokenId>>& of_rows) {
-  std::vector<std::uint64_t> offsets;
-  offsets.reserve(of_rows.size() + 1);
-  offsets.push_back(0);
-  for (const auto& targets : of_rows) offsets.push_back(offsets.back() + targets.size());
-  std::vector<TokenId> all;
-  all.reserve(offsets.back());
-  for (const auto& targets : of_rows) all.insert(all.end(), targets.begin(), targets.end());
-  offsets_ = StoredArray<std::uint64_t>::own(std::move(offsets));
-  targets_ = StoredArray<TokenId>::own(std::move(all));
-  find_most();
-}
-
-inline Links::Links(const IndexReader& in, const std::string& name)
-    : targets_(in.tokens(name + ".targets", {IndexReader::any})) {
-  offsets_ = in.offsets(name + ".offsets", {in.vocab() + 1}, targets_.size());
-  find_most();
-}
-
-inline void Links::save(IndexWriter& out, const std::string& name) const {
-  out.array(name + ".offsets", {offsets_.size()}, offsets_);
-  out.array(name + ".targets", {targets_.size()}, targets_);
-}
-
-inline void Links::find_most() {
-  for (std::size_t row = 0; row < rows(); ++row) {
-    most_ = std::max(most_, static_cast<std::size_t>(offsets_[row + 1] - offsets_[row]));
-  }
-}
-
-inline SmallWorldGraph::SmallWorldGraph(const IndexReader& in) {
-  const StoredArray<TokenId> entries = in.tokens("entries", {IndexReader::any});
-  if (entries.size() == 0) throw in.damaged("entries", "has no row to start from");
-  entries_.assign(entries.begin(), entries.end());
-  std::size_t layers = 0;
-  in.option(kUpperLayers, layers);
-  for (std::size_t i = 0; i < layers; ++i) upper_.emplace_back(in, upper_name(i));
-  ground_ = Links(in, kGround);
-}
-
-inline void SmallWorldGraph::save(IndexWriter& out) const {
-  out.array("entries", {entries_.size()}, StoredArray<TokenId>::borrow(entries_));
-  out.option(kUpperLayers, upper_.size());
-  for (std::size_t i = 0; i < upper_.size(); ++i) upper_[i].save(out, upper_name(i));
-  ground_.save(out, kGround);
-}
-
-inline std::size_t SmallWorldGraph::reachable() const {
-  Reached reached(ground_.rows());
-  for (const TokenId entry : entries_) reached.add(entry, [this](TokenId row) { return ground_.of(row); });
-  return reached.count();
-}
-
-inline std::size_t SmallWorldGraph::bytes() const {
-  std::size_t bytes = ground_.bytes() + entries_.size() * sizeof(TokenId);
-  for (const Links& layer : upper_) bytes += layer.bytes();
-  return bytes;
-}
-
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/graph/small_world_graph-inl.hpp"
+#endif

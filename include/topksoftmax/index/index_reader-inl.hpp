@@ -29,7 +29,26 @@
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+TOPKSOFTMAX_INLINE std::string build_it_again(std::string_view kind) {
+  return "; build the index again (" + in_quotes(kind) + ") and save it";
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
 namespace TOPKSOFTMAX_NAMESPACE {
+
+struct IndexReader::Shared {
+  IndexContents contents;
+  SoftmaxLayer layer;
+  const BackendLoader& loader;
+};
+
+TOPKSOFTMAX_INLINE IndexReader::IndexReader(IndexContents contents, SoftmaxLayer layer,
+                                            const BackendLoader& loader)
+    : IndexReader(std::make_shared<const Shared>(Shared{std::move(contents), std::move(layer), loader}), "",
+                  0, "") {}
 
 TOPKSOFTMAX_INLINE IndexReader::IndexReader(std::shared_ptr<const Shared> shared, std::string prefix,
                                             std::size_t depth, std::string outer)
@@ -39,11 +58,23 @@ TOPKSOFTMAX_INLINE IndexReader::IndexReader(std::shared_ptr<const Shared> shared
   kind_.assign(*own);
 }
 
+TOPKSOFTMAX_INLINE const SoftmaxLayer& IndexReader::layer() const {
+  return shared_->layer;
+}
+
+TOPKSOFTMAX_INLINE const std::string& IndexReader::source() const {
+  return shared_->contents.source;
+}
+
 TOPKSOFTMAX_INLINE IndexReader IndexReader::part(std::string_view name) const {
   if (depth_ == index_key::most_parts) {
     throw unusable("more than " + std::to_string(index_key::most_parts) + " indexes are within each other");
   }
   return {shared_, prefix_ + std::string(name) + ".", depth_ + 1, kind_};
+}
+
+TOPKSOFTMAX_INLINE std::unique_ptr<TopKSoftmax> IndexReader::load_part(std::string_view name) const {
+  return shared_->loader.load(part(name));
 }
 
 TOPKSOFTMAX_INLINE const std::string* IndexReader::find(const std::string& key) const {
@@ -72,6 +103,13 @@ TOPKSOFTMAX_INLINE IndexReader::Bytes IndexReader::aligned_bytes(std::string_vie
   const std::shared_ptr<std::byte> copy = detail::aligned_zeros(view.bytes.size());
   std::copy(view.bytes.begin(), view.bytes.end(), copy.get());
   return {{copy.get(), view.bytes.size()}, copy};
+}
+
+template <class T>
+void IndexReader::check_numbers(std::string_view name, std::span<const T> values) const {
+  int found = 0;  // without a branch, so that compilers turn it into vectors
+  for (const T value : values) found |= std::isnan(value) ? 1 : 0;
+  if (found != 0) throw damaged(name, "has a value that is NaN");
 }
 
 TOPKSOFTMAX_INLINE StoredArray<float> IndexReader::floats(std::string_view name, Shape shape) const {
@@ -123,6 +161,35 @@ TOPKSOFTMAX_INLINE std::string IndexReader::option_text(std::string_view name) c
   return *value;
 }
 
+TOPKSOFTMAX_INLINE bool IndexReader::flag(std::string_view name) const {
+  const std::string text = option_text(name);
+  if (text != "0" && text != "1") throw bad_option(name, text, "0 or 1");
+  return text == "1";
+}
+
+template <class T>
+void IndexReader::parse_number(std::string_view name, T& value) const {
+  const std::string text = option_text(name);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) throw bad_option(name, text, "a number");
+}
+
+TOPKSOFTMAX_INLINE void IndexReader::number(std::string_view name, double& value) const {
+  parse_number(name, value);
+}
+
+TOPKSOFTMAX_INLINE void IndexReader::number(std::string_view name, float& value) const {
+  parse_number(name, value);
+}
+
+TOPKSOFTMAX_INLINE void IndexReader::number(std::string_view name, std::int64_t& value) const {
+  parse_number(name, value);
+}
+
+TOPKSOFTMAX_INLINE void IndexReader::number(std::string_view name, std::uint64_t& value) const {
+  parse_number(name, value);
+}
+
 TOPKSOFTMAX_INLINE Error IndexReader::bad_option(std::string_view name, std::string_view text,
                                                  const char* expected) const {
   return unusable("its metadata " + prefix_ + index_key::options + std::string(name) + " is " +
@@ -132,6 +199,15 @@ TOPKSOFTMAX_INLINE Error IndexReader::bad_option(std::string_view name, std::str
 TOPKSOFTMAX_INLINE Error IndexReader::damaged(std::string_view tensor, const std::string& what) const {
   return Error(source() + ": tensor " + detail::in_quotes(prefix_ + std::string(tensor)) + ": " + what +
                "; it is damaged" + detail::build_it_again(kind_));
+}
+
+TOPKSOFTMAX_INLINE void IndexReader::refuse(const Error& error) const {
+  throw unusable(error.what());
+}
+
+TOPKSOFTMAX_INLINE Error IndexReader::not_rising(std::string_view name, std::size_t begin,
+                                                 std::size_t end) const {
+  return damaged(name, "does not rise from " + std::to_string(begin) + " to " + std::to_string(end));
 }
 
 TOPKSOFTMAX_INLINE Error IndexReader::unusable(std::string_view what) const {

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -18,9 +16,8 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/index/index_key.hpp"
-#include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/numeric/wide_number.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -30,9 +27,7 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// The end of an error about an index of this kind that is not as it was written.
-inline std::string build_it_again(std::string_view kind) {
-  return "; build the index again (" + in_quotes(kind) + ") and save it";
-}
+TOPKSOFTMAX_EXPORT std::string build_it_again(std::string_view kind);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
@@ -68,24 +63,20 @@ class TOPKSOFTMAX_EXPORT IndexReader {
 
   /// `loader` makes backends of the indexes within this one, and must outlive the reader. Throws Error where
   /// the metadata names no kind.
-  IndexReader(IndexContents contents, SoftmaxLayer layer, const BackendLoader& loader)
-      : IndexReader(std::make_shared<const Shared>(Shared{std::move(contents), std::move(layer), loader}), "",
-                    0, "") {}
+  IndexReader(IndexContents contents, SoftmaxLayer layer, const BackendLoader& loader);
 
-  const SoftmaxLayer& layer() const { return shared_->layer; }
+  const SoftmaxLayer& layer() const;
   std::size_t vocab() const { return layer().vocab(); }
   std::size_t dim() const { return layer().dim(); }
   const std::string& kind() const { return kind_; }
   /// What errors call the index.
-  const std::string& source() const { return shared_->contents.source; }
+  const std::string& source() const;
 
   /// The index of this name within this one.
   IndexReader part(std::string_view name) const;
 
   /// The backend of the index of this name within this one, whatever its kind.
-  std::unique_ptr<TopKSoftmax> load_part(std::string_view name) const {
-    return shared_->loader.load(part(name));
-  }
+  std::unique_ptr<TopKSoftmax> load_part(std::string_view name) const;
 
   /// A tensor of this shape, where it lies in the file; a copy only if it does not begin on a cache line
   /// there, as every tensor does that was written by us. T must be made of values of the stored type, and
@@ -115,21 +106,23 @@ class TOPKSOFTMAX_EXPORT IndexReader {
         std::is_sorted(values.begin(), values.end())) {
       return;
     }
-    throw damaged(name, "does not rise from " + std::to_string(begin) + " to " + std::to_string(end));
+    throw not_rising(name, begin, end);
   }
 
   /// Reads an option: a number, a bool (1 or 0) or a text.
   template <class T>
   void option(std::string_view name, T& value) const {
-    const std::string text = option_text(name);
     if constexpr (std::is_same_v<T, std::string>) {
-      value = text;
+      value = option_text(name);
     } else if constexpr (std::is_same_v<T, bool>) {
-      if (text != "0" && text != "1") throw bad_option(name, text, "0 or 1");
-      value = text == "1";
+      value = flag(name);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      number(name, value);
     } else {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error != std::errc() || end != text.data() + text.size()) throw bad_option(name, text, "a number");
+      detail::WideNumber<T> wide = 0;
+      number(name, wide);
+      if (!std::in_range<T>(wide)) throw bad_option(name, option_text(name), "a number");
+      value = static_cast<T>(wide);
     }
   }
   template <class T>
@@ -155,7 +148,7 @@ class TOPKSOFTMAX_EXPORT IndexReader {
     try {
       check();
     } catch (const Error& error) {
-      throw unusable(error.what());
+      refuse(error);
     }
   }
 
@@ -181,11 +174,7 @@ class TOPKSOFTMAX_EXPORT IndexReader {
     Options::visit(inner, options());
   }
 
-  struct Shared {
-    IndexContents contents;
-    SoftmaxLayer layer;
-    const BackendLoader& loader;
-  };
+  struct Shared;
   struct Bytes {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> owner;
@@ -197,15 +186,21 @@ class TOPKSOFTMAX_EXPORT IndexReader {
   const std::string* find(const std::string& key) const;
 
   template <class T>
-  void check_numbers(std::string_view name, std::span<const T> values) const {
-    int found = 0;  // without a branch, so that compilers turn it into vectors
-    for (const T value : values) found |= std::isnan(value) ? 1 : 0;
-    if (found != 0) throw damaged(name, "has a value that is NaN");
-  }
+  void check_numbers(std::string_view name, std::span<const T> values) const;
+  template <class T>
+  void parse_number(std::string_view name, T& value) const;
+
+  bool flag(std::string_view name) const;
+  void number(std::string_view name, double& value) const;
+  void number(std::string_view name, float& value) const;
+  void number(std::string_view name, std::int64_t& value) const;
+  void number(std::string_view name, std::uint64_t& value) const;
 
   Bytes aligned_bytes(std::string_view name, Shape shape, DataType type) const;
   std::string option_text(std::string_view name) const;
   Error bad_option(std::string_view name, std::string_view text, const char* expected) const;
+  [[noreturn]] void refuse(const Error& error) const;
+  Error not_rising(std::string_view name, std::size_t begin, std::size_t end) const;
   Error unusable(std::string_view what) const;
 
   std::shared_ptr<const Shared> shared_;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
-#include "topksoftmax/index/index_key.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/numeric/wide_number.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -22,31 +24,33 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Collects what an index consists of: its kind, its options and its tensors. What is kept of a tensor is a
 /// view, with a handle on its owner. save_index() writes all of it to a file.
-class IndexWriter {
+class TOPKSOFTMAX_EXPORT IndexWriter {
  public:
+  IndexWriter();
+
   /// What the file is of. Everything else is named after it.
-  void kind(std::string_view kind) { set(index_key::kind, std::string(kind)); }
+  void kind(std::string_view kind);
 
   /// Adds a tensor, which begins at a multiple of 64 bytes. Values of another type than the file's must be
   /// made of values of that.
   template <class T>
-  void array(std::string_view name, std::vector<std::size_t> shape, const StoredArray<T>& values,
+  void array(std::string_view name, std::initializer_list<std::size_t> shape, const StoredArray<T>& values,
              DataType type = data_type_of<T>) {
-    tensors_->push_back({prefix_ + std::string(name), type, std::move(shape), std::as_bytes(values.span())});
-    owners_->push_back(values.owner());
+    add(name, type, {shape.begin(), shape.size()}, std::as_bytes(values.span()), values.owner());
+  }
+  template <class T>
+  void array(std::string_view name, const std::vector<std::size_t>& shape, const StoredArray<T>& values,
+             DataType type = data_type_of<T>) {
+    add(name, type, shape, std::as_bytes(values.span()), values.owner());
   }
 
-  void option(std::string_view name, std::string value) {
-    set(index_key::options + std::string(name), std::move(value));
-  }
+  void option(std::string_view name, std::string value);
   template <class T>
   void option(std::string_view name, const T& value) requires std::is_arithmetic_v<T> {
     if constexpr (std::is_same_v<T, bool>) {
       option(name, std::string(value ? "1" : "0"));
     } else {
-      char text[32];  // the shortest that reads back as the same value
-      const auto written = std::to_chars(std::begin(text), std::end(text), value);
-      option(name, std::string(std::begin(text), written.ptr));
+      number(name, static_cast<detail::WideNumber<T>>(value));
     }
   }
   template <class T>
@@ -63,19 +67,10 @@ class IndexWriter {
   }
 
   /// For another index within this one; throws Error where too many are in each other.
-  IndexWriter part(std::string_view name) const {
-    if (depth_ == index_key::most_parts) {
-      throw Error("index file: more than " + std::to_string(index_key::most_parts) +
-                  " indexes are within each other");
-    }
-    IndexWriter inner = *this;
-    inner.prefix_ += std::string(name) + ".";
-    ++inner.depth_;
-    return inner;
-  }
+  IndexWriter part(std::string_view name) const;
 
-  const TensorMetadata& metadata() const { return *metadata_; }
-  const std::vector<TensorView>& tensors() const { return *tensors_; }
+  const TensorMetadata& metadata() const;
+  const std::vector<TensorView>& tensors() const;
 
  private:
   template <class T>
@@ -96,15 +91,25 @@ class IndexWriter {
     Options::visit(inner, options());
   }
 
-  void set(const std::string& key, std::string value) { (*metadata_)[prefix_ + key] = std::move(value); }
+  // Written as the shortest text that reads back as the same value.
+  void number(std::string_view name, double value);
+  void number(std::string_view name, float value);
+  void number(std::string_view name, std::int64_t value);
+  void number(std::string_view name, std::uint64_t value);
 
-  // Parts share them.
-  std::shared_ptr<TensorMetadata> metadata_ = std::make_shared<TensorMetadata>();
-  std::shared_ptr<std::vector<TensorView>> tensors_ = std::make_shared<std::vector<TensorView>>();
-  std::shared_ptr<std::vector<std::shared_ptr<const void>>> owners_ =
-      std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  void add(std::string_view name, DataType type, std::span<const std::size_t> shape,
+           std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner);
+  void set(const std::string& key, std::string value);
+
+  struct Collected;
+
+  std::shared_ptr<Collected> collected_;  ///< parts share it
   std::string prefix_;
   std::size_t depth_ = 0;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/index/index_writer-inl.hpp"
+#endif

@@ -58,12 +58,9 @@ inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path
 namespace detail {
 
 /// For kinds that have no other index within theirs.
-class NoParts final : public BackendLoader {
+class TOPKSOFTMAX_EXPORT NoParts final : public BackendLoader {
  public:
-  std::unique_ptr<TopKSoftmax> load(const IndexReader& in) const override {
-    throw Error(in.source() + ": holds an index of kind " + in_quotes(in.kind()) +
-                " within another; load it with load_index(path, layer), which knows every kind");
-  }
+  std::unique_ptr<TopKSoftmax> load(const IndexReader& in) const override;
 };
 
 }  // namespace detail

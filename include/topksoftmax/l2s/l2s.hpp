@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
@@ -55,6 +51,8 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
  public:
   /// `options` are those that the model was learned with.
   L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim, std::string name);
+  /// Reads what save() has written.
+  explicit L2SScreener(const IndexReader& in);
 
   Candidates screen(const Query& query, Workspace& workspace) const;
   std::string_view name() const { return name_; }
@@ -166,47 +164,12 @@ inline std::size_t L2SScreener::index_bytes() const {
          model_.sets.offsets.size() * sizeof(std::size_t);
 }
 
-inline void L2SScreener::save(IndexWriter& out) const {
-  out.kind(L2S::kind);
-  out.option("name", name_);
-  L2SOptions::visit(options_, out.options());
-  out.array("clusters", {model_.clusters, dim_}, StoredArray<float>::borrow(model_.v));
-  std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
-  out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));
-  out.array("ids", {model_.sets.ids.size()}, StoredArray<TokenId>::borrow(model_.sets.ids));
-  std::vector<double> history;
-  for (const ScreeningLoss& loss : model_.history) {
-    history.insert(history.end(), {loss.objective, loss.missed, loss.set_size});
-  }
-  out.array("history", {model_.history.size(), 3}, StoredArray<double>::own(history));
-}
-
 inline std::unique_ptr<L2S> L2S::load(const IndexReader& in) {
-  std::string name;
-  in.option("name", name);
-  L2SOptions options;
-  L2SOptions::visit(options, in.options());
-  L2SModel model;
-  const StoredArray<float> v = in.floats("clusters", {IndexReader::any, in.dim()});
-  if (v.size() == 0) throw in.damaged("clusters", "has no cluster");
-  model.v.assign(v.begin(), v.end());
-  model.clusters = v.size() / in.dim();
-  const StoredArray<TokenId> ids = in.tokens("ids", {IndexReader::any});
-  model.sets.ids.assign(ids.begin(), ids.end());
-  const StoredArray<std::uint64_t> offsets = in.offsets("offsets", {model.clusters + 1}, ids.size());
-  model.sets.offsets.assign(offsets.begin(), offsets.end());
-  for (std::size_t t = 0; t < model.clusters; ++t) {
-    const std::span<const TokenId> set = model.sets.of(t);
-    if (std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) != set.end()) {
-      throw in.damaged("ids", "are not ascending in the set of cluster " + std::to_string(t));
-    }
-  }
-  const StoredArray<double> history = in.doubles("history", {IndexReader::any, 3});
-  for (std::size_t i = 0; i < history.size(); i += 3) {
-    model.history.push_back({history[i], history[i + 1], history[i + 2]});
-  }
-  L2SScreener screener(std::move(model), std::move(options), in.vocab(), in.dim(), std::move(name));
-  return std::unique_ptr<L2S>(new L2S(in.layer(), std::move(screener)));
+  return std::unique_ptr<L2S>(new L2S(in.layer(), L2SScreener(in)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/l2s/l2s-inl.hpp"
+#endif

@@ -3,11 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 
@@ -87,8 +85,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline void check(const L2SOptions& options) {
   check_options("l2s", options);
   if (options.label_depth < options.label_count) {
-    throw Error("l2s: label_depth is " + std::to_string(options.label_depth) +
-                "; it must be at least label_count, " + std::to_string(options.label_count));
+    throw bad_value("l2s: label_depth", options.label_depth, "at least label_count, ", options.label_count);
   }
 }
 

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
-#include <exception>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Does every part < parts, each of which may throw: see for_each_part_on().
+TOPKSOFTMAX_EXPORT void run_parts(const Executor& executor, std::size_t threads, std::size_t parts,
+                                  Executor::Body body);
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -18,27 +24,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 template <class Body>
 void for_each_part_on(const Executor& executor, std::size_t threads, std::size_t total, std::size_t size,
                       const Body& body) {
-  const std::size_t parts = (total + size - 1) / size;
   const auto run = [&](std::size_t part, std::size_t thread) {
     body(part * size, std::min(size, total - part * size), thread);
   };
-  threads = std::min({threads, executor.threads(), parts});
-  if (threads <= 1) {
-    for (std::size_t part = 0; part < parts; ++part) run(part, 0);
-    return;
-  }
-  std::exception_ptr failure;
-  std::atomic<bool> failed = false;
-  const auto guarded = [&](std::size_t part, std::size_t thread) {
-    if (failed.load(std::memory_order_relaxed)) return;
-    try {
-      run(part, thread);
-    } catch (...) {
-      if (!failed.exchange(true)) failure = std::current_exception();
-    }
-  };
-  executor.run(parts, threads, Executor::Body(guarded));
-  if (failure) std::rethrow_exception(failure);
+  detail::run_parts(executor, threads, (total + size - 1) / size, Executor::Body(run));
 }
 
 /// The same on every thread of the executor, with body(first, count).
@@ -49,3 +38,7 @@ void for_each_part(const Executor& executor, std::size_t total, std::size_t size
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/parallel/for_each_part-inl.hpp"
+#endif

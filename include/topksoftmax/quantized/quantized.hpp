@@ -5,14 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -111,8 +109,8 @@ inline constexpr const char* kQuantizedRowsName = "prefixes";
 inline void check_quantized(const SoftmaxLayer& layer, const QuantizedOptions& options) {
   check_options("quantized", options);
   if (layer.dim() > kernels::PrefixBlocks::kMaxWidth) {
-    throw Error("quantized: the layer's dimension is " + std::to_string(layer.dim()) +
-                "; it must be at most " + std::to_string(kernels::PrefixBlocks::kMaxWidth));
+    throw bad_value("quantized: the layer's dimension", layer.dim(), "at most ",
+                    kernels::PrefixBlocks::kMaxWidth);
   }
 }
 

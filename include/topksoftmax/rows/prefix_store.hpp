@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
-#include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/row_order.hpp"
@@ -40,7 +38,7 @@ inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n)
 }
 
 /// Memory of PrefixBlocks.
-class PrefixStore {
+class TOPKSOFTMAX_EXPORT PrefixStore {
  public:
   PrefixStore() = default;
   /// `bytes` [blocks × block_bytes] begin on a cache line.
@@ -93,34 +91,6 @@ inline std::size_t offset_of(std::size_t row, std::size_t j) {
   return kCoordinates + j / 4 * 64 + row % kRows * 4 + j % 4;
 }
 
-inline PrefixStore::PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows,
-                                std::size_t width) {
-  blocks_.rows = rows;
-  blocks_.width = width;
-  bytes_ = in.array<std::byte>(name, {blocks_.blocks(), blocks_.block_bytes()}, DataType::uint8);
-  blocks_.data = bytes_.data();
-  for (std::size_t row = 0; row < blocks_.blocks() * kRows; ++row) {
-    const bool known = row < rows ? bias(row) <= std::numeric_limits<float>::max() : bias(row) == kNoBias;
-    if (known && scale(row) >= 0.0 && radius(row) >= 0.0) continue;
-    throw in.damaged(name, "has a bias, scale or radius that cannot be in row " + std::to_string(row));
-  }
-}
-
-inline void PrefixStore::save(IndexWriter& out, std::string_view name) const {
-  out.array(name, {blocks_.blocks(), blocks_.block_bytes()}, bytes_, DataType::uint8);
-}
-
-inline void PrefixStore::check_biases(const IndexReader& in, std::string_view name,
-                                      const RowOrder& order) const {
-  const float* const biases = in.layer().rows().bias;
-  for (std::size_t row = 0; row < blocks_.rows; ++row) {
-    const float own = biases == nullptr ? 0.0F : biases[order.token(row)];
-    if (bias(row) != own) {
-      throw in.damaged(name, "has another bias than the layer in row " + std::to_string(row));
-    }
-  }
-}
-
 inline float PrefixStore::bias(std::size_t row) const {
   return value_at<float>(block_of(row), row % kRows);
 }
@@ -138,3 +108,7 @@ inline int PrefixStore::coordinate(std::size_t row, std::size_t j) const {
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/rows/prefix_store-inl.hpp"
+#endif

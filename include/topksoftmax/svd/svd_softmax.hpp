@@ -5,14 +5,12 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/option_limits.hpp"
@@ -101,8 +99,7 @@ inline SvdSoftmaxOptions chosen_svd(SvdSoftmaxOptions options, const SoftmaxLaye
   options.preview_width = options.preview_width.value_or(std::max<std::size_t>(layer.dim() / 4, 1));
   options.refine_width = options.refine_width.value_or(std::max<std::size_t>(layer.vocab() / 50, 1));
   if (*options.preview_width < 1 || *options.preview_width > layer.dim()) {
-    throw Error("svd: preview_width is " + std::to_string(*options.preview_width) +
-                "; it must be between 1 and d = " + std::to_string(layer.dim()));
+    throw bad_value("svd: preview_width", *options.preview_width, "between 1 and d = ", layer.dim());
   }
   check_options("svd", options);
   return options;

@@ -5,15 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
-#include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -37,7 +33,7 @@ struct WtaScratch {
 
 /// The rows of a layer by their band codes: for every band the tokens, ordered by code, and a cuckoo table
 /// from a code to the span of the tokens that have it (T_w and CuckooT_w of the paper's §4.2.2).
-class WtaIndex {
+class TOPKSOFTMAX_EXPORT WtaIndex {
  public:
   /// How often a context's codes are those of each token.
   struct Hits {
@@ -63,8 +59,7 @@ class WtaIndex {
   std::size_t bytes() const;
 
   /// Calls visit(q, hits) for each of `batch` contexts, `stride` floats apart, in their order. The hits are
-  /// good until it returns. Works in Workspace::screen[0..3]. Cost of a context: W·u·K comparisons, 2W probes
-  /// and Σ L increments.
+  /// good until it returns. Cost of a context: W·u·K comparisons, 2W probes and Σ L increments.
   template <class Visit>
   void for_each_context(const float* contexts, std::size_t stride, std::size_t batch, Workspace& workspace,
                         const Visit& visit) const {
@@ -106,59 +101,11 @@ inline constexpr std::size_t kWorthAGroup = 4;
 /// Tokens at the beginning of a span that are counted whether there are as many or not.
 inline constexpr std::size_t kSpanHead = 8;
 
-inline WtaHash read_hash(const IndexReader& in) {
-  WtaHashOptions options;
-  WtaHashOptions::visit(options, in.options());
-  const StoredArray<std::int32_t> positions =
-      in.array<std::int32_t>("positions", {IndexReader::any, IndexReader::any, IndexReader::any, kWtaGroup});
-  std::optional<WtaHash> hash;
-  in.check([&] { hash.emplace(in.dim(), options, positions); });
-  return *hash;
-}
-
 /// Tokens that have a context's code in some band.
 struct Span {
   const TokenId* tokens;
   std::size_t length;
 };
-
-inline WtaIndex::WtaIndex(const IndexReader& in)
-    : hash_(read_hash(in)), vocab_(in.vocab()), tokens_(in.tokens("tokens", {bands() * vocab_ + kSpanHead})) {
-  constexpr std::string_view name = "slots";
-  const auto slots = in.array<CuckooTable::Entry>(name, {IndexReader::any, 3}, DataType::uint32);
-  for (const CuckooTable::Entry& slot : slots) {
-    if (slot.start > vocab_ || slot.length > vocab_ - slot.start) {
-      throw in.damaged(name, "has a span of " + std::to_string(slot.length) + " from " +
-                                 std::to_string(slot.start) + ", a band ends at " + std::to_string(vocab_));
-    }
-  }
-  const StoredArray<std::uint64_t> starts = in.offsets("slot_offsets", {bands() + 1}, slots.size());
-  const auto seeds = in.array<std::uint64_t>("seeds", {bands()});
-  tables_.reserve(bands());
-  for (std::size_t w = 0; w < bands(); ++w) {
-    const auto of_band = slots.span().subspan(starts[w], starts[w + 1] - starts[w]);
-    in.check([&] { tables_.emplace_back(StoredArray(of_band, slots.owner()), seeds[w]); });
-  }
-}
-
-inline void WtaIndex::save(IndexWriter& out) const {
-  WtaHashOptions::visit(hash_.options(), out.options());
-  const std::size_t groups = hash_.kernel_bands().groups;
-  out.array("positions", {groups, hash_.options().units_per_band, hash_.compared(), kWtaGroup},
-            hash_.positions());
-  out.array("tokens", {tokens_.size()}, tokens_);
-  std::vector<CuckooTable::Entry> slots;
-  std::vector<std::uint64_t> starts = {0};
-  std::vector<std::uint64_t> seeds;
-  for (const CuckooTable& table : tables_) {
-    slots.insert(slots.end(), table.slots().begin(), table.slots().end());
-    starts.push_back(slots.size());
-    seeds.push_back(table.seed());
-  }
-  out.array("slots", {slots.size(), 3}, StoredArray<CuckooTable::Entry>::own(slots), DataType::uint32);
-  out.array("slot_offsets", {starts.size()}, StoredArray<std::uint64_t>::own(starts));
-  out.array("seeds", {seeds.size()}, StoredArray<std::uint64_t>::own(seeds));
-}
 
 inline std::size_t WtaIndex::bytes() const {
   std::size_t bytes = hash_.bytes() + tokens_.size() * sizeof(TokenId);
@@ -224,3 +171,7 @@ inline WtaIndex::Hits WtaIndex::count_hits(const Codes& codes, std::size_t conte
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/wta/wta_index-inl.hpp"
+#endif

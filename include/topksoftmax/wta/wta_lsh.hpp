@@ -7,14 +7,12 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -142,37 +140,12 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-inline void check_threshold(std::size_t threshold, std::size_t bands) {
-  if (threshold < 1 || threshold > bands) {
-    throw Error("wta-lsh: threshold is " + std::to_string(threshold) + "; it must be between 1 and the " +
-                std::to_string(bands) + " bands");
-  }
-}
+/// Throws Error for a threshold that no token reaches, or all do.
+TOPKSOFTMAX_EXPORT void check_threshold(std::size_t threshold, std::size_t bands);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-inline WtaLshScreener::WtaLshScreener(const IndexReader& in)
-    : index_(std::make_shared<const detail::WtaIndex>(in)) {
-  in.option("threshold", threshold_);
-  in.option("top_frequent", top_frequent_);
-  in.check([&] { detail::check_threshold(threshold_, index_->bands()); });
-  constexpr std::string_view name = "frequent";
-  frequent_ = in.array<std::uint64_t>(name, {index_->mark_words()});
-  const std::size_t in_last = in.vocab() % 64;
-  if (in_last != 0 && frequent_[frequent_.size() - 1] >> in_last != 0) {
-    throw in.damaged(name, "has tokens of V = " + std::to_string(in.vocab()) + " or more");
-  }
-}
-
-inline void WtaLshScreener::save(IndexWriter& out) const {
-  out.kind(WtaLsh::kind);
-  out.option("threshold", threshold_);
-  out.option("top_frequent", top_frequent_);
-  index_->save(out);
-  out.array("frequent", {frequent_.size()}, frequent_);
-}
 
 inline Candidates WtaLshScreener::screen(const Query& query, Workspace& workspace) const {
   return screen_batch(query, 0, 1, workspace).candidates;
@@ -234,3 +207,7 @@ inline void WtaLsh::do_query_batch(const Query& query, std::size_t stride, std::
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+#if defined(TOPKSOFTMAX_HEADER_ONLY)
+#include "topksoftmax/wta/wta_lsh-inl.hpp"
+#endif

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "topksoftmax/certified/transform.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What the square of a float may lose where it is smaller than floats can be.
+inline constexpr double kLostSquare = 0x1p-148;
+
+template <class T>
+kernels::Rows as_rows(const StoredArray<T>& values, std::size_t room, WeightType type) {
+  kernels::Rows rows;
+  rows.data = values.data();
+  rows.count = values.size() / room;
+  rows.dim = rows.stride = room;
+  rows.type = type;
+  return rows;
+}
+
+TOPKSOFTMAX_INLINE LengthBounds length_of(const float* x, std::size_t count) {
+  const auto square = static_cast<double>(kernels::squared_length(x, count));
+  const double lost = kLostSquare * static_cast<double>(count);
+  const double share = roundings(count + 3);
+  return {std::sqrt(std::max(square * (1.0 - share) - lost, 0.0)), std::sqrt(square * (1.0 + share) + lost)};
+}
+
+TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std::size_t width,
+                                                      const double* norms)
+    : dim_(in.dim()),
+      width_(width),
+      Q_(in.array<Float16>("Q", {in.dim(), room()}, DataType::float16)),
+      R_(in.floats("R", {width, room()})),
+      unorthogonality_(norms[0]),
+      transform_norm_(norms[1]) {
+  if (std::any_of(Q_.begin(), Q_.end(), [](Float16 x) { return !std::isfinite(static_cast<float>(x)); })) {
+    throw in.damaged("Q", "has a value that is not finite");
+  }
+}
+
+TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
+  out.array("Q", {dim(), room()}, Q_, DataType::float16);
+  out.array("R", {width(), room()}, R_);
+}
+
+TOPKSOFTMAX_INLINE void ContextTransform::apply(const float* h, float* projected, float* transformed) const {
+  kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), h, projected);
+  kernels::combine_rows(as_rows(R_, room(), WeightType::float32), projected, transformed);
+}
+
+TOPKSOFTMAX_INLINE ContextTransform::Lengths ContextTransform::lengths(const float* h, const float* projected,
+                                                                       const float* transformed) const {
+  return {length_of(h, dim()), length_of(projected, width()), length_of(transformed, width())};
+}
+
+TOPKSOFTMAX_INLINE double ContextTransform::projection_error(const Lengths& lengths) const {
+  // `width` dot products of d terms with rows of length about 1.
+  const double root_width = std::sqrt(static_cast<double>(width()));
+  return roundings(dim() + 2) * root_width * (1.0 + unorthogonality_) * lengths.context.high;
+}
+
+TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) const {
+  const double inside = std::max(lengths.projected.low - projection_error(lengths), 0.0);
+  const double square =
+      lengths.context.high * lengths.context.high - inside * inside / (1.0 + unorthogonality_);
+  return std::sqrt(std::max(square, 0.0)) * kOutward;
+}
+
+TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const {
+  const double transform_error =
+      transform_norm_ * (projection_error(lengths) + roundings(width() + 2) * lengths.projected.high);
+  return roundings(dim() + 3) * lengths.context.high + transform_error +
+         roundings(width() + 6) * lengths.transformed.high;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

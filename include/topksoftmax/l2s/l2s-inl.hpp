@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/l2s/model.hpp"
+#include "topksoftmax/l2s/options.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE L2SScreener::L2SScreener(const IndexReader& in) : vocab_(in.vocab()), dim_(in.dim()) {
+  in.option("name", name_);
+  L2SOptions::visit(options_, in.options());
+  const StoredArray<float> v = in.floats("clusters", {IndexReader::any, dim_});
+  if (v.size() == 0) throw in.damaged("clusters", "has no cluster");
+  model_.v.assign(v.begin(), v.end());
+  model_.clusters = v.size() / dim_;
+  const StoredArray<TokenId> ids = in.tokens("ids", {IndexReader::any});
+  model_.sets.ids.assign(ids.begin(), ids.end());
+  const StoredArray<std::uint64_t> offsets = in.offsets("offsets", {model_.clusters + 1}, ids.size());
+  model_.sets.offsets.assign(offsets.begin(), offsets.end());
+  for (std::size_t t = 0; t < model_.clusters; ++t) {
+    const std::span<const TokenId> set = model_.sets.of(t);
+    if (std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) != set.end()) {
+      throw in.damaged("ids", "are not ascending in the set of cluster " + std::to_string(t));
+    }
+  }
+  const StoredArray<double> history = in.doubles("history", {IndexReader::any, 3});
+  for (std::size_t i = 0; i < history.size(); i += 3) {
+    model_.history.push_back({history[i], history[i + 1], history[i + 2]});
+  }
+}
+
+TOPKSOFTMAX_INLINE void L2SScreener::save(IndexWriter& out) const {
+  out.kind(L2S::kind);
+  out.option("name", name_);
+  L2SOptions::visit(options_, out.options());
+  out.array("clusters", {model_.clusters, dim_}, StoredArray<float>::borrow(model_.v));
+  std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
+  out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));
+  out.array("ids", {model_.sets.ids.size()}, StoredArray<TokenId>::borrow(model_.sets.ids));
+  std::vector<double> history;
+  for (const ScreeningLoss& loss : model_.history) {
+    history.insert(history.end(), {loss.objective, loss.missed, loss.set_size});
+  }
+  out.array("history", {model_.history.size(), 3}, StoredArray<double>::own(history));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE Workspace::AnyHolder& Workspace::holder(const void* key,
+                                                           std::unique_ptr<AnyHolder> (*make)()) {
+  for (const Entry& entry : entries_) {
+    if (entry.key == key) return *entry.holder;
+  }
+  return *entries_.emplace_back(Entry{key, make()}).holder;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+TOPKSOFTMAX_INLINE std::size_t shared_size(const Workspace& workspace, std::size_t total, std::size_t bytes) {
+  constexpr std::size_t kBytesOfPart = std::size_t{256} << 10;  // worth a thread's waking up
+  const Crew& crew = workspace.crew();
+  const std::size_t most = crew.executor == nullptr ? 1 : total * bytes / kBytesOfPart;
+  const std::size_t parts = std::clamp<std::size_t>(most, 1, 4 * crew.threads);
+  return std::max<std::size_t>((total + parts - 1) / parts, 1);
+}
+
+TOPKSOFTMAX_INLINE void run_shared(const Workspace& workspace, std::size_t parts, Executor::Body body) {
+  if (parts > 1) return run_parts(*workspace.crew().executor, workspace.crew().threads, parts, body);
+  if (parts == 1) body(0, 0);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
