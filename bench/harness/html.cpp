@@ -198,7 +198,7 @@ std::string rows_table(const Measurement& measurement, const std::vector<std::si
   for (const std::size_t k : ks) html += "<th>P@" + std::to_string(k) + "</th>";
   html +=
       "<th>screened</th><th>candidates</th><th>KB/query</th><th>GB/s</th><th>of limit</th><th>index MB</th>"
-      "<th>build s</th><th>certified</th><th>log p error</th><th "
+      "<th>build s</th><th>certified</th><th>log p error</th><th>p99</th><th>worst</th><th "
       "class=\"left\">settings</th></tr></thead>\n<tbody>\n";
   const Row* previous = nullptr;
   for (const Row& row : measurement.rows) {
@@ -212,7 +212,8 @@ std::string rows_table(const Measurement& measurement, const std::vector<std::si
             cell(three_digits(precision.bytes_read_mean * 1e-3)) + cell(fixed(row.read_gb_s, 1)) +
             cell(fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %") +
             cell(fixed(static_cast<double>(row.index_bytes) * 1e-6, 2)) + cell(fixed(row.build_seconds, 2)) +
-            cell(fixed(precision.certified_rate, 3)) + cell(fixed(precision.max_log_prob_error, 4)) +
+            cell(fixed(precision.certified_rate, 3)) + cell(fixed(precision.log_prob_error.median, 4)) +
+            cell(fixed(precision.log_prob_error.p99, 4)) + cell(fixed(precision.log_prob_error.max, 4)) +
             cell(escape_html(row.settings), "left") + "</tr>\n";
   }
   return html + "</tbody></table></div>\n";

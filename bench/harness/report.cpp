@@ -37,6 +37,12 @@ nlohmann::ordered_json number_or_null(double value) {
   return std::isnan(value) ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(value);
 }
 
+nlohmann::ordered_json errors_of(const LogProbError& error) {
+  return {{"median", number_or_null(error.median)},
+          {"p99", number_or_null(error.p99)},
+          {"max", number_or_null(error.max)}};
+}
+
 }  // namespace
 
 void print_heading(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
@@ -68,7 +74,7 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
   std::vector<std::string> header = {"backend", "µs/query", "speedup"};
   for (const std::size_t k : ks) header.push_back("P@" + std::to_string(k));
   header.insert(header.end(), {"screened", "candidates", "KB/query", "GB/s", "of limit", "index MB",
-                               "build s", "certified", "log p error"});
+                               "build s", "certified", "log p error", "p99", "worst"});
   if (intervals) header.emplace_back("log Z width");
   header.emplace_back("");
   Table table(std::move(header));
@@ -82,7 +88,8 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
                   three_digits(precision.bytes_read_mean * 1e-3), fixed(row.read_gb_s, 1),
                   share_of_limit(row, measurer.options().batch),
                   fixed(static_cast<double>(row.index_bytes) * 1e-6, 2), fixed(row.build_seconds, 2),
-                  fixed(precision.certified_rate, 3), fixed(precision.max_log_prob_error, 6)});
+                  fixed(precision.certified_rate, 3), fixed(precision.log_prob_error.median, 6),
+                  fixed(precision.log_prob_error.p99, 6), fixed(precision.log_prob_error.max, 6)});
     if (intervals) cells.push_back(fixed(precision.log_z_width_mean, 4));
     cells.push_back(note(row));
     table.add(std::move(cells));
@@ -120,7 +127,8 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                      {"screened_mean", precision.screened_mean},
                                      {"candidates_mean", precision.candidates_mean},
                                      {"certified_rate", precision.certified_rate},
-                                     {"max_log_prob_error", number_or_null(precision.max_log_prob_error)}};
+                                     {"log_prob_error", errors_of(precision.log_prob_error)},
+                                     {"max_log_prob_error", number_or_null(precision.log_prob_error.max)}};
     if (row.backend.starts_with("certify:")) result["repaired_rate"] = precision.repaired_rate;
     if (!std::isnan(precision.log_z_width_mean)) result["log_z_width_mean"] = precision.log_z_width_mean;
     json["results"].push_back(std::move(result));

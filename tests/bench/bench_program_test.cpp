@@ -127,7 +127,8 @@ TEST_F(BenchProgram, WritesTheReport) {
   for (const nlohmann::json& result : report.at("results")) {
     EXPECT_EQ(keys(result),
               (std::vector<std::string>{"backend", "build_seconds", "bytes_per_query", "candidates_mean",
-                                        "certified_rate", "index_bytes", "max_log_prob_error", "p_at",
+                                        "certified_rate", "index_bytes", "log_prob_error",
+                                        "max_log_prob_error", "p_at",
                                         "params", "screened_mean", "speedup", "us_per_query"}));
     EXPECT_TRUE(result.at("params").is_object());
     EXPECT_GT(result.at("us_per_query").get<double>(), 0.0);
@@ -136,6 +137,11 @@ TEST_F(BenchProgram, WritesTheReport) {
     EXPECT_EQ(result.at("index_bytes").get<int>(), 0);
     EXPECT_EQ(result.at("candidates_mean").get<double>(), static_cast<double>(kVocab));
     EXPECT_LT(result.at("max_log_prob_error").get<double>(), 1e-4);
+    const nlohmann::json& error = result.at("log_prob_error");
+    EXPECT_EQ(keys(error), (std::vector<std::string>{"max", "median", "p99"}));
+    EXPECT_EQ(error.at("max"), result.at("max_log_prob_error"));
+    EXPECT_LE(error.at("median").get<double>(), error.at("p99").get<double>());
+    EXPECT_LE(error.at("p99").get<double>(), error.at("max").get<double>());
     fastest = std::max(fastest, result.at("speedup").get<double>());
   }
   EXPECT_DOUBLE_EQ(fastest, 1.0);

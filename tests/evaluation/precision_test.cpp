@@ -63,7 +63,7 @@ TEST(Precision, OfAnExactBackendIsOne) {
   EXPECT_EQ(precision.fell_back_rate, 0.0);
   EXPECT_EQ(precision.bytes_read_mean, static_cast<double>(layer.bytes()));
   EXPECT_EQ(precision.candidates_mean, static_cast<double>(kVocab));
-  EXPECT_LT(precision.max_log_prob_error, 1e-4);
+  EXPECT_LT(precision.log_prob_error.max, 1e-4);
   EXPECT_TRUE(std::isnan(precision.log_z_width_mean));
 }
 
@@ -118,17 +118,25 @@ TEST(Precision, OfLongListsIsThatOfEachPrefix) {
   }
 }
 
-TEST(Precision, FindsTheWorstLogProbability) {
+TEST(Precision, FindsHowWrongLogProbabilitiesAre) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
   const RowMajorMatrix contexts = random_matrix(20, kDim, 4);
   const GroundTruth truth = find_ground_truth(layer, contexts, 3);
   const auto fused = Fused::make(layer);
   std::vector<TopK> answers = answer_contexts(*fused, contexts, {.k = 3});
   answers[13].log_z -= 0.25;
-  EXPECT_NEAR(measure_precision(layer, contexts, truth, answers).max_log_prob_error, 0.25, 1e-4);
+  const LogProbError of_one = measure_precision(layer, contexts, truth, answers).log_prob_error;
+  EXPECT_LT(of_one.median, 1e-4);
+  EXPECT_NEAR(of_one.p99, 0.25, 1e-4) << "3 of 60 tokens";
+  EXPECT_NEAR(of_one.max, 0.25, 1e-4);
+  for (std::size_t i = 0; i < 20; ++i) answers[i].log_z += 0.01 * static_cast<double>(i);
+  const LogProbError of_all = measure_precision(layer, contexts, truth, answers).log_prob_error;
+  EXPECT_NEAR(of_all.median, 0.095, 1e-4);
+  EXPECT_NEAR(of_all.max, 0.19, 1e-4);
 
   const std::vector<TopK> without = answer_contexts(*fused, contexts, {.k = 3, .probabilities = false});
-  EXPECT_TRUE(std::isnan(measure_precision(layer, contexts, truth, without).max_log_prob_error));
+  const LogProbError of_none = measure_precision(layer, contexts, truth, without).log_prob_error;
+  EXPECT_TRUE(std::isnan(of_none.median) && std::isnan(of_none.p99) && std::isnan(of_none.max));
 }
 
 TEST(Precision, ReportsTheWidthOfIntervals) {

@@ -14,6 +14,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -68,6 +69,14 @@ inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const Const
                          static_cast<std::size_t>(contexts.outerStride()), options, batch, executor);
 }
 
+/// How far log-probabilities are from those of the full softmax in float64, over tokens: |difference| in
+/// nats; NaN for no token.
+struct LogProbError {
+  double median = std::numeric_limits<double>::quiet_NaN();
+  double p99 = std::numeric_limits<double>::quiet_NaN();  ///< the 99th percentile
+  double max = std::numeric_limits<double>::quiet_NaN();
+};
+
 /// How good a backend's answers are, and what work they took.
 struct Precision {
   /// P@1 … P@k: P@j = |A_j ∩ S_j| / j, the mean over the contexts, A_j being the first j tokens answered and
@@ -81,9 +90,8 @@ struct Precision {
   double screened_mean = 0.0;    ///< QueryWork::screened
   double candidates_mean = 0.0;  ///< QueryWork::candidates
 
-  /// The largest difference between a returned token's log_prob and the float64 one under the full softmax,
-  /// over the ground truth's references; NaN without probabilities.
-  double max_log_prob_error = std::numeric_limits<double>::quiet_NaN();
+  /// Of the tokens that were answered to the ground truth's references, with probabilities.
+  LogProbError log_prob_error = {};
 
   /// The mean of log_z_high − log_z_low over the answers with Normalizer::interval; NaN if there are none.
   double log_z_width_mean = std::numeric_limits<double>::quiet_NaN();
@@ -216,20 +224,20 @@ inline void add_means(std::span<const TopK> answers, Precision& result) {
   if (intervals > 0) result.log_z_width_mean = width / static_cast<double>(intervals);
 }
 
-/// Precision::max_log_prob_error.
-inline double max_log_prob_error(const SoftmaxLayer& layer, const ConstContexts& contexts,
-                                 const GroundTruth& truth, std::span<const TopK> answers) {
-  double largest = std::numeric_limits<double>::quiet_NaN();
+/// Precision::log_prob_error.
+inline LogProbError log_prob_error(const SoftmaxLayer& layer, const ConstContexts& contexts,
+                                   const GroundTruth& truth, std::span<const TopK> answers) {
+  std::vector<double> errors;
   for (std::size_t r = 0; r < truth.references.size(); ++r) {
     const std::size_t context = truth.references[r];
     const TopK& answer = answers[context];
     if (answer.normalizer == Normalizer::none) continue;  // it has no probabilities
     for (std::size_t i = 0; i < answer.size(); ++i) {
       const double reference = reference_log_prob(layer, contexts, context, answer.ids[i], truth.log_z[r]);
-      largest = std::fmax(largest, std::abs(answer.log_prob(i) - reference));
+      errors.push_back(std::abs(answer.log_prob(i) - reference));
     }
   }
-  return largest;
+  return {.median = quantile(errors, 0.5), .p99 = quantile(errors, 0.99), .max = quantile(errors, 1.0)};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -282,8 +290,8 @@ inline Precision measure_precision(const SoftmaxLayer& layer, const float* conte
   Precision result;
   result.at = detail::precision_at(truth, answers);
   detail::add_means(answers, result);
-  result.max_log_prob_error =
-      detail::max_log_prob_error(layer, detail::view(contexts, count, layer.dim(), stride), truth, answers);
+  result.log_prob_error =
+      detail::log_prob_error(layer, detail::view(contexts, count, layer.dim(), stride), truth, answers);
   return result;
 }
 

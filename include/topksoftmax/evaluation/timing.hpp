@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -98,15 +99,6 @@ double undisturbed_seconds(const Call& call) {
     if (wall <= cpu * kTolerance + kClockSeconds) break;
   }
   return best;
-}
-
-/// The value at a share of the way through the sorted values, between neighbours.
-inline double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
 inline void check_timing(std::size_t items, const TimingOptions& options) {
