@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -140,6 +141,42 @@ TEST_F(CandidatesTest, BoundsOfTheOutsideBecomeAnInterval) {
   EXPECT_GT(found.log_z_high, inside.log_z + std::log(4.0));
   EXPECT_LE(found.log_prob_interval(0).first, found.log_prob(0));
   EXPECT_GE(found.log_prob_interval(0).second, found.log_prob(0));
+}
+
+TEST_F(CandidatesTest, ALearnedMassOutsideIsCounted) {
+  const TopK inside = answer({.ids = ids_}, {.k = 5});
+  const Candidates twice = {
+      .ids = ids_, .outside = inside.log_z + std::log(2.0), .normalizer = Normalizer::learned};
+  const TopK found = answer(twice, {.k = 5});
+  EXPECT_EQ(found.normalizer, Normalizer::learned);
+  EXPECT_NEAR(found.log_z, inside.log_z + std::log(3.0), 1e-9);
+  EXPECT_EQ(found.log_z_low, found.log_z);
+  EXPECT_EQ(found.log_z_high, found.log_z);
+  Candidates limited = twice;
+  limited.most_outside = 0.0;
+  EXPECT_NEAR(answer(limited, {.k = 5}).log_z, inside.log_z + std::log(2.0), 1e-9);
+}
+
+TEST_F(CandidatesTest, BiasedTokensAreTakenOffTheLearnedMass) {
+  // Of the mass outside tokens 200 and 300 are a part that is known.
+  const TopK plain = truth({.k = 500});
+  const auto mass_of = [&plain](TokenId id) {
+    const auto at = std::find(plain.ids.begin(), plain.ids.end(), id) - plain.ids.begin();
+    return std::exp(static_cast<double>(plain.logits[static_cast<std::size_t>(at)]));
+  };
+  double inside = 0.0;
+  for (const TokenId id : ids_) inside += mass_of(id);
+  const double outside = std::exp(plain.log_z) - inside;
+  const Candidates exactly = {.ids = ids_, .outside = std::log(outside), .normalizer = Normalizer::learned};
+  const std::vector<TokenBias> bias = {{3, 1.0F}, {200, 0.5F}, {300, -2.0F}};
+  EXPECT_NEAR(answer(exactly, {.k = 5, .logit_bias = bias}).log_z, truth({.k = 5, .logit_bias = bias}).log_z,
+              1e-5);
+
+  Candidates too_little = exactly;  // than the biased tokens alone
+  too_little.outside = std::log(mass_of(200)) - 1.0;
+  const double known = inside + mass_of(3) * (std::exp(1.0) - 1.0) + mass_of(200) * std::exp(0.5) +
+                       mass_of(300) * std::exp(-2.0);
+  EXPECT_NEAR(answer(too_little, {.k = 5, .logit_bias = bias}).log_z, std::log(known), 1e-5);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 FULL_EFFORT = c_size_t(-1).value
-NORMALIZERS = ("none", "exact", "candidates", "low_rank", "interval")
+NORMALIZERS = ("none", "exact", "candidates", "low_rank", "interval", "learned")
 WEIGHT_TYPES = (np.float32, np.float16, np.uint16, np.int8)  # uint16: the bits of bfloat16
 
 # ------------------------------------------------------------------------------------------
@@ -109,6 +109,7 @@ _FUNCTIONS = {
     "topk_backend_name": (c_char_p, [_P]),
     "topk_backend_index_bytes": (_N, [_P]),
     "topk_backend_certifies": (c_int, [_P]),
+    "topk_backend_log_z_error": (c_int, [_P, _P, _P]),
     "topk_list_backends": (_N, [_P, _N]),
     **{f"topk_{kind}_free": (None, [_P])
        for kind in ("layer", "head_file", "backend", "workspace", "random", "sampler")},
@@ -369,6 +370,14 @@ class Backend(_Handle):
     def certifies(self):
         """Whether every answer is proven to be exact."""
         return bool(_library.topk_backend_certifies(self))
+
+    @property
+    def log_z_error(self):
+        """(median, 99th percentile) of |log Z - the exact one| where contexts have taught it, or None."""
+        median, p99 = c_double(), c_double()
+        if not _library.topk_backend_log_z_error(self, byref(median), byref(p99)):
+            return None
+        return median.value, p99.value
 
     def query(self, h, k=1, workspace=None, **options):
         """The Answer for a context h [d] of float32."""

@@ -81,27 +81,53 @@ inline std::span<const ScoredToken> select_best(const float* logits, std::span<c
   return heap.sort();
 }
 
+/// log Σ exp of the logits.
+inline double log_mass(const float* logits, std::size_t count) {
+  kernels::LogSumExp sum;
+  sum.max = kernels::max(logits, count);
+  sum.sum = kernels::sum_exp(logits, count, sum.max);
+  return sum.value();
+}
+
+/// The learned mass outside of `ids`, whose logits have no biases yet: those tokens behind the candidates
+/// which are among them for their biases alone are not outside any more.
+inline double learned_outside(const Candidates& candidates, std::size_t count, const float* logits) {
+  const std::size_t proposed = candidates.ids.size();
+  const double outside = std::min(candidates.outside, log_mass(logits, proposed) + candidates.most_outside);
+  if (count == proposed) return outside;
+  const double taken = std::exp(log_mass(logits + proposed, count - proposed) - outside);
+  return taken < 1.0 ? outside + std::log1p(-taken) : -std::numeric_limits<double>::infinity();
+}
+
+/// Sets log Z of an answer whose candidates sum up to exp(inside).
+inline void normalise(const Candidates& candidates, double inside, double outside, TopK& answer) {
+  answer.normalizer = candidates.normalizer;
+  answer.log_z = kernels::log_add_exp(inside, outside);
+  if (candidates.normalizer == Normalizer::interval) {
+    std::tie(answer.log_z_low, answer.log_z_high) = log_z_bounds(candidates, inside);
+    answer.log_z = std::clamp(answer.log_z, answer.log_z_low, answer.log_z_high);
+  } else {
+    answer.log_z_low = answer.log_z_high = answer.log_z;
+  }
+}
+
 /// select → normalise. The logits are edited in place. False, and the answer untouched, if fewer than query.k
 /// tokens are left and the query wants to fall back.
 inline bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
                                const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
+  const bool learned = query.probabilities && candidates.normalizer == Normalizer::learned;
+  const bool biased = query.edits.bias_count != 0;
+  double outside = candidates.outside;
+  if (learned && biased) outside = learned_outside(candidates, ids.size(), logits);
   if (!query.edits.empty()) edit(query.edits, ids, logits);
   const std::span<const ScoredToken> best = select_best(logits, ids, query.k, workspace);
   if (query.fall_back && best.size() < query.k) return false;
 
-  double inside = 0.0;
-  if (query.probabilities) {
-    kernels::LogSumExp sum;
-    sum.max = kernels::max(logits, ids.size());
-    sum.sum = kernels::sum_exp(logits, ids.size(), sum.max);
-    inside = sum.value();
-  }
+  const double inside = query.probabilities ? log_mass(logits, ids.size()) : 0.0;
+  if (learned && !biased) outside = std::min(outside, inside + candidates.most_outside);
   store_tokens(best, answer);
   if (query.probabilities) {
-    answer.normalizer = candidates.normalizer;
-    std::tie(answer.log_z_low, answer.log_z_high) = log_z_bounds(candidates, inside);
-    answer.log_z =
-        std::clamp(kernels::log_add_exp(inside, candidates.outside), answer.log_z_low, answer.log_z_high);
+    normalise(candidates, inside, outside, answer);
   } else {
     store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
   }

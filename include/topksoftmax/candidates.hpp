@@ -32,15 +32,25 @@ struct Candidates {
 
   /// log Σ exp(logit) over the tokens that are not in ids, as TopK::log_z is to count it; −∞: as impossible.
   double outside = -std::numeric_limits<double>::infinity();
-  /// Its bounds, for TopK::log_z_low and log_z_high; equal to it unless Normalizer::interval.
+  /// Its bounds, for TopK::log_z_low and log_z_high where Normalizer::interval.
   double outside_low = -std::numeric_limits<double>::infinity();
   double outside_high = -std::numeric_limits<double>::infinity();
+
+  /// With Normalizer::learned, how far `outside` may be above log Σ exp over ids: what is more counts as
+  /// so much.
+  double most_outside = std::numeric_limits<double>::infinity();
 
   /// What log Z means when the tokens outside are counted so.
   Normalizer normalizer = Normalizer::candidates;
 
   /// The candidates are proven to hold the exact top-k.
   bool certified = false;
+
+  /// The group of contexts that this one belongs to for the screener, where these are the candidates that a
+  /// query without options has, so that the mass outside of them can be learned (OutsideMass); no_group:
+  /// other candidates.
+  std::size_t group = no_group;
+  static constexpr std::size_t no_group = std::numeric_limits<std::size_t>::max();
 
   /// The screener gives up: every token is to be scored.
   bool everything = false;

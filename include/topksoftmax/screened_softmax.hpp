@@ -10,6 +10,8 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/outside_mass.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -25,36 +27,55 @@ concept Screener = requires(const S& screener, const Query& query, Workspace& wo
   { screener.index_bytes() } -> std::convertible_to<std::size_t>;
 };
 
-/// A backend made of a screener: screen → rescore → select → normalise.
+/// A backend made of a screener: screen → rescore → select → normalise. Where the mass outside of its
+/// candidates was learned, log Z counts it (Normalizer::learned).
 template <Screener S>
 class ScreenedSoftmax : public TopKSoftmax {
  public:
-  ScreenedSoftmax(SoftmaxLayer layer, S screener)
-      : TopKSoftmax(std::move(layer)), screener_(std::move(screener)) {}
+  ScreenedSoftmax(SoftmaxLayer layer, S screener, std::optional<OutsideMass> outside = std::nullopt)
+      : TopKSoftmax(std::move(layer)), screener_(std::move(screener)), outside_(std::move(outside)) {}
 
   const S& screener() const { return screener_; }
   std::string_view name() const override { return screener_.name(); }
-  std::size_t index_bytes() const override { return screener_.index_bytes(); }
+  std::size_t index_bytes() const override {
+    return screener_.index_bytes() + (outside_ ? outside_->bytes() : 0);
+  }
+  std::optional<LogZError> log_z_error() const override {
+    return outside_ ? std::optional(outside_->error()) : std::nullopt;
+  }
 
  protected:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
-    answer_from_candidates(layer(), query, screener_.screen(query, workspace), workspace, answer);
-  }
-
- private:
-  std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
-    return screener_.screen(query, workspace);
+    answer_from_candidates(layer(), query, screen(query, workspace), workspace, answer);
   }
 
   void do_save(IndexWriter& out) const override {
     if constexpr (requires { screener_.save(out); }) {
       screener_.save(out);
+      save_outside(out);
     } else {
       TopKSoftmax::do_save(out);
     }
   }
 
+  /// The part of do_save() that is not the screener's.
+  void save_outside(IndexWriter& out) const {
+    if (outside_) outside_->save(out);
+  }
+
+ private:
+  Candidates screen(const Query& query, Workspace& workspace) const {
+    Candidates candidates = screener_.screen(query, workspace);
+    if (outside_) outside_->count(query, candidates);
+    return candidates;
+  }
+
+  std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
+    return screen(query, workspace);
+  }
+
   S screener_;
+  std::optional<OutsideMass> outside_;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -22,6 +22,15 @@ enum class Normalizer : std::uint8_t {
                ///< high
   low_rank,    ///< over the candidates, plus approximate logits for all other tokens
   interval,    ///< proven bounds: the exact log Z lies in [log_z_low, log_z_high]; log_z estimates it
+  learned,     ///< over the candidates, plus what contexts have taught of the mass of all other tokens:
+               ///< TopKSoftmax::log_z_error() tells how far off that is
+};
+
+/// How far a log Z that was learned is off: |log Z − the exact one| in nats, over contexts that were held out
+/// when it was learned.
+struct LogZError {
+  double median = 0.0;
+  double p99 = 0.0;  ///< the 99th percentile
 };
 
 /// What a query did, to explain what it cost.

@@ -143,6 +143,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether every answer is proven to be the exact top-k (TopK::certified).
   virtual bool certifies() const { return false; }
 
+  /// How far log Z is off where it was learned from contexts (Normalizer::learned), known before anything is
+  /// asked; nothing where no answer has such a one.
+  virtual std::optional<LogZError> log_z_error() const { return std::nullopt; }
+
   /// Puts all that its load() needs beside the layer into `out`: what save_index() writes to a file. Throws
   /// Error for backends that have no index to save.
   void save(IndexWriter& out) const { do_save(out); }

@@ -46,3 +46,12 @@ size_t topk_backend_index_bytes(const topk_backend* backend) {
 int topk_backend_certifies(const topk_backend* backend) {
   return backend != nullptr && backend->backend->certifies() ? 1 : 0;
 }
+
+int topk_backend_log_z_error(const topk_backend* backend, double* median, double* p99) {
+  if (backend == nullptr) return 0;
+  const auto error = backend->backend->log_z_error();
+  if (!error) return 0;
+  if (median != nullptr) *median = error->median;
+  if (p99 != nullptr) *p99 = error->p99;
+  return 1;
+}

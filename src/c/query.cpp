@@ -53,6 +53,7 @@ static_assert(static_cast<int>(Normalizer::exact) == TOPK_NORMALIZER_EXACT);
 static_assert(static_cast<int>(Normalizer::candidates) == TOPK_NORMALIZER_CANDIDATES);
 static_assert(static_cast<int>(Normalizer::low_rank) == TOPK_NORMALIZER_LOW_RANK);
 static_assert(static_cast<int>(Normalizer::interval) == TOPK_NORMALIZER_INTERVAL);
+static_assert(static_cast<int>(Normalizer::learned) == TOPK_NORMALIZER_LEARNED);
 
 /// Throws std::invalid_argument for contexts that cannot be; the stride that they have.
 std::size_t check_contexts(const float* contexts, std::size_t batch, std::size_t dim, std::size_t stride) {

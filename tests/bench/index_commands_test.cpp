@@ -114,7 +114,7 @@ TEST_F(IndexCommands, InspectShowsOptionsAndTensors) {
   const ProgramRun run = inspect(index_);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   for (const char* part : {"head.index: an index of kind l2s,", "\nclusters = 4\n", "\nname = l2s-kmeans\n",
-                           "\ntensor ", "\nclusters   F32  [4, 16] ", " 256\n", "\noffsets "}) {
+                           "\ntensor ", "\nclusters          F32  [4, 16] ", " 256\n", "\noffsets "}) {
     EXPECT_THAT(run.out, HasSubstr(part));
   }
   EXPECT_THAT(run.out,

@@ -54,7 +54,10 @@ void test_backends_agree(void) {
   }
   CHECK(topk_backend_certifies(fused) == 1 && topk_backend_index_bytes(fused) == 0);
   CHECK(topk_backend_name(NULL) == NULL && topk_backend_vocab(NULL) == 0 && topk_backend_dim(NULL) == 0);
+  double median = 7.0;
+  CHECK(topk_backend_log_z_error(fused, &median, NULL) == 0 && median == 7.0);
   CHECK(topk_backend_index_bytes(NULL) == 0 && topk_backend_certifies(NULL) == 0);
+  CHECK(topk_backend_log_z_error(NULL, NULL, NULL) == 0);
   topk_backend_free(fused);
   topk_backend_free(NULL);
   free_problem(&p);

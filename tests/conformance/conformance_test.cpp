@@ -143,6 +143,19 @@ TEST_P(Conformance, TheNormalizerSaysWhatItMeans) {
         EXPECT_LE(answer.log_z_low, reference.log_z + 1e-6);
         EXPECT_GE(answer.log_z_high, reference.log_z - 1e-6);
         break;
+      case Normalizer::learned: {
+        ASSERT_TRUE(head().log_z_error());
+        Workspace workspace;
+        const std::vector<float> h(world().test.row(i).begin(), world().test.row(i).end());
+        const auto found = head().candidates(h.data(), h.size(), {.k = 3}, workspace);
+        ASSERT_TRUE(found);
+        double inside = 0.0;
+        for (const TokenId id : found->ids)
+          inside += std::exp(reference.logits[static_cast<std::size_t>(id)]);
+        EXPECT_TRUE(std::isfinite(answer.log_z));
+        EXPECT_GE(answer.log_z, std::log(inside) - 1e-4) << "at least the candidates";
+        break;
+      }
       case Normalizer::low_rank:
       case Normalizer::none:
         break;

@@ -83,6 +83,11 @@ TEST_P(IndexFile, AnswersAsBeforeBitForBit) {
   const auto loaded = load(path, world().layer);
   EXPECT_EQ(loaded->name(), head().name());
   EXPECT_EQ(loaded->index_bytes(), head().index_bytes());
+  ASSERT_EQ(loaded->log_z_error().has_value(), head().log_z_error().has_value());
+  if (loaded->log_z_error()) {
+    EXPECT_EQ(loaded->log_z_error()->median, head().log_z_error()->median);
+    EXPECT_EQ(loaded->log_z_error()->p99, head().log_z_error()->p99);
+  }
   EXPECT_EQ(loaded->layer().rows().data, world().layer.rows().data);
   expect_same_answers(head(), *loaded, world().test);
 
@@ -177,6 +182,25 @@ TEST_P(IndexFile, IsRefusedWhenNewerOrOfAnotherKind) {
               HasSubstr(R"(holds an index of kind "faiss", which this library does not know; it knows )"));
   parts.metadata.erase("kind");
   EXPECT_THAT(refusal(parts.file()), HasSubstr("its metadata has no kind; indexes are what"));
+}
+
+TEST_P(IndexFile, WithoutALearnedMassOutsideItAnswersByItsCandidates) {
+  if (!head().log_z_error()) GTEST_SKIP() << "it learns none";
+  Parts parts(saved(head()));
+  std::erase_if(parts.tensors, [](const auto& tensor) { return tensor.first.starts_with("outside."); });
+  ASSERT_EQ(parts.metadata.erase("options.outside_sample"), 1U);
+  const TemporaryFolder folder(memory_folder());
+  const auto old = load(folder.write("old", parts.file()), world().layer);
+  EXPECT_FALSE(old->log_z_error());
+  EXPECT_LT(old->index_bytes(), head().index_bytes());
+  for (Eigen::Index i = 0; i < world().test.rows(); ++i) {
+    const TopK before = old->query(world().test.row(i), {.k = 3});
+    const TopK learned = head().query(world().test.row(i), {.k = 3});
+    EXPECT_EQ(before.ids, learned.ids);
+    EXPECT_EQ(before.logits, learned.logits);
+    EXPECT_NE(before.normalizer, Normalizer::learned);
+    EXPECT_LE(before.log_z, learned.log_z);
+  }
 }
 
 TEST_P(IndexFile, IsRefusedWithoutSomeTensorOrOption) {

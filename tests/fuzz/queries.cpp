@@ -111,6 +111,10 @@ void check_log_z(const TopK& answer, const TopK& truth, const QueryOptions& opti
   const bool above = answer.log_z_high >= truth.log_z || near(answer.log_z_high, truth.log_z);
   if (answer.normalizer == Normalizer::exact) require(near(answer.log_z, truth.log_z), "log Z is exact");
   if (answer.normalizer == Normalizer::candidates) require(below, "candidates are some of the tokens");
+  if (answer.normalizer == Normalizer::learned) {
+    require(std::isfinite(answer.log_z), "what was learned is a number");
+    require(options.allowed.empty(), "nothing was learned of masks");
+  }
   if (answer.normalizer == Normalizer::interval) {
     require(below && above, "the interval holds log Z");
     require(answer.log_z_high - answer.log_z_low <= options.log_z_tolerance,

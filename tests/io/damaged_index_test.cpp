@@ -31,6 +31,7 @@ using testing::saved;
 using testing::world;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr std::uint16_t kHalfNan = 0x7e00;
 
 /// One change to an index, and why it is refused then.
@@ -84,7 +85,11 @@ std::vector<Case> cases() {
         value("offsets", 1, ~std::uint64_t{0}, "does not rise from 0 to"),
         value("offsets", 0, std::uint64_t{1}, "does not rise"),
         value("offsets", 4, std::uint64_t{1}, "does not rise"),
-        value("clusters", 7, kNan, "has a value that is NaN")}},
+        value("clusters", 7, kNan, "has a value that is NaN"),
+        value("outside.weights", 7, kNan, "has a value that is NaN"),
+        value("outside.weights", 7, kInfinite, "has a value that is not finite"),
+        value("outside.offsets", 1, kInfinite, "has a value that is not finite"),
+        value("outside.error", 2, static_cast<double>(kInfinite), "has a value that is not finite")}},
       {SvdSoftmax::build(layer),
        {value("tokens", 7, kNan, "has a value that is NaN"),
         option("preview_width", "25", "preview_width is 25"),

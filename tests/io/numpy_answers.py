@@ -3,7 +3,8 @@
 
 usage: numpy_answers.py HEAD ANSWERS [INDEX]
 
-ANSWERS: ids [M, k] and logits [M, k] of contexts.test. INDEX: what finds the candidates; all tokens if none.
+ANSWERS: ids [M, k], logits [M, k] and log_z [M] of contexts.test, NaN where it was not learned.
+INDEX: what finds the candidates; all tokens if none.
 """
 
 import sys
@@ -97,6 +98,14 @@ def certified(index, layer, h, k):
     return tokens[numpy.flatnonzero(uppers >= logits[best(estimates, k)].min())]
 
 
+def learned_log_z(index, h, own):
+    """log Z of candidates with these logits, and of the mass outside of them."""
+    group = numpy.argmax(index["clusters"] @ h) if "clusters" in index else 0
+    outside = index["outside.weights"][group].astype("f8") @ h + index["outside.offsets"][group]
+    inside = numpy.logaddexp.reduce(own)
+    return numpy.logaddexp(inside, min(outside, inside + index["outside.error"][2]))
+
+
 SCREENERS = {f.__name__: f for f in (l2s, svd, adaptive, shortlist, quantized, certified)}
 
 
@@ -121,7 +130,8 @@ def main(head_path, answers_path, index_path=None):
         assert (index.vocab, index.dim) == layer.W.shape
         assert index.metadata["dtype"] == head.header["weight"]["dtype"]
     scored = 0
-    for h, ids, logits in zip(head["contexts.test"].astype("f8"), answers["ids"], answers["logits"]):
+    expected = zip(head["contexts.test"].astype("f8"), answers["ids"], answers["logits"], answers["log_z"])
+    for h, ids, logits, log_z in expected:
         candidates = numpy.arange(vocab)
         if index is not None:
             found = numpy.sort(SCREENERS[index.kind](index, layer, h, k))
@@ -131,6 +141,8 @@ def main(head_path, answers_path, index_path=None):
         first = best(own, k)
         assert (candidates[first] == ids).all(), (candidates[first], ids)
         assert (abs(own[first] - logits) <= layer.rounding(h)[ids]).all(), (own[first], logits)
+        if not numpy.isnan(log_z):
+            assert abs(learned_log_z(index, h, own) - log_z) < 1e-4, (learned_log_z(index, h, own), log_z)
     assert index is None or scored < vocab * len(answers["ids"]), "nothing was ruled out"
 
 

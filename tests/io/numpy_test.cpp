@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,12 +89,16 @@ class NumpyTest : public ::testing::Test {
   void write_answers(const TopKSoftmax& backend, const HeadFile& head) const {
     std::vector<TokenId> ids;
     std::vector<float> logits;
+    std::vector<double> log_z;
     for (const TopK& answer : backend.query_batch(head.test_contexts(), {.k = kK})) {
       ids.insert(ids.end(), answer.ids.begin(), answer.ids.end());
       logits.insert(logits.end(), answer.logits.begin(), answer.logits.end());
+      log_z.push_back(answer.normalizer == Normalizer::learned ? answer.log_z
+                                                               : std::numeric_limits<double>::quiet_NaN());
     }
     const std::vector<TensorView> tensors = {tensor_view("ids", {kTest, kK}, ids),
-                                             tensor_view("logits", {kTest, kK}, logits)};
+                                             tensor_view("logits", {kTest, kK}, logits),
+                                             tensor_view("log_z", {kTest}, log_z)};
     write_safetensors(file("answers"), tensors);
   }
 
@@ -130,6 +135,7 @@ TEST_F(NumpyTest, AnswersFromIndexFiles) {
     backends.push_back(SvdSoftmax::build(layer));
     backends.push_back(AdaptiveSoftmax::build(layer, train));
     backends.push_back(Shortlist::build(layer));
+    backends.push_back(Shortlist::build(layer, train));
     backends.push_back(Quantized::build(layer));
     backends.push_back(Certified::build(layer, train, {.prefix = 8}));  // has tails
     backends.push_back(Certified::build(layer, train, {.prefix = 8, .boxes = BoundBoxes::always}));

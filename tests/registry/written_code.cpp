@@ -27,11 +27,11 @@ std::vector<std::shared_ptr<const TopKSoftmax>> make_as_written(
   all.push_back(Exact::make(layer));
   all.push_back(Fused::make(layer));
   all.push_back(L2S::train(layer, contexts));
-  all.push_back(L2S::train(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .gamma = 10, .temperature = 1, .rounds = 5, .epochs = 2, .batch_size = 512, .learning_rate = 0.05, .sharpness = 0.8}));
+  all.push_back(L2S::train(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .gamma = 10, .temperature = 1, .rounds = 5, .epochs = 2, .batch_size = 512, .learning_rate = 0.05, .sharpness = 0.8, .outside_sample = 15000}));
   all.push_back(L2S::train_kmeans(layer, contexts));
-  all.push_back(L2S::train_kmeans(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1}));
+  all.push_back(L2S::train_kmeans(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .outside_sample = 15000}));
   all.push_back(Fgd::build(layer, contexts));
-  all.push_back(Fgd::build(layer, contexts, {.M = 16, .ef_construction = 200, .ef_search = 100, .seed = 1, .entry_points = 16, .context_sample = 2000}));
+  all.push_back(Fgd::build(layer, contexts, {.M = 16, .ef_construction = 200, .ef_search = 100, .seed = 1, .entry_points = 16, .context_sample = 2000, .outside_sample = 5000}));
   all.push_back(SvdSoftmax::build(layer));
   all.push_back(SvdSoftmax::build(layer, {.preview_width = 3, .refine_width = 3}));
   all.push_back(AdaptiveSoftmax::build(layer, contexts));
@@ -42,20 +42,20 @@ std::vector<std::shared_ptr<const TopKSoftmax>> make_as_written(
   all.push_back(PcaMips::build(layer, {.depth = 7, .leaves = 0}));
   all.push_back(LshMips::build(layer));
   all.push_back(LshMips::build(layer, {.tables = 64, .bits = 10, .probes = 1, .seed = 1}));
-  all.push_back(WtaLsh::build(layer));
-  all.push_back(WtaLsh::build(layer, {.hash = {.K = 8, .units_per_band = 3, .bands = 500, .seed = 1}, .threshold = 5, .top_frequent = 3, .counts = counts}));
+  all.push_back(WtaLsh::build(layer, contexts));
+  all.push_back(WtaLsh::build(layer, contexts, {.hash = {.K = 8, .units_per_band = 3, .bands = 500, .seed = 1}, .threshold = 5, .top_frequent = 3, .outside_sample = 5000, .counts = counts}));
   all.push_back(WtaLshEach::build(layer));
   all.push_back(WtaLshEach::build(layer, {.hash = {.K = 8, .units_per_band = 3, .bands = 500, .seed = 1}, .top_collisions = 3}));
-  all.push_back(Shortlist::build(layer));
-  all.push_back(Shortlist::build(layer, {.top_frequent = 3, .counts = counts}));
+  all.push_back(Shortlist::build(layer, contexts));
+  all.push_back(Shortlist::build(layer, contexts, {.top_frequent = 3, .outside_sample = 5000, .counts = counts}));
   all.push_back(Quantized::build(layer));
   all.push_back(Quantized::build(layer, {.refine_width = 32}));
   all.push_back(Certified::build(layer, contexts));
   all.push_back(Certified::build(layer, contexts, {.prefix = 0, .width = 0, .context_sample = 20000, .expected_k = 5, .coordinates = BoundCoordinates::balanced, .boxes = BoundBoxes::automatic}));
-  all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12}), contexts));
-  all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12}), contexts, {.prefix = 0, .width = 0}));
-  all.push_back(Certify::wrap(Shortlist::build(layer), contexts));
-  all.push_back(Certify::wrap(Shortlist::build(layer, {.top_frequent = 3, .counts = counts}), contexts, {.prefix = 0, .width = 0, .context_sample = 20000, .expected_k = 5, .coordinates = BoundCoordinates::balanced, .boxes = BoundBoxes::automatic}));
+  all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12, .outside_sample = 0}), contexts));
+  all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12, .outside_sample = 0}), contexts, {.prefix = 0, .width = 0}));
+  all.push_back(Certify::wrap(Shortlist::build(layer, contexts, {.outside_sample = 0}), contexts));
+  all.push_back(Certify::wrap(Shortlist::build(layer, contexts, {.top_frequent = 3, .outside_sample = 0, .counts = counts}), contexts, {.prefix = 0, .width = 0, .context_sample = 20000, .expected_k = 5, .coordinates = BoundCoordinates::balanced, .boxes = BoundBoxes::automatic}));
   return all;
 }
 

@@ -232,6 +232,11 @@ TOPK_API size_t topk_backend_index_bytes(const topk_backend* backend);
 /// Whether every answer is proven to be the exact top-k; 0 of NULL.
 TOPK_API int topk_backend_certifies(const topk_backend* backend);
 
+/// How far log Z is off where it was learned from contexts (TOPK_NORMALIZER_LEARNED): |log Z − the exact one|
+/// in nats, the median and the 99th percentile over contexts that were held out. 1, and both written (NULL:
+/// not wanted), if the backend has such a log Z; 0, and nothing written, if it has none or is NULL.
+TOPK_API int topk_backend_log_z_error(const topk_backend* backend, double* median, double* p99);
+
 /// Writes what can be built to `text`, for people to read: every backend by its name, what it does, and each
 /// of its options with the default; "certify:NAME" goes for any other backend's name. Ends it by a zero, and
 /// cuts it to `text_size` bytes in all. Returns the bytes that it takes whole: call it with NULL and 0 to
@@ -289,7 +294,8 @@ enum {
   TOPK_NORMALIZER_EXACT = 1,       ///< log Z over every allowed token
   TOPK_NORMALIZER_CANDIDATES = 2,  ///< over candidates only: all other tokens count as impossible
   TOPK_NORMALIZER_LOW_RANK = 3,    ///< over candidates, plus approximate logits for all other tokens
-  TOPK_NORMALIZER_INTERVAL = 4     ///< proven bounds: log Z lies in [log_z_low, log_z_high]
+  TOPK_NORMALIZER_INTERVAL = 4,    ///< proven bounds: log Z lies in [log_z_low, log_z_high]
+  TOPK_NORMALIZER_LEARNED = 5  ///< over candidates, plus what contexts have taught of all other tokens' mass
 };
 
 /// What there is to say of an answer, beside its tokens.

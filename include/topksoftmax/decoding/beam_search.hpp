@@ -61,9 +61,10 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// better than the n_best that ended. Returns the hypotheses of each sentence, the best score first; of equal
 /// ones the one that was found first.
 ///
-/// Words that are no candidates of an approximate backend have probability 0: its log-probabilities are
-/// renormalised over the candidates, as in L2S, §4.2. Contexts of all sentences are one batch, so that
-/// WTA-LSH shares its candidate list over those that a thread answers.
+/// Words that are no candidates of an approximate backend are not found. Its log-probabilities are what its
+/// log Z makes them: renormalised over the candidates, as in L2S, §4.2, or with what was learned of all other
+/// words (Normalizer::learned). Contexts of all sentences are one batch, so that WTA-LSH shares its candidate
+/// list over those that a thread answers.
 ///
 /// Deterministic: equal log-probabilities go to the earlier row, then to the lower token. Wide enough a beam
 /// is an exhaustive search.

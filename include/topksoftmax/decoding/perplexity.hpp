@@ -21,6 +21,7 @@
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/svd/build.hpp"
 #include "topksoftmax/svd/svd_preview.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -54,6 +55,13 @@ class Perplexity {
 double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::size_t dim, TokenId token,
                       Workspace& workspace);
 
+/// log P(token | h) by the log Z that a head answers with: the token's exact logit − log Z. What it is worth
+/// is what that log Z is worth: take heads whose answers count every token, be it by an estimate
+/// (Normalizer::learned, low_rank, interval, exact). Throws as exact_log_prob does. Cost: a query with k = 1,
+/// and d weights.
+double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, TokenId token,
+                   Workspace& workspace);
+
 /// log P(token | h) at less cost: exact logits for the candidates of a backend, those of a W of low rank for
 /// all other tokens, both in the normaliser ("Learning to Screen", §7.3, after SVD-softmax). Every token has
 /// a probability, also one that is no candidate.
@@ -84,6 +92,11 @@ struct LowRankScratch {
   ScratchBuffer coordinates;  ///< of the context among the leading directions
 };
 
+/// What log_prob_by asks for.
+struct LogProbScratch {
+  TopK top;
+};
+
 inline void check_token(TokenId token, std::size_t vocab) {
   if (token >= 0 && static_cast<std::size_t>(token) < vocab) return;
   throw std::invalid_argument("log_prob: token " + std::to_string(token) +
@@ -106,6 +119,16 @@ inline double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::siz
   detail::check_token(token, layer.vocab());
   const Exact exact(layer);
   return detail::log_prob_of(exact.logits_batch(h, 1, dim, dim, {}, workspace).data(), layer.vocab(), token);
+}
+
+inline double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, TokenId token,
+                          Workspace& workspace) {
+  detail::check_token(token, head.layer().vocab());
+  TopK& top = workspace.scratch<detail::LogProbScratch>().top;
+  head.query(h, dim, {.k = 1}, workspace, top);
+  float logit = 0.0F;
+  kernels::scan(head.layer().rows(), static_cast<std::size_t>(token), 1, h, &logit);
+  return static_cast<double>(logit) - top.log_z;
 }
 
 inline LowRankLogProb::LowRankLogProb(std::shared_ptr<const TopKSoftmax> head,

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/exact_labels.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -68,7 +71,9 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, con
   if (contexts.count > 0) detail::check_contexts(layer, contexts, Fgd::kind);
   FgdScreener screener(std::make_shared<const detail::FgdIndex>(
       layer, options, detail::frequent_winners(layer, contexts, options, executor)));
-  return std::unique_ptr<Fgd>(new Fgd(std::move(layer), std::move(screener)));
+  std::optional<OutsideMass> outside =
+      detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor);
+  return std::unique_ptr<Fgd>(new Fgd(std::move(layer), std::move(screener), std::move(outside)));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, const FgdOptions& options,

@@ -18,6 +18,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -61,7 +62,9 @@ class TOPKSOFTMAX_EXPORT FgdScreener {
 /// (Zhang et al., NeurIPS 2018): the softmax layer as a nearest neighbour search in a small world graph.
 ///
 /// Probabilities are the top-K softmax of FGD-I over the ef_search tokens found (Normalizer::candidates);
-/// top_k_softmax_error() bounds how much too high they are.
+/// top_k_softmax_error() bounds how much too high they are. Where contexts have taught the mass of all other
+/// tokens, log Z counts that too (Normalizer::learned; log_z_error() says how well), unless a query has a
+/// mask or another effort.
 class TOPKSOFTMAX_EXPORT Fgd final : public ScreenedSoftmax<FgdScreener> {
  public:
   /// FGD-P, Algorithm 1: transforms the rows and inserts them one by one, in the order of their tokens, on
@@ -111,7 +114,8 @@ double top_k_softmax_error(double log_z, double highest_outside, std::size_t out
 /// The same for an answer over `vocab` tokens: 0 where its normaliser is exact, otherwise with its last logit
 /// as highest_outside, so it holds if the answer's tokens are the exact top-k (which FGD finds with high
 /// precision, but does not prove). Throws std::invalid_argument for an answer without tokens or
-/// probabilities.
+/// probabilities, and where log Z counts other tokens too (Normalizer::learned: see
+/// FgdOptions::outside_sample).
 double top_k_softmax_error(const TopK& answer, std::size_t vocab);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -136,7 +140,9 @@ inline Candidates FgdScreener::screen(const Query& query, Workspace& workspace) 
   candidates.everything = !search.run();
   candidates.screened = search.scored();
   candidates.bytes_read = search.bytes_read();
-  if (!candidates.everything) candidates.ids = search.found(limit);
+  if (candidates.everything) return candidates;
+  candidates.ids = search.found(limit);
+  if (ef == index_->ef_search()) candidates.group = 0;
   return candidates;
 }
 
@@ -154,7 +160,8 @@ inline void FgdScreener::save(IndexWriter& out) const {
 }
 
 inline std::unique_ptr<Fgd> Fgd::load(const IndexReader& in) {
-  return std::unique_ptr<Fgd>(new Fgd(in.layer(), FgdScreener(std::make_shared<const detail::FgdIndex>(in))));
+  return std::unique_ptr<Fgd>(new Fgd(in.layer(), FgdScreener(std::make_shared<const detail::FgdIndex>(in)),
+                                      OutsideMass::load(in, 1)));
 }
 
 inline double top_k_softmax_error(double log_z, double highest_outside, std::size_t outside) {

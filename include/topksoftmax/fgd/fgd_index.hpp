@@ -19,7 +19,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 inline FgdOptions read_fgd_options(const IndexReader& in) {
   FgdOptions options;
-  FgdOptions::visit(options, in.options());
+  FgdOptions::visit_index(options, in.options());
   in.check([&] { check_fgd_options(in.layer(), options); });
   return options;
 }
@@ -38,7 +38,7 @@ class FgdIndex {
   }
 
   void save(IndexWriter& out) const {
-    FgdOptions::visit(options_, out.options());
+    FgdOptions::visit_index(options_, out.options());
     graph_.save(out);
     if (copy_) copy_->save(out);
   }

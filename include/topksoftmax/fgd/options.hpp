@@ -26,15 +26,26 @@ struct FgdOptions {
   std::size_t entry_points = 16;
   /// Contexts that these are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 2000;
+  /// Contexts, evenly spaced ones, that the mass outside of the tokens found is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
 
+  /// What its indexes have of them.
   template <class Self, class Visit>
-  static void visit(Self& options, Visit&& visit) {
+  static void visit_index(Self& options, Visit&& visit) {
     visit("M", options.M, "links that a row is given when it is inserted", at_least(2).and_at_most(1024));
     visit("ef_construction", options.ef_construction, "rows that are looked at to find these", at_least(1));
     visit("ef_search", options.ef_search, "length of a query's candidate queue", at_least(1));
     visit("seed", options.seed, "of the graph's layers");
     visit("entry_points", options.entry_points, "rows where searches start", at_least(1));
     visit("context_sample", options.context_sample, "contexts that these are learned from", at_least(1));
+  }
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit_index(options, visit);
+    visit("outside_sample", options.outside_sample,
+          "contexts that the mass outside of the tokens found is learned from; 0: it counts as none");
   }
 };
 

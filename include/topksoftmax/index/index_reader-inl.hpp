@@ -83,13 +83,26 @@ TOPKSOFTMAX_INLINE const std::string* IndexReader::find(const std::string& key) 
   return found == all.end() ? nullptr : &found->second;
 }
 
+TOPKSOFTMAX_INLINE bool IndexReader::has_tensor(std::string_view name) const {
+  return find_tensor(name) != nullptr;
+}
+
+TOPKSOFTMAX_INLINE bool IndexReader::has_option(std::string_view name) const {
+  return find(index_key::options + std::string(name)) != nullptr;
+}
+
+TOPKSOFTMAX_INLINE const TensorView* IndexReader::find_tensor(std::string_view name) const {
+  const std::string full = prefix_ + std::string(name);
+  const std::vector<TensorView>& tensors = shared_->contents.tensors;
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&full](const TensorView& tensor) { return tensor.name == full; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 TOPKSOFTMAX_INLINE IndexReader::Bytes IndexReader::aligned_bytes(std::string_view name, Shape shape,
                                                                  DataType type) const {
-  const std::string full = prefix_ + std::string(name);
-  const IndexContents& contents = shared_->contents;
-  const auto found = std::find_if(contents.tensors.begin(), contents.tensors.end(),
-                                  [&full](const TensorView& tensor) { return tensor.name == full; });
-  if (found == contents.tensors.end()) throw damaged(name, "is not in the file");
+  const TensorView* const found = find_tensor(name);
+  if (found == nullptr) throw damaged(name, "is not in the file");
   const TensorView& view = *found;
   const bool fits =
       std::equal(view.shape.begin(), view.shape.end(), shape.begin(), shape.end(),
@@ -99,7 +112,8 @@ TOPKSOFTMAX_INLINE IndexReader::Bytes IndexReader::aligned_bytes(std::string_vie
                             ", expected " + std::string(data_type_name(type)) + " " + shape_text(shape));
   }
   constexpr auto line = static_cast<std::size_t>(detail::FreeAligned::kCacheLine);
-  if (reinterpret_cast<std::uintptr_t>(view.bytes.data()) % line == 0) return {view.bytes, contents.storage};
+  if (reinterpret_cast<std::uintptr_t>(view.bytes.data()) % line == 0)
+    return {view.bytes, shared_->contents.storage};
   const std::shared_ptr<std::byte> copy = detail::aligned_zeros(view.bytes.size());
   std::copy(view.bytes.begin(), view.bytes.end(), copy.get());
   return {{copy.get(), view.bytes.size()}, copy};

@@ -72,6 +72,10 @@ class TOPKSOFTMAX_EXPORT IndexReader {
   /// What errors call the index.
   const std::string& source() const;
 
+  /// Whether the index has a tensor, or an option, of this name: there are some that it may lack.
+  bool has_tensor(std::string_view name) const;
+  bool has_option(std::string_view name) const;
+
   /// The index of this name within this one.
   IndexReader part(std::string_view name) const;
 
@@ -196,6 +200,7 @@ class TOPKSOFTMAX_EXPORT IndexReader {
   void number(std::string_view name, std::int64_t& value) const;
   void number(std::string_view name, std::uint64_t& value) const;
 
+  const TensorView* find_tensor(std::string_view name) const;
   Bytes aligned_bytes(std::string_view name, Shape shape, DataType type) const;
   std::string option_text(std::string_view name) const;
   Error bad_option(std::string_view name, std::string_view text, const char* expected) const;

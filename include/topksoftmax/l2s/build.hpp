@@ -6,6 +6,7 @@
 
 #if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/exact_labels.hpp"
 #include "topksoftmax/learning/labels.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -34,7 +37,11 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, con
                            options.near_miss_temperature, executor);
   L2SScreener screener(train_l2s(contexts, labels, options, executor), options, layer.vocab(), layer.dim(),
                        std::string(name));
-  return std::unique_ptr<L2S>(new L2S(std::move(layer), std::move(screener)));
+  if (options.progress && options.outside_sample > 0)
+    options.progress("learning the mass outside of the sets", 1.0);
+  std::optional<OutsideMass> outside = detail::learn_outside_mass(layer, screener, screener.model().clusters,
+                                                                  contexts, options.outside_sample, executor);
+  return std::unique_ptr<L2S>(new L2S(std::move(layer), std::move(screener), std::move(outside)));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const ConstRows& contexts,

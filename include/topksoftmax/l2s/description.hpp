@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
@@ -13,14 +14,17 @@
 #include "topksoftmax/l2s/options.hpp"
 #include "topksoftmax/registry/axes.hpp"
 #include "topksoftmax/registry/description.hpp"
+#include "topksoftmax/registry/outside_tensors.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 inline std::vector<TensorDescription> l2s_tensors() {
-  return {{"clusters", "F32", "[r, d]", "v_t (options.name: \"l2s\" or \"l2s-kmeans\")"},
-          {"offsets", "U64", "[r + 1]", "C(t) is ids[offsets[t] … offsets[t + 1])"},
-          {"ids", "I32", "[*]", "tokens, ascending within a set"},
-          {"history", "F64", "[*, 3]", "of each round: objective, missed, set_size"}};
+  std::vector<TensorDescription> own = {
+      {"clusters", "F32", "[r, d]", "v_t (options.name: \"l2s\" or \"l2s-kmeans\")"},
+      {"offsets", "U64", "[r + 1]", "C(t) is ids[offsets[t] … offsets[t + 1])"},
+      {"ids", "I32", "[*]", "tokens, ascending within a set"},
+      {"history", "F64", "[*, 3]", "of each round: objective, missed, set_size"}};
+  return with_outside_mass(std::move(own), "r");
 }
 
 /// Labels for the k that is asked for: the exact top k, and near misses down to three times as deep.
@@ -51,7 +55,7 @@ inline WrappedUse l2s_wrapped() {
   const axis::Values budgets = [](const SoftmaxLayer& layer, std::size_t k) {
     return std::vector<std::size_t>{std::min(2 * k, layer.vocab()), std::min(4 * k, layer.vocab())};
   };
-  return {.settings = {{"clusters", "16"}, {"budget", "12"}},
+  return {.settings = {{"clusters", "16"}, {"budget", "12"}, {"outside_sample", "0"}},
           .axes = {{.option = "budget", .values = axis::listed({6, 12, 24, 48})}},
           .tuning = TuningPlan{.turn = 100,
                                .searches = {{.option = "clusters", .values = axis::listed({30})}},
@@ -74,7 +78,7 @@ inline BackendDescription describe_l2s() {
       .summary = "Learning to Screen: learned clusters of contexts, a candidate set each",
       .advice = {.place = 30,
                  .names = "`L2S`",
-                 .answers = "approximate; P@5 by its budget",
+                 .answers = "approximate; P@5 by its budget; log Z learned",
                  .learns_from = "contexts",
                  .take_when = "a few tokens in ten thousand may differ, and every microsecond counts"},
       .traits = {.needs_contexts = true},
@@ -82,7 +86,7 @@ inline BackendDescription describe_l2s() {
       .loader = &load_as<L2S>,
       .axes = {{.option = "budget", .values = axis::short_lists()}},
       .tuning = std::nullopt,
-      .wrapped = {.settings = {{"clusters", "16"}, {"budget", "12"}}},
+      .wrapped = {.settings = {{"clusters", "16"}, {"budget", "12"}, {"outside_sample", "0"}}},
       .tensors = detail::l2s_tensors()};
 }
 

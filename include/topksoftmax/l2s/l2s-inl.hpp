@@ -22,7 +22,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_INLINE L2SScreener::L2SScreener(const IndexReader& in) : vocab_(in.vocab()), dim_(in.dim()) {
   in.option("name", name_);
-  L2SOptions::visit(options_, in.options());
+  L2SOptions::visit_index(options_, in.options());
   const StoredArray<float> v = in.floats("clusters", {IndexReader::any, dim_});
   if (v.size() == 0) throw in.damaged("clusters", "has no cluster");
   model_.v.assign(v.begin(), v.end());
@@ -46,7 +46,7 @@ TOPKSOFTMAX_INLINE L2SScreener::L2SScreener(const IndexReader& in) : vocab_(in.v
 TOPKSOFTMAX_INLINE void L2SScreener::save(IndexWriter& out) const {
   out.kind(L2S::kind);
   out.option("name", name_);
-  L2SOptions::visit(options_, out.options());
+  L2SOptions::visit_index(options_, out.options());
   out.array("clusters", {model_.clusters, dim_}, StoredArray<float>::borrow(model_.v));
   std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
   out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/l2s/model.hpp"
 #include "topksoftmax/l2s/options.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -74,11 +76,16 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
 /// L2S, "Learning to Screen for Fast Softmax Inference on Large Vocabulary Neural Networks" (Chen et al.,
 /// ICLR 2019): clusters of contexts and a candidate set for each, learned together from contexts that the
 /// model produced.
+///
+/// log Z counts the tokens outside of the set by a linear model for each cluster, learned from the same
+/// contexts (Normalizer::learned; log_z_error() says how well): in the paper they count as impossible, and so
+/// they do at another effort, for a mask, and without such a model.
 class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
  public:
   /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same
-  /// model for any number of them. Cost: N·V·d multiply-adds for the labels, and train_l2s. Throws Error for
-  /// contexts of another dimension or that are not finite, and for unusable options. Defined in
+  /// model for any number of them. Cost: N·V·d multiply-adds for the labels, train_l2s, and what learning the
+  /// mass outside takes: min(N, outside_sample)·V·d multiply-adds and as many V exponentials. Throws Error
+  /// for contexts of another dimension or that are not finite, and for unusable options. Defined in
   /// l2s/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> train(SoftmaxLayer layer, const ConstRows& contexts,
                                                              const L2SOptions& options = {},
@@ -130,7 +137,8 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
   candidates.screened = rows.count;
   candidates.bytes_read = rows.bytes(rows.count);
   if (query.effort <= 1) {
-    candidates.ids = model_.sets.of(kernels::argmax(rows, query.h));
+    candidates.group = kernels::argmax(rows, query.h);
+    candidates.ids = model_.sets.of(candidates.group);
     return candidates;
   }
   if (query.effort >= rows.count) {
@@ -165,7 +173,9 @@ inline std::size_t L2SScreener::index_bytes() const {
 }
 
 inline std::unique_ptr<L2S> L2S::load(const IndexReader& in) {
-  return std::unique_ptr<L2S>(new L2S(in.layer(), L2SScreener(in)));
+  L2SScreener screener(in);
+  std::optional<OutsideMass> outside = OutsideMass::load(in, screener.model().clusters);
+  return std::unique_ptr<L2S>(new L2S(in.layer(), std::move(screener), std::move(outside)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -36,6 +36,10 @@ struct L2SOptions {
   /// 0 and below 1. Scaling all v_t alike changes no prediction, only how soft that softmax is.
   double sharpness = 0.8;
 
+  /// Contexts, evenly spaced ones, that the mass outside of the sets is learned from (Normalizer::learned);
+  /// 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 15000;
+
   TrainingProgress progress = {};
 
   /// What k-means alone takes.
@@ -54,8 +58,9 @@ struct L2SOptions {
     visit("seed", options.seed, "of the random numbers");
   }
 
+  /// What its indexes have of them.
   template <class Self, class Visit>
-  static void visit(Self& options, Visit&& visit) {
+  static void visit_index(Self& options, Visit&& visit) {
     constexpr double most = 1e6;  // whose products with the others stay within the floats
     visit_kmeans(options, visit);
     visit("gamma", options.gamma, "γ, the price of a mean above the budget", from_to(0, most));
@@ -67,6 +72,18 @@ struct L2SOptions {
     visit("sharpness", options.sharpness, "how sharply clusters divide the contexts before they learn",
           above(0).and_below(1));
   }
+
+  template <class Self, class Visit>
+  static void visit_outside(Self& options, Visit&& visit) {
+    visit("outside_sample", options.outside_sample,
+          "contexts that the mass outside of the sets is learned from; 0: it counts as none");
+  }
+
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit_index(options, visit);
+    visit_outside(options, visit);
+  }
 };
 
 /// The options that L2S::train_kmeans() has a use for.
@@ -74,6 +91,7 @@ struct L2SKMeansOptions : L2SOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_kmeans(options, visit);
+    visit_outside(options, visit);
   }
 };
 

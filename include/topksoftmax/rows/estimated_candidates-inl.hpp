@@ -48,8 +48,7 @@ TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, float* estimate
   candidates.normalizer = Normalizer::low_rank;
   const float max = kernels::max(estimates, vocab);
   if (max > nothing) {
-    candidates.outside = candidates.outside_low = candidates.outside_high =
-        static_cast<double>(max) + std::log(kernels::sum_exp(estimates, vocab, max));
+    candidates.outside = static_cast<double>(max) + std::log(kernels::sum_exp(estimates, vocab, max));
   }
   return candidates;
 }

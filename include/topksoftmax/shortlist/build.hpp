@@ -8,11 +8,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "topksoftmax/check_options.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/outside_mass.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
@@ -22,13 +29,32 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> Shortlist::build(SoftmaxLayer layer,
-                                                                     const ShortlistOptions& options) {
+                                                                     const Contexts& contexts,
+                                                                     const ShortlistOptions& options,
+                                                                     const Executor& executor) {
   const std::size_t top = options.top_frequent.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   check_options("shortlist", options);
+  if (contexts.count > 0) detail::check_contexts(layer, contexts, Shortlist::kind);
   const auto order =
       StoredArray<TokenId>::own(detail::frequency_order(layer, options.counts, Shortlist::kind));
   const std::span<const TokenId> first = order.span().first(std::min(top, layer.vocab()));
-  return std::unique_ptr<Shortlist>(new Shortlist(layer, order, {first.begin(), first.end()}, top));
+  ShortlistScreener screener = screener_of(layer, {first.begin(), first.end()});
+  std::optional<OutsideMass> outside =
+      detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor);
+  return std::unique_ptr<Shortlist>(
+      new Shortlist(layer, order, std::move(screener), top, std::move(outside)));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> Shortlist::build(SoftmaxLayer layer,
+                                                                     const ConstRows& contexts,
+                                                                     const ShortlistOptions& options,
+                                                                     const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> Shortlist::build(SoftmaxLayer layer,
+                                                                     const ShortlistOptions& options) {
+  return build(std::move(layer), Contexts(), options, SerialExecutor());
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -6,6 +6,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/registry/axes.hpp"
 #include "topksoftmax/registry/description.hpp"
+#include "topksoftmax/registry/outside_tensors.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
 
@@ -13,7 +14,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline BackendDescription describe_shortlist() {
   const auto build = [](const BuildMaterial& from, const ShortlistOptions& options) {
-    return Shortlist::build(from.layer, options);
+    return Shortlist::build(from.layer, from.contexts, options, from.executor);
   };
   return {.name = "shortlist",
           .kind = std::string(Shortlist::kind),
@@ -24,15 +25,17 @@ inline BackendDescription describe_shortlist() {
                      .learns_from = "token counts; an alignment table",
                      .take_when = "you translate and have one"},
           .builder = builder<ShortlistOptions>(
-              {"Shortlist::build", "layer", "topksoftmax/shortlist/build.hpp"}, build),
+              {"Shortlist::build", "layer, contexts", "topksoftmax/shortlist/build.hpp"}, build),
           .loader = &load_as<Shortlist>,
           .axes = {{.option = "top_frequent", .values = axis::vocab_shares(100, 2, 9)}},
           .tuning = TuningPlan{.turn = 10,
                                .needs_counts = true,
                                .models = OptionAxis{.option = "top_frequent",
                                                     .values = axis::vocab_shares_within(100, 2, 8)}},
-          .tensors = {{"order", "I32", "[V]", "tokens, the most frequent first"},
-                      {"list", "I32", "[*]", "those that are scored"}}};
+          .wrapped = {.settings = {{"outside_sample", "0"}}},
+          .tensors = detail::with_outside_mass({{"order", "I32", "[V]", "tokens, the most frequent first"},
+                                                {"list", "I32", "[*]", "those that are scored"}},
+                                               "1")};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -14,11 +14,15 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/screened_softmax.hpp"
@@ -38,6 +42,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 struct ShortlistOptions {
   /// T, most frequent tokens that are candidates of every context: at least 1; V/10 unless given.
   std::optional<std::size_t> top_frequent = std::nullopt;
+  /// Contexts, evenly spaced ones, that the mass outside of the list is learned from (Normalizer::learned);
+  /// 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
   /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
@@ -45,6 +52,8 @@ struct ShortlistOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("top_frequent", options.top_frequent, "T, the tokens; V/10 if null", at_least(1));
+    visit("outside_sample", options.outside_sample,
+          "contexts that the mass outside of the list is learned from; 0: it counts as none");
   }
 };
 
@@ -68,7 +77,8 @@ class TOPKSOFTMAX_EXPORT ShortlistScreener {
 
 /// Fixed lists: the T most frequent tokens (TOP in "Fast Locality Sensitive Hashing for Beam Search on GPU"),
 /// and for the sentences of a translation also the tokens that theirs are aligned with (WA; Shi and Knight,
-/// ACL 2017). log Z is over the list.
+/// ACL 2017). log Z is over the list; where contexts have taught the mass of all other tokens, it counts that
+/// too (Normalizer::learned), unless a query has a mask or another effort.
 ///
 /// Effort: how many of the list, the most frequent first; from V on every token is scored.
 ///
@@ -81,9 +91,22 @@ class TOPKSOFTMAX_EXPORT Shortlist final : public ScreenedSoftmax<ShortlistScree
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> build(SoftmaxLayer layer,
                                                                    const ShortlistOptions& options = {});
 
+  /// The same with the mass outside of the list learned from contexts [N×d]. Cost: also min(N,
+  /// outside_sample)·V·d multiply-adds and as many V exponentials, on threads of the executor. Throws Error
+  /// also for contexts of another dimension or that are not finite. Defined in shortlist/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const ShortlistOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form. Defined in shortlist/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> build(
+      SoftmaxLayer layer, const Contexts& contexts, const ShortlistOptions& options,
+      const Executor& executor = default_executor());
+
   /// A backend for some sentences, one or a batch: its list is this one's and the targets of all their
-  /// tokens. It shares nothing with this one but the layer. Cost: list·d, at every call. Throws Error for a
-  /// token that the lists do not have, and for lists with targets of V or more.
+  /// tokens, and nothing is learned of the others. It shares nothing with this one but the layer. Cost:
+  /// list·d, at every call. Throws Error for a token that the lists do not have, and for lists with targets
+  /// of V or more.
   std::unique_ptr<Shortlist> for_sentences(const AlignmentLists& lists,
                                            std::span<const TokenId> source_tokens) const;
 
@@ -95,8 +118,10 @@ class TOPKSOFTMAX_EXPORT Shortlist final : public ScreenedSoftmax<ShortlistScree
   static std::unique_ptr<Shortlist> load(const IndexReader& in);
 
  private:
-  Shortlist(const SoftmaxLayer& layer, StoredArray<TokenId> order, std::vector<TokenId> list,
-            std::size_t top_frequent);
+  Shortlist(const SoftmaxLayer& layer, StoredArray<TokenId> order, ShortlistScreener screener,
+            std::size_t top_frequent, std::optional<OutsideMass> outside = std::nullopt);
+
+  static ShortlistScreener screener_of(const SoftmaxLayer& layer, std::vector<TokenId> list);
 
   void do_save(IndexWriter& out) const override;
 
@@ -158,6 +183,7 @@ inline Candidates ShortlistScreener::screen(const Query& query, Workspace&) cons
   const std::span<const TokenId> ids = tokens_->ids();
   candidates.ids = query.effort == 0 ? ids : ids.first(std::min(query.effort, ids.size()));
   candidates.packed = &tokens_->rows();
+  if (query.effort == 0) candidates.group = 0;
   return candidates;
 }
 
@@ -169,11 +195,13 @@ inline std::span<const TokenId> ShortlistScreener::tokens() const {
   return tokens_->ids();
 }
 
-inline Shortlist::Shortlist(const SoftmaxLayer& layer, StoredArray<TokenId> order, std::vector<TokenId> list,
-                            std::size_t top_frequent)
-    : ScreenedSoftmax(layer,
-                      ShortlistScreener(std::make_shared<const detail::PackedTokens>(layer, std::move(list)),
-                                        layer.vocab())),
+inline ShortlistScreener Shortlist::screener_of(const SoftmaxLayer& layer, std::vector<TokenId> list) {
+  return {std::make_shared<const detail::PackedTokens>(layer, std::move(list)), layer.vocab()};
+}
+
+inline Shortlist::Shortlist(const SoftmaxLayer& layer, StoredArray<TokenId> order, ShortlistScreener screener,
+                            std::size_t top_frequent, std::optional<OutsideMass> outside)
+    : ScreenedSoftmax(layer, std::move(screener), std::move(outside)),
       order_(std::move(order)),
       top_frequent_(top_frequent) {}
 
@@ -183,6 +211,7 @@ inline void Shortlist::do_save(IndexWriter& out) const {
   out.array("order", {order_.size()}, order_);
   const std::span<const TokenId> list = screener().tokens();
   out.array("list", {list.size()}, StoredArray<TokenId>::borrow(list));
+  save_outside(out);
 }
 
 inline std::unique_ptr<Shortlist> Shortlist::load(const IndexReader& in) {
@@ -190,8 +219,9 @@ inline std::unique_ptr<Shortlist> Shortlist::load(const IndexReader& in) {
   in.option("top_frequent", top_frequent);
   const StoredArray<TokenId> order = in.distinct_tokens("order", {in.vocab()});
   const StoredArray<TokenId> list = in.distinct_tokens("list", {IndexReader::any});
-  return std::unique_ptr<Shortlist>(
-      new Shortlist(in.layer(), order, {list.begin(), list.end()}, top_frequent));
+  return std::unique_ptr<Shortlist>(new Shortlist(in.layer(), order,
+                                                  screener_of(in.layer(), {list.begin(), list.end()}),
+                                                  top_frequent, OutsideMass::load(in, 1)));
 }
 
 inline std::unique_ptr<Shortlist> Shortlist::for_sentences(const AlignmentLists& lists,
@@ -213,7 +243,8 @@ inline std::unique_ptr<Shortlist> Shortlist::for_sentences(const AlignmentLists&
   for (const TokenId id : order_) {
     if (chosen[static_cast<std::size_t>(id)]) list.push_back(id);
   }
-  return std::unique_ptr<Shortlist>(new Shortlist(layer(), order_, std::move(list), top_frequent_));
+  return std::unique_ptr<Shortlist>(
+      new Shortlist(layer(), order_, screener_of(layer(), std::move(list)), top_frequent_));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -9,9 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -23,11 +28,12 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer,
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer, const Contexts& contexts,
                                                                const WtaLshOptions& options,
                                                                const Executor& executor) {
   const std::size_t top = std::min(options.top_frequent.value_or(layer.vocab() / 10), layer.vocab());
   detail::check_threshold(options.threshold, options.hash.bands);
+  if (contexts.count > 0) detail::check_contexts(layer, contexts, WtaLsh::kind);
   const std::vector<TokenId> order = detail::frequency_order(layer, options.counts, WtaLsh::kind);
   auto index = std::make_shared<const detail::WtaIndex>(layer, options.hash, executor);
   std::vector<std::uint64_t> frequent(index->mark_words(), 0);
@@ -37,7 +43,21 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer laye
   }
   WtaLshScreener screener(std::move(index), options.threshold, top,
                           StoredArray<std::uint64_t>::own(std::move(frequent)));
-  return std::unique_ptr<WtaLsh>(new WtaLsh(std::move(layer), std::move(screener)));
+  std::optional<OutsideMass> outside =
+      detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor);
+  return std::unique_ptr<WtaLsh>(new WtaLsh(std::move(layer), std::move(screener), std::move(outside)));
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer, const ConstRows& contexts,
+                                                               const WtaLshOptions& options,
+                                                               const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer,
+                                                               const WtaLshOptions& options,
+                                                               const Executor& executor) {
+  return build(std::move(layer), Contexts(), options, executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -9,6 +9,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/registry/axes.hpp"
 #include "topksoftmax/registry/description.hpp"
+#include "topksoftmax/registry/outside_tensors.hpp"
 #include "topksoftmax/wta/build.hpp"
 #include "topksoftmax/wta/tensors.hpp"
 #include "topksoftmax/wta/wta_lsh.hpp"
@@ -17,7 +18,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline BackendDescription describe_wta_lsh() {
   const auto build = [](const BuildMaterial& from, const WtaLshOptions& options) {
-    return WtaLsh::build(from.layer, options, from.executor);
+    return WtaLsh::build(from.layer, from.contexts, options, from.executor);
   };
   const axis::Values frequent = [](const SoftmaxLayer& layer, std::size_t) {
     return std::vector<std::size_t>{axis::share_within(layer.vocab(), 50, 1),
@@ -39,7 +40,8 @@ inline BackendDescription describe_wta_lsh() {
                  .learns_from = "nothing; token counts help",
                  .take_when = "there are no contexts to learn from"},
       .traits = {.shares_batches = true},
-      .builder = builder<WtaLshOptions>({"WtaLsh::build", "layer", "topksoftmax/wta/build.hpp"}, build),
+      .builder =
+          builder<WtaLshOptions>({"WtaLsh::build", "layer, contexts", "topksoftmax/wta/build.hpp"}, build),
       .loader = &load_as<WtaLsh>,
       .axes = {{.option = "threshold", .values = axis::listed({3, 4, 5, 6, 8, 12})},
                {.option = "top_frequent", .values = axis::vocab_shares(50, 5, 5)}},
@@ -48,7 +50,8 @@ inline BackendDescription describe_wta_lsh() {
                            .efforts = OptionAxis{.option = "threshold",
                                                  .values = axis::listed({16, 12, 8, 6, 5, 4, 3}),
                                                  .effort = effort_of_threshold}},
-      .tensors = std::move(tensors)};
+      .wrapped = {.settings = {{"outside_sample", "0"}}},
+      .tensors = detail::with_outside_mass(std::move(tensors), "1")};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

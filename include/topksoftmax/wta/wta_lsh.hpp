@@ -13,10 +13,12 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -53,6 +55,9 @@ struct WtaLshOptions {
   std::size_t threshold = 5;
   /// T, most frequent tokens that are candidates of every context; V/10 unless given.
   std::optional<std::size_t> top_frequent = std::nullopt;
+  /// Contexts, evenly spaced ones, that the mass outside of a context's own list is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
   /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
@@ -63,6 +68,8 @@ struct WtaLshOptions {
     visit("threshold", options.threshold, "t, bands that a candidate must share with the context",
           at_least(1));
     visit("top_frequent", options.top_frequent, "T, most frequent tokens in every list; V/10 if null");
+    visit("outside_sample", options.outside_sample,
+          "contexts that the mass outside of a list is learned from; 0: it counts as none");
   }
 };
 
@@ -109,7 +116,9 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
 /// table a band from code to span of tokens, and a counter a token. A batch shares its candidates (equation
 /// 3): they are the union of its contexts' lists, scored for all of them by one product, so a context of a
 /// batch (the part of it that one thread answers) competes among at least the tokens that it has alone, and
-/// perhaps more. log Z is over the candidates.
+/// perhaps more. log Z is over the candidates. Where contexts have taught the mass of all other tokens, that
+/// of a context which is asked alone, with neither a mask nor another effort, counts that too
+/// (Normalizer::learned).
 ///
 /// Effort e: hits asked for, counted down from W: t = W + 1 − e; from W + 1 on t = 0, which is every token.
 ///
@@ -122,6 +131,18 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
   /// Defined in wta/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> build(
       SoftmaxLayer layer, const WtaLshOptions& options = {}, const Executor& executor = default_executor());
+
+  /// The same with the mass outside of a context's list learned from contexts [N×d]. Cost: also min(N,
+  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
+  /// contexts of another dimension or that are not finite. Defined in wta/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const WtaLshOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form. Defined in wta/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> build(
+      SoftmaxLayer layer, const Contexts& contexts, const WtaLshOptions& options,
+      const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "wta-lsh";
@@ -148,7 +169,9 @@ TOPKSOFTMAX_EXPORT void check_threshold(std::size_t threshold, std::size_t bands
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates WtaLshScreener::screen(const Query& query, Workspace& workspace) const {
-  return screen_batch(query, 0, 1, workspace).candidates;
+  Candidates candidates = screen_batch(query, 0, 1, workspace).candidates;
+  if (!candidates.everything && query.effort == 0) candidates.group = 0;
+  return candidates;
 }
 
 inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, std::size_t stride,
@@ -190,7 +213,7 @@ inline std::size_t WtaLshScreener::index_bytes() const {
 }
 
 inline std::unique_ptr<WtaLsh> WtaLsh::load(const IndexReader& in) {
-  return std::unique_ptr<WtaLsh>(new WtaLsh(in.layer(), WtaLshScreener(in)));
+  return std::unique_ptr<WtaLsh>(new WtaLsh(in.layer(), WtaLshScreener(in), OutsideMass::load(in, 1)));
 }
 
 inline void WtaLsh::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/learning/outside_sample.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
+#include "topksoftmax/outside_mass.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Which of a sample's contexts the models are fitted to, which choose how strongly they are shrunk, and
+/// which none has seen. Runs of neighbours stay together: contexts of one text are alike.
+struct OutsideSplit {
+  std::vector<std::size_t> fitted;     ///< 3/5
+  std::vector<std::size_t> validated;  ///< 1/5
+  std::vector<std::size_t> held_out;   ///< 1/5
+
+  explicit OutsideSplit(const OutsideSample& sample) {
+    constexpr std::size_t runs = 25;
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+      if (sample.groups[i] == Candidates::no_group) continue;
+      const std::size_t run = i * runs / sample.size() % 5;
+      (run == 4 ? held_out : run == 3 ? validated : fitted).push_back(i);
+    }
+  }
+};
+
+/// Ridge regression of the mass outside: one linear model for all contexts, and for each group what is left
+/// of that. Coordinates have mean 0 and variance 1, so that a ridge counts as so many contexts which say that
+/// a coefficient is 0.
+class OutsideRegression {
+ public:
+  using Model = Eigen::VectorXd;  ///< [d + 1]: of the coordinates, then the offset
+  using Which = std::span<const std::size_t>;
+
+  /// `of` must outlive it, and have contexts.
+  OutsideRegression(const OutsideSample& of, Which which, const Executor& executor)
+      : sample_(of), executor_(executor) {
+    const auto dim = static_cast<Eigen::Index>(of.dim());
+    const auto n = static_cast<double>(which.size());
+    mean_ = Eigen::VectorXd::Zero(dim);
+    Eigen::VectorXd squares = Eigen::VectorXd::Zero(dim);
+    for (const std::size_t i : which) mean_ += row(i);
+    mean_ /= n;
+    for (const std::size_t i : which) squares += (row(i) - mean_).cwiseAbs2();
+    const auto inverse = [n](double sum) { return sum > 0.0 ? std::sqrt(n / sum) : 0.0; };
+    inverse_deviation_ = squares.unaryExpr(inverse);
+  }
+
+  /// The model of all these contexts, for each of the ridges. Cost: n·d² multiply-adds, and d³/3 a ridge.
+  std::vector<Model> fit(Which which, std::span<const double> ridges) const {
+    const auto size = static_cast<Eigen::Index>(sample_.dim()) + 1;
+    Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(size, size);
+    Eigen::VectorXd products = Eigen::VectorXd::Zero(size);
+    double mean = 0.0;
+    for (const std::size_t i : which) mean += sample_.outside[i];
+    mean /= static_cast<double>(which.size());
+    constexpr std::size_t columns = 64;
+    for_each_part(executor_, sample_.dim() + 1, columns, [&](std::size_t first, std::size_t count) {
+      const auto at = static_cast<Eigen::Index>(first);
+      const auto wide = static_cast<Eigen::Index>(count);
+      for (std::size_t begin = 0; begin < which.size(); begin += kTogether) {
+        const Which some = which.subspan(begin, std::min(kTogether, which.size() - begin));
+        const Coordinates X = coordinates(some);
+        gram.middleCols(at, wide).noalias() += X.transpose() * X.middleCols(at, wide);
+        const Eigen::VectorXd wanted = outside(some).array() - mean;
+        products.segment(at, wide).noalias() += X.middleCols(at, wide).transpose() * wanted;
+      }
+    });
+    std::vector<Model> models;
+    for (const double ridge : ridges) {
+      Eigen::MatrixXd shrunk = gram;
+      shrunk.diagonal().array() += ridge;
+      Model model = shrunk.llt().solve(products);
+      model[size - 1] += mean;
+      models.push_back(std::move(model));
+    }
+    return models;
+  }
+
+  /// What is to be added to `common` for the contexts of one group, for each of the ridges. Cost: n·m·(n + d)
+  /// multiply-adds, m the lesser of n and d, and m³/3 a ridge.
+  std::vector<Model> fit_group(Which which, const Model& common, std::span<const double> ridges) const {
+    const Coordinates X = coordinates(which);
+    const Eigen::VectorXd left = outside(which) - X * common;
+    const bool few = X.rows() < X.cols();
+    const Eigen::MatrixXd gram = few ? Eigen::MatrixXd(X * X.transpose()) : X.transpose() * X;
+    std::vector<Model> models;
+    for (const double ridge : ridges) {
+      Eigen::MatrixXd shrunk = gram;
+      shrunk.diagonal().array() += ridge;
+      if (few) {
+        models.emplace_back(X.transpose() * shrunk.llt().solve(left));
+      } else {
+        models.emplace_back(shrunk.llt().solve(X.transpose() * left));
+      }
+    }
+    return models;
+  }
+
+  /// The mass outside of a context.
+  double predict(const Model& model, std::size_t i) const {
+    const Eigen::Index dim = mean_.size();
+    return model[dim] + ((row(i) - mean_).cwiseProduct(inverse_deviation_)).dot(model.head(dim));
+  }
+
+  /// The same model for contexts as they are.
+  void unscale(const Model& model, Eigen::Ref<Eigen::RowVectorXf> weights, float& offset) const {
+    const Eigen::Index dim = mean_.size();
+    const Eigen::VectorXd scaled = model.head(dim).cwiseProduct(inverse_deviation_);
+    weights = scaled.transpose().cast<float>();
+    offset = static_cast<float>(model[dim] - scaled.dot(mean_));
+  }
+
+ private:
+  using Coordinates = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+  static constexpr std::size_t kTogether = 512;
+
+  Eigen::VectorXd row(std::size_t i) const {
+    return Eigen::Map<const Eigen::VectorXf>(sample_.context(i), static_cast<Eigen::Index>(sample_.dim()))
+        .cast<double>();
+  }
+
+  /// [n×(d + 1)], 1 in the last column.
+  Coordinates coordinates(Which which) const {
+    Coordinates X(static_cast<Eigen::Index>(which.size()), mean_.size() + 1);
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      X.row(static_cast<Eigen::Index>(i)).head(mean_.size()) =
+          (row(which[i]) - mean_).cwiseProduct(inverse_deviation_).transpose();
+    }
+    X.rightCols(1).setOnes();
+    return X;
+  }
+
+  Eigen::VectorXd outside(Which which) const {
+    Eigen::VectorXd values(static_cast<Eigen::Index>(which.size()));
+    for (std::size_t i = 0; i < which.size(); ++i)
+      values[static_cast<Eigen::Index>(i)] = sample_.outside[which[i]];
+    return values;
+  }
+
+  const OutsideSample& sample_;
+  const Executor& executor_;
+  Eigen::VectorXd mean_;
+  Eigen::VectorXd inverse_deviation_;  ///< 0 where all contexts are equal
+};
+
+/// Ridges to choose among.
+inline constexpr std::array<double, 4> kRidges = {0.3, 3.0, 30.0, 300.0};
+
+/// Fewer contexts than this teach nothing: a hundredth of those that are held out would be none.
+inline constexpr std::size_t kFewestSampled = 100;
+
+/// |log Z − the exact one| of a context whose mass outside is taken to be exp(found).
+inline double log_z_error(const OutsideSample& sample, std::size_t i, double found, double most) {
+  const double inside = sample.inside[i];
+  return std::abs(kernels::log_add_exp(inside, std::min(found, inside + most)) -
+                  kernels::log_add_exp(inside, sample.outside[i]));
+}
+
+/// The contexts of each group.
+inline std::vector<std::vector<std::size_t>> by_group(const OutsideSample& sample, std::size_t groups,
+                                                      std::span<const std::size_t> which) {
+  std::vector<std::vector<std::size_t>> lists(groups);
+  for (const std::size_t i : which) lists[sample.groups[i]].push_back(i);
+  return lists;
+}
+
+/// The place of the lowest of each ridge's sum of errors.
+inline std::size_t best_ridge(std::span<const double> errors) {
+  return static_cast<std::size_t>(std::min_element(errors.begin(), errors.end()) - errors.begin());
+}
+
+/// The ridges with which models that are fitted to 3/5 of a sample are least wrong, in the mean, on another
+/// fifth: of the model of all contexts, and of what is added to it for a group.
+struct ChosenRidges {
+  double common = 0.0;
+  double groups = 0.0;
+
+  ChosenRidges(const OutsideSample& sample, const OutsideSplit& split, std::size_t count, double most,
+               const OutsideRegression& regression, const Executor& executor) {
+    const std::vector<OutsideRegression::Model> models = regression.fit(split.fitted, kRidges);
+    std::array<double, kRidges.size()> errors{};
+    for (std::size_t r = 0; r < kRidges.size(); ++r) {
+      for (const std::size_t i : split.validated)
+        errors[r] += log_z_error(sample, i, regression.predict(models[r], i), most);
+    }
+    const std::size_t best = best_ridge(errors);
+    common = kRidges[best];
+    if (count == 1) return;
+
+    const auto fitted = by_group(sample, count, split.fitted);
+    const auto validated = by_group(sample, count, split.validated);
+    std::vector<std::array<double, kRidges.size()>> of_group(count);
+    for_each_part(executor, count, 1, [&](std::size_t g, std::size_t) {
+      of_group[g].fill(0.0);
+      if (fitted[g].empty() || validated[g].empty()) return;
+      const auto added = regression.fit_group(fitted[g], models[best], kRidges);
+      for (std::size_t r = 0; r < kRidges.size(); ++r) {
+        const OutsideRegression::Model model = models[best] + added[r];
+        for (const std::size_t i : validated[g])
+          of_group[g][r] += log_z_error(sample, i, regression.predict(model, i), most);
+      }
+    });
+    errors.fill(0.0);
+    for (const auto& group : of_group) {
+      for (std::size_t r = 0; r < kRidges.size(); ++r) errors[r] += group[r];
+    }
+    groups = kRidges[best_ridge(errors)];
+  }
+};
+
+/// The errors that a model makes in these contexts.
+inline LogZError error_of(const OutsideMass& mass, const OutsideSample& sample,
+                          std::span<const std::size_t> which) {
+  std::vector<double> errors;
+  for (const std::size_t i : which) {
+    const double found = mass.log_mass(sample.groups[i], sample.context(i));
+    errors.push_back(log_z_error(sample, i, found, mass.most()));
+  }
+  return {.median = quantile(errors, 0.5), .p99 = quantile(errors, 0.99)};
+}
+
+/// Fits the mass outside of the candidates to a sample, whose groups are below `groups`. A fifth of it is
+/// held out, to tell the error, and another chooses the ridges before it is learned from as well. The same
+/// model for any number of threads. Nothing where the sample is too small, or what is learned beyond the
+/// floats.
+inline std::optional<OutsideMass> fit_outside_mass(const OutsideSample& sample, std::size_t groups,
+                                                   const Executor& executor) {
+  const OutsideSplit split(sample);
+  if (split.fitted.size() + split.validated.size() + split.held_out.size() < kFewestSampled ||
+      split.fitted.empty() || split.validated.empty() || split.held_out.empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::size_t> learned = split.fitted;
+  learned.insert(learned.end(), split.validated.begin(), split.validated.end());
+  std::sort(learned.begin(), learned.end());
+  double most = -std::numeric_limits<double>::infinity();
+  for (const std::size_t i : learned) most = std::max(most, sample.outside[i] - sample.inside[i]);
+
+  const OutsideRegression regression(sample, learned, executor);
+  const ChosenRidges ridges(sample, split, groups, most, regression, executor);
+  const OutsideRegression::Model common = regression.fit(learned, std::span(&ridges.common, 1)).front();
+  const auto lists = by_group(sample, groups, learned);
+  RowMajorMatrix weights(static_cast<Eigen::Index>(groups), static_cast<Eigen::Index>(sample.dim()));
+  Eigen::VectorXf offsets(static_cast<Eigen::Index>(groups));
+  for_each_part(executor, groups, 1, [&](std::size_t g, std::size_t) {
+    OutsideRegression::Model model = common;
+    if (groups > 1 && !lists[g].empty())
+      model += regression.fit_group(lists[g], common, std::span(&ridges.groups, 1)).front();
+    const auto at = static_cast<Eigen::Index>(g);
+    regression.unscale(model, weights.row(at), offsets[at]);
+  });
+  if (!weights.allFinite() || !offsets.allFinite() || !std::isfinite(most)) return std::nullopt;
+
+  OutsideMass::Learned found = {.models = StoredRows(std::move(weights), std::move(offsets)),
+                                .error = {},
+                                .most = most,
+                                .sample = sample.size()};
+  found.error = error_of(OutsideMass(found), sample, split.held_out);
+  return OutsideMass(std::move(found));
+}
+
+/// Learns the mass outside of a screener's candidates, whose groups are below `groups`, from at most `count`
+/// of the contexts; 0: nothing. Cost: count·V·d multiply-adds and exponentials as many as logits (see
+/// measure_outside), and for the regression twice count·d² multiply-adds and groups·d³.
+template <class Screener>
+std::optional<OutsideMass> learn_outside_mass(const SoftmaxLayer& layer, const Screener& screener,
+                                              std::size_t groups, const Contexts& contexts, std::size_t count,
+                                              const Executor& executor) {
+  if (std::min(count, contexts.count) < kFewestSampled) return std::nullopt;
+  return fit_outside_mass(measure_outside(layer, screener, contexts, count, executor), groups, executor);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

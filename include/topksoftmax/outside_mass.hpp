@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/numeric/finite.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/top_k.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// The mass outside of a screener's candidates, learned from contexts: log Σ exp(logit) over the tokens that
+/// are no candidates ≈ a_g + w_g·h, a linear model for each group of contexts that the screener tells apart
+/// (Candidates::group). Learned by ridge regression: see learning/learn_outside_mass.hpp.
+///
+/// Cost of a query: d weights. Keeps 4·groups·(d + 1) bytes.
+class TOPKSOFTMAX_EXPORT OutsideMass {
+ public:
+  /// w_g and a_g of every group, and how the model was learned.
+  struct Learned {
+    detail::StoredRows models;  ///< finite
+    LogZError error;            ///< on contexts that were held out
+    double most = 0.0;          ///< the largest log(mass outside / mass of the candidates) met
+    std::size_t sample = 0;     ///< contexts that were looked at
+  };
+
+  explicit OutsideMass(Learned learned) : learned_(std::move(learned)) {}
+
+  std::size_t groups() const { return learned_.models.count(); }
+  const LogZError& error() const { return learned_.error; }
+  double most() const { return learned_.most; }
+
+  /// a_g + w_g·h for a group below groups().
+  double log_mass(std::size_t group, const float* h) const {
+    float sum = 0.0F;
+    kernels::scan(learned_.models.rows(), group, 1, h, &sum);
+    return static_cast<double>(sum);
+  }
+
+  /// Lets the candidates of a query count the mass outside of them. Leaves them as they are where log Z is
+  /// not wanted, and where it was not learned: for a mask, and for candidates of no group.
+  void count(const Query& query, Candidates& candidates) const {
+    if (!query.probabilities || query.edits.allowed != nullptr || candidates.group >= groups()) return;
+    candidates.outside = log_mass(candidates.group, query.h);
+    candidates.most_outside = learned_.most;
+    candidates.normalizer = Normalizer::learned;
+    candidates.bytes_read += learned_.models.rows().bytes(1);
+  }
+
+  std::size_t bytes() const { return learned_.models.rows().bytes(groups()); }
+
+  void save(IndexWriter& out) const {
+    const detail::StoredRows& models = learned_.models;
+    out.option(kSample, learned_.sample);
+    out.array(kWeights, {models.count(), models.dim()}, models.weights());
+    out.array(kOffsets, {models.count()}, models.biases());
+    out.array(kError, {3},
+              StoredArray<double>::own(
+                  std::vector<double>{learned_.error.median, learned_.error.p99, learned_.most}));
+  }
+
+  /// What save() has written, of so many groups; nothing where nothing was learned, as in all indexes of
+  /// version 0.1.
+  static std::optional<OutsideMass> load(const IndexReader& in, std::size_t groups) {
+    if (!in.has_option(kSample) && !in.has_tensor(kWeights)) return std::nullopt;
+    Learned learned;
+    in.option(kSample, learned.sample);
+    const StoredArray<float> weights = finite(in, kWeights, in.floats(kWeights, {groups, in.dim()}));
+    const StoredArray<float> offsets = finite(in, kOffsets, in.floats(kOffsets, {groups}));
+    learned.models = detail::StoredRows(weights, in.dim(), offsets);
+    const StoredArray<double> error = in.doubles(kError, {3});
+    for (const double value : error) {
+      if (!std::isfinite(value)) throw in.damaged(kError, "has a value that is not finite");
+    }
+    learned.error = {.median = error[0], .p99 = error[1]};
+    learned.most = error[2];
+    return OutsideMass(std::move(learned));
+  }
+
+ private:
+  static constexpr std::string_view kSample = "outside_sample";
+  static constexpr std::string_view kWeights = "outside.weights";
+  static constexpr std::string_view kOffsets = "outside.offsets";
+  static constexpr std::string_view kError = "outside.error";
+
+  static StoredArray<float> finite(const IndexReader& in, std::string_view name, StoredArray<float> values) {
+    if (detail::all_finite(values.data(), values.size())) return values;
+    throw in.damaged(name, "has a value that is not finite");
+  }
+
+  Learned learned_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
