@@ -164,7 +164,7 @@ void declare_experiments(CLI::App& app, CommandLine& line) {
   add("--decode", LanguageModelExperiment::decode,
       "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
   add("--perplexity", LanguageModelExperiment::perplexity,
-      "Perplexity with low-rank logits outside of each backend's candidates");
+      "Perplexity with each backend, by its learned log Z or with low-rank logits outside of its candidates");
   add("--batching", LanguageModelExperiment::batching, "Mini-, maxi- and top-up batching of sentences");
   with_model->require_option(0, 1);
   app.add_option("--text", line.text,
@@ -197,8 +197,8 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
   CLI::App app(
       "Measures backends of TopKSoftmax against each other on a head file: trains them on its "
       "contexts.train, "
-      "times them\nand finds their precision on its contexts.test. The largest error of log-probabilities is "
-      "over 1,000 of these.");
+      "times them\nand finds their precision on its contexts.test. Errors of log-probabilities (median, "
+      "99th percentile, worst) are over the tokens answered to 1,000 of these.");
   app.name(program);
   declare_measuring(app, line);
   declare_experiments(app, line);

@@ -72,26 +72,36 @@ RowMajorMatrix read_contexts(const examples::LstmModel& model, const std::vector
 /// One way to a token's log-probability.
 struct Scorer {
   std::string name;
+  std::string outside;  ///< what counts the tokens that are no candidates
   std::function<double(const float* h, TokenId token, Workspace& workspace)> log_prob;
 };
 
-/// The exact one, and each of the chosen backends that has candidates; the others are named in `left_out`.
+/// The exact one, and each of the chosen backends: by its own log Z if it has learned what is outside of its
+/// candidates, or else, if it has candidates, with low-rank logits there. The others are named in `left_out`.
 std::vector<Scorer> make_scorers(const LanguageModelRequest& request, const float* any_context,
                                  std::size_t rank, std::string& left_out) {
   const SoftmaxLayer& layer = request.head.layer;
   const std::size_t dim = layer.dim();
-  std::vector<Scorer> scorers = {{"exact", [=](const float* h, TokenId token, Workspace& workspace) {
+  std::vector<Scorer> scorers = {{"exact", "", [=](const float* h, TokenId token, Workspace& workspace) {
                                     return exact_log_prob(layer, h, dim, token, workspace);
                                   }}};
   for (const Choice& choice : request.choices) {
     const std::shared_ptr<const TopKSoftmax> head = build_backend(choice, request.head, request.progress);
+    if (head->log_z_error()) {
+      scorers.push_back(
+          {choice.backend->name, "learned log Z", [=](const float* h, TokenId token, Workspace& workspace) {
+             return log_prob_by(*head, h, dim, token, workspace);
+           }});
+      continue;
+    }
     Workspace probing;
     if (!head->candidates(any_context, dim, {}, probing)) {
       left_out += (left_out.empty() ? "" : ", ") + choice.backend->name;
       continue;
     }
-    scorers.push_back({choice.backend->name, [=, low_rank = LowRankLogProb::build(head, rank)](
-                                                 const float* h, TokenId token, Workspace& workspace) {
+    scorers.push_back({choice.backend->name, "rank " + std::to_string(rank),
+                       [=, low_rank = LowRankLogProb::build(head, rank)](const float* h, TokenId token,
+                                                                         Workspace& workspace) {
                          return low_rank(h, dim, token, workspace);
                        }});
   }
@@ -126,7 +136,7 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
     const PinnedThread pinned;
     timings = time_interleaved(works, std::min(kTimed, count), {});
   }
-  Table table({"head", "perplexity", "of the exact", "µs/token", "speedup"});
+  Table table({"head", "perplexity", "of the exact", "µs/token", "speedup", "outside of the candidates"});
   double exact = 0.0;
   for (std::size_t s = 0; s < scorers.size(); ++s) {
     request.progress.show("scoring with " + scorers[s].name);
@@ -135,12 +145,12 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
     if (s == 0) exact = perplexity.value();
     table.add({scorers[s].name, fixed(perplexity.value(), 2), fixed(perplexity.value() / exact, 4),
                three_digits(1e6 * timings[s].seconds_per_item),
-               three_digits(timings[0].seconds_per_item / timings[s].seconds_per_item)});
+               three_digits(timings[0].seconds_per_item / timings[s].seconds_per_item), scorers[s].outside});
   }
   request.progress.clear();
   out << count
       << (request.text.empty() ? " tokens that the model wrote" : " tokens of " + request.text.string())
-      << "; outside of the candidates a W of rank " << rank << "\n\n";
+      << "\n\n";
   table.print(out);
   if (!left_out.empty()) out << "\nWithout candidates of their own: " << left_out << "\n";
 }
