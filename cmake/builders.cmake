@@ -24,7 +24,11 @@ endforeach()
 add_library(topksoftmax-builders STATIC EXCLUDE_FROM_ALL ${builder_sources})
 add_library(TopKSoftmax::builders ALIAS topksoftmax-builders)
 set_target_properties(topksoftmax-builders PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_compile_definitions(topksoftmax-builders INTERFACE TOPKSOFTMAX_BUILDERS_ELSEWHERE)
+# Threads are the executor's. On Eigen's, the last bits of what is built would depend on their number; and all of a
+# program must agree, since the linker keeps one of each of Eigen's functions.
+target_compile_definitions(topksoftmax-builders
+  PUBLIC EIGEN_DONT_PARALLELIZE
+  INTERFACE TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 target_link_libraries(topksoftmax-builders
   PUBLIC TopKSoftmax::TopKSoftmax hnswlib::hnswlib
   PRIVATE $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings> $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)

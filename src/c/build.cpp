@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The only file here that takes the headers which build.
 #include <algorithm>
 #include <cstddef>
 #include <span>
