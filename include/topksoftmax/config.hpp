@@ -15,10 +15,14 @@
 ///
 /// TOPKSOFTMAX_HEADER_ONLY, which the target TopKSoftmax::header_only defines, chooses headers alone.
 #if defined(TOPKSOFTMAX_HEADER_ONLY)
-#ifndef HWY_WANT_AVX3_DL
+// Highway 1.0.3 compiles for HWY_AVX3_DL only where that is asked for. AVX-VNNI is a part of it.
+#if defined(__AVXVNNI__) && !defined(HWY_WANT_AVX3_DL)
 #define HWY_WANT_AVX3_DL
-#endif
 #include <hwy/detect_targets.h>
+#undef HWY_WANT_AVX3_DL
+#else
+#include <hwy/detect_targets.h>
+#endif
 #if HWY_STATIC_TARGET == HWY_AVX3_DL
 #define TOPKSOFTMAX_FORM header_only_avx3_dl
 #elif HWY_STATIC_TARGET == HWY_AVX3

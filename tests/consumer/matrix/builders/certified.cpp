@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TOPKSOFTMAX_BUILDERS_HERE
+#include <topksoftmax/certified/build.hpp>
