@@ -112,16 +112,17 @@ class Headers:
             text = (self.root / name).read_text(encoding="utf-8")
             for included in re.findall(r'^#include "topksoftmax/(.*)"', text, re.MULTILINE):
                 self.includers.setdefault(included, set()).add(name)
+        self.systems = {folder(name) for name in self.names if is_builder(name)}
 
     def may_build(self, name):
         """Whether a header may be heavy to compile.
 
-        build*.hpp may, a system's description.hpp may, and so may what no other headers include than those. So may
+        build*.hpp may, description.hpp beside one may, and so may what no other headers include than those. So may
         the few that build any backend.
         """
         if name == UMBRELLA or name in EVERY_BACKEND or name in BUILDS_ELSEWHERE:
             return True
-        if re.fullmatch(r"(build(_\w+)?|description)\.hpp", pathlib.PurePath(name).name):
+        if is_builder(name) or (is_description(name) and folder(name) in self.systems):
             return True
         includers = self.includers[name]
         return bool(includers) and all(one != UMBRELLA and one not in EVERY_BACKEND and self.may_build(one)
@@ -139,6 +140,14 @@ class Headers:
 
 def folder(name):
     return str(pathlib.PurePath(name).parent)
+
+
+def is_builder(name):
+    return re.fullmatch(r"build(_\w+)?\.hpp", pathlib.PurePath(name).name) is not None
+
+
+def is_description(name):
+    return pathlib.PurePath(name).name == "description.hpp"
 
 
 def macro_complaints(headers, name, reached):
