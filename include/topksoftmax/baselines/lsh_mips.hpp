@@ -251,9 +251,12 @@ inline Candidates LshMipsScreener::screen(const Query& query, Workspace& workspa
                            [&](std::uint32_t code) {
                              const std::span<const TokenId> bucket = index_->bucket(table, code);
                              met += bucket.size();
+                             // In a register, whether or not this is inlined.
+                             TokenId* end = ids + found;
                              for (const TokenId id : bucket) {
-                               if (scratch.seen.insert(id)) ids[found++] = id;
+                               if (scratch.seen.insert(id)) *end++ = id;
                              }
+                             found = static_cast<std::size_t>(end - ids);
                            });
   }
   candidates.ids = {ids, found};

@@ -154,8 +154,8 @@ inline PinnedThread::~PinnedThread() {
   sched_setaffinity(0, sizeof(allowed), &allowed);
 }
 #else
-PinnedThread::PinnedThread() = default;
-PinnedThread::~PinnedThread() = default;
+inline PinnedThread::PinnedThread() = default;
+inline PinnedThread::~PinnedThread() = default;
 #endif
 
 inline std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
