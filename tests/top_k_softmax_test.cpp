@@ -5,10 +5,12 @@
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "support/layers.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/query_options.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -88,6 +90,42 @@ TEST_F(ContextsOfAnyForm, ForLogits) {
   const RowMajorMatrix transposed = H_.transpose();
   EXPECT_EQ(values(head_->logits(transposed.col(0), {}, workspace)),
             std::vector<float>(expected.begin(), expected.begin() + 100));
+}
+
+TEST(LogitsOf, AreThoseOfAllTokens) {
+  const auto head = Fused::make(random_layer(100, kDim, 1));
+  const RowMajorMatrix H = random_matrix(1, kDim, 3);
+  const std::span<const float> h(H.data(), kDim);
+  const std::vector<TokenId> ids = {99, 3, 0, 3, 42};
+  const TokenBias bias[] = {{3, 2.0F}, {50, -1.0F}, {99, 0.5F}};
+  TokenMask mask = TokenMask::all(100);
+  mask.forbid(42);
+  mask.forbid(99);
+  Workspace workspace;
+  std::vector<float> logits(ids.size());
+  for (const QueryOptions& options : {QueryOptions{}, QueryOptions{.logit_bias = bias},
+                                      QueryOptions{.allowed = mask, .logit_bias = bias}}) {
+    const std::span<const float> all = head->logits(H.row(0).transpose(), options, workspace);
+    std::vector<float> expected;
+    for (const TokenId id : ids) expected.push_back(all[static_cast<std::size_t>(id)]);
+    head->logits_of(h, ids, options, workspace, logits);
+    EXPECT_EQ(logits, expected);
+  }
+}
+
+TEST(LogitsOf, RefusesWhatCannotBeScored) {
+  const auto head = Fused::make(random_layer(100, kDim, 1));
+  const RowMajorMatrix H = random_matrix(1, kDim, 3);
+  const std::span<const float> h(H.data(), kDim);
+  Workspace workspace;
+  std::vector<float> logits(2);
+  for (const std::vector<TokenId>& ids : {std::vector<TokenId>{1, 100}, {-1, 1}, {1}, {1, 2, 3}}) {
+    EXPECT_THROW(head->logits_of(h, ids, {}, workspace, logits), std::invalid_argument);
+  }
+  const std::vector<TokenId> ids = {1, 2};
+  EXPECT_THROW(head->logits_of(h.first(kDim - 1), ids, {}, workspace, logits), std::invalid_argument);
+  EXPECT_THROW(head->logits_of(h, ids, {.log_z_tolerance = -1.0}, workspace, logits), std::invalid_argument);
+  head->logits_of(h, {}, {}, workspace, {});
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -241,6 +242,31 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float*
     for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, vocab, values + q * vocab);
   }
   return {values, batch * vocab};
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::span<const TokenId> ids,
+                                               const QueryOptions& options, const Workspace& workspace,
+                                               std::span<float> logits) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  if (ids.size() != logits.size()) {
+    throw std::invalid_argument("logits_of: there are " + std::to_string(ids.size()) +
+                                " tokens and room for " + std::to_string(logits.size()) +
+                                " logits; they must be as many");
+  }
+  for (const TokenId id : ids) {
+    if (id >= 0 && static_cast<std::size_t>(id) < layer_.vocab()) continue;
+    throw std::invalid_argument("logits_of: there is no token " + std::to_string(id) +
+                                " among V = " + std::to_string(layer_.vocab()));
+  }
+  scan_gathered(workspace, layer_.rows(), ids.data(), ids.size(), query.h, logits.data());
+  const std::span<const TokenBias> biases(query.edits.bias, query.edits.bias_count);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto bias = std::lower_bound(biases.begin(), biases.end(), ids[i],
+                                       [](const TokenBias& one, TokenId id) { return one.id < id; });
+    if (bias != biases.end() && bias->id == ids[i]) logits[i] = kernels::add_bias(logits[i], bias->bias);
+    if (!query.edits.allows(ids[i])) logits[i] = -std::numeric_limits<float>::infinity();
+  }
 }
 
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,

@@ -123,6 +123,13 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   std::span<const float> logits_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                                       const QueryOptions& options, Workspace& workspace) const;
 
+  /// The logits of some tokens for the context h [d], mask and biases applied (−∞: forbidden): logits[i] is
+  /// that of ids[i], in any order and as often as it is named. Bit for bit those of answers; effort and k are
+  /// ignored. Reads ids.size()·d weights, whatever the backend. Throws std::invalid_argument also for an id
+  /// that is no token, and unless there are as many logits as ids.
+  void logits_of(std::span<const float> h, std::span<const TokenId> ids, const QueryOptions& options,
+                 const Workspace& workspace, std::span<float> logits) const;
+
   /// The tokens that an answer for the context h, `dim` floats, would be chosen from, in the workspace until
   /// it is used again; nothing for backends that have no such list. See candidates.hpp.
   std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
@@ -143,8 +150,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether every answer is proven to be the exact top-k (TopK::certified).
   virtual bool certifies() const { return false; }
 
-  /// How far log Z is off where it was learned from contexts (Normalizer::learned), known before anything is
-  /// asked; nothing where no answer has such a one.
+  /// How far log Z is off where it was learned from contexts (Normalizer::learned, and the estimate within an
+  /// interval), known before anything is asked; nothing where no answer has such a one.
   virtual std::optional<LogZError> log_z_error() const { return std::nullopt; }
 
   /// Puts all that its load() needs beside the layer into `out`: what save_index() writes to a file. Throws

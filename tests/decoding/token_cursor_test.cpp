@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/token_cursor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "conformance/backends.hpp"
+#include "support/layers.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+
+constexpr Eigen::Index kVocab = 700;
+constexpr Eigen::Index kDim = 24;
+
+std::vector<TokenId> all_of(TokenCursor cursor) {
+  std::vector<TokenId> ids;
+  while (const std::optional<ScoredToken> token = cursor.next()) ids.push_back(token->id);
+  return ids;
+}
+
+TEST(TokenCursor, GivesEveryTokenInOrder) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  const Fused fused(layer);
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(layer, contexts);
+    for (Eigen::Index row = 0; row < 3; ++row) {
+      const std::span<const float> h(contexts.row(row).data(), kDim);
+      std::vector<TokenId> ids = all_of(TokenCursor(*head, h));
+      const std::vector<TokenId> expected = fused.query(contexts.row(row).transpose(), {.k = kVocab}).ids;
+      if (head->certifies()) {
+        EXPECT_EQ(ids, expected) << backend.name;
+        EXPECT_TRUE(TokenCursor(*head, h).certified());
+      }
+      std::sort(ids.begin(), ids.end());
+      EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << backend.name;
+    }
+  }
+}
+
+TEST(TokenCursor, KeepsToTheMask) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const Fused head(layer);
+  const RowMajorMatrix contexts = clustered_contexts(1, kDim, 1, 9);
+  const std::span<const float> h(contexts.data(), kDim);
+  TokenMask mask(kVocab);
+  for (TokenId id = 0; id < 40; ++id) mask.allow(17 * id);
+  const TokenBias bias[] = {{34, 9.0F}};
+  const QueryOptions query = {.allowed = mask, .logit_bias = bias};
+  QueryOptions whole = query;
+  whole.k = kVocab;
+  EXPECT_EQ(all_of(TokenCursor(head, h, query)), head.query(contexts.row(0).transpose(), whole).ids);
+  const TokenMask none(kVocab);
+  EXPECT_FALSE(TokenCursor(head, h, {.allowed = none}).next());
+}
+
+}  // namespace
+}  // namespace topksoftmax
