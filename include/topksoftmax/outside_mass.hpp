@@ -76,12 +76,17 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
   /// What save() has written, of so many groups; nothing where nothing was learned, as in all indexes of
   /// version 0.1.
   static std::optional<OutsideMass> load(const IndexReader& in, std::size_t groups) {
+    return load(in, groups, in.dim());
+  }
+
+  /// The same where it is not linear in the context but in `features` values.
+  static std::optional<OutsideMass> load(const IndexReader& in, std::size_t groups, std::size_t features) {
     if (!in.has_option(kSample) && !in.has_tensor(kWeights)) return std::nullopt;
     Learned learned;
     in.option(kSample, learned.sample);
-    const StoredArray<float> weights = finite(in, kWeights, in.floats(kWeights, {groups, in.dim()}));
+    const StoredArray<float> weights = finite(in, kWeights, in.floats(kWeights, {groups, features}));
     const StoredArray<float> offsets = finite(in, kOffsets, in.floats(kOffsets, {groups}));
-    learned.models = detail::StoredRows(weights, in.dim(), offsets);
+    learned.models = detail::StoredRows(weights, features, offsets);
     const StoredArray<double> error = in.doubles(kError, {3});
     for (const double value : error) {
       if (!std::isfinite(value)) throw in.damaged(kError, "has a value that is not finite");

@@ -37,6 +37,7 @@ struct CertifiedScratch {
   ScratchBuffer survivors;  ///< bounds of the rows that their prefixes let pass
   ScratchBuffer ids;        ///< which these are; the candidates
   ScratchBuffer logits;     ///< of rows that are scored; the candidates'
+  ScratchBuffer features;   ///< of the context, for the estimate of log Z
 };
 
 /// What a context's bounds are made of, and the first of them, in the workspace that they were made in.
@@ -45,7 +46,8 @@ struct ContextBounds {
   kernels::TailContext tail{};  ///< to bound rows by all their coordinates
   float* estimates = nullptr;   ///< of all rows by their prefixes, or of the boxes if there are any, …
   float* radii = nullptr;       ///< … rounded up to whole blocks
-  bool usable = false;          ///< false: h is too short or too long to be bounded, or logits may overflow
+  const float* coordinates = nullptr;  ///< h' [width]
+  bool usable = false;  ///< false: h is too short or too long to be bounded, or logits may overflow
 };
 
 /// A context that has been bounded, on its way to its candidates.
@@ -120,6 +122,7 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   transform.apply(h, projected, transformed);
   std::fill(transformed + transform.room(), coordinates + coordinate_room(index), 0.0F);
   const ContextTransform::Lengths lengths = transform.lengths(h, projected, transformed);
+  bounds.coordinates = transformed;
   bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
                   index.longest_row * lengths.context.high + index.largest_bias <= kLargestSum;
 

@@ -21,6 +21,7 @@
 #include "topksoftmax/certified/choice.hpp"
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/learn_outside.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/packing.hpp"
 #include "topksoftmax/certified/projections.hpp"
@@ -112,6 +113,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   RowPacker(layer, rows, index.order, index.options.prefix).pack(typical, executor, index);
   if (boxed) index.box_store = boxes_around(index.prefixes, executor);
   index.outside_position = typical_position(layer, index, trials, executor);
+  index.outside_mass = learn_outside(layer, index, sampled, executor);
   return index;
 }
 

@@ -38,10 +38,12 @@
 //   packing.hpp      ŵ and the radii of rows, written to
 //   tails.hpp        ŵ₂ of all rows (tail_writer.hpp; kernels/prefix_tails.hpp), and
 //   boxes.hpp        the boxes (box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
+//   learn_outside.hpp  what log Z's estimate is learned from
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
 //   threshold.hpp    a logit that k tokens reach
+//   outside.hpp      the estimate of log Z between its bounds
 //   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
 //   certified.hpp    these steps in turn; certify.hpp: after another backend's answer
 // What survives is scored and ranked as any candidates are (candidates.hpp).
@@ -85,9 +87,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// then the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows
 /// by their prefixes, and of those that these left. Threads that are lent to a single query share the bounds.
 ///
-/// log Z is an interval, from the same bounds. The estimate within it counts the rows outside as log Σ
-/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
-/// for expected_k; ½ without any.
+/// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
+/// is linear in h', in the products of its 16 leading coordinates and in the bounds, learned by ridge
+/// regression from contexts, for expected_k and for a smaller and a larger k (outside.hpp; log_z_error() says
+/// how well). Where there are too
+/// few, and under a mask, it counts them as log Σ exp(logit) = low + α(high − low), with the α that was right
+/// for the median of some contexts at the build; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const detail::CertifiedIndex> index)
@@ -118,7 +123,8 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), which prunes less.
   /// Cost, in multiply-adds, of at most context_sample of the contexts: (V + N)·d² and a few eigenvectors'
   /// problems of d³ for the coordinates; about 3·V·d·width to place the rows in them, once, or up to three
-  /// times where options are left open; and to choose these, 96·V·(d + the sum of the prefixes tried).
+  /// times where options are left open; to choose these, 96·V·(d + the sum of the prefixes tried); and to
+  /// learn the estimate of log Z, 4,000·V·d, but no more than 2³⁷.
   /// Memory beside the layer: 16·V·(d + width) bytes at the most, and 768·V for the logits of 96 contexts.
   /// The same bits for every executor. Throws Error for contexts of another dimension or that are not finite,
   /// and for unusable options.
@@ -143,6 +149,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   static std::unique_ptr<Certified> load(const IndexReader& in);
 
   bool certifies() const override { return true; }
+  std::optional<LogZError> log_z_error() const override { return screener().index().log_z_error(); }
 
  private:
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const detail::CertifiedIndex> index)

@@ -54,6 +54,8 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   std::string_view name() const override { return name_; }
   inline std::size_t index_bytes() const override;
   bool certifies() const override { return true; }
+  /// Where the wrapped backend finds the best tokens.
+  inline std::optional<LogZError> log_z_error() const override;
 
   const TopKSoftmax& wrapped() const { return *backend_; }
 
@@ -126,6 +128,10 @@ inline std::unique_ptr<Certify> Certify::load(const IndexReader& in) {
   std::shared_ptr<const TopKSoftmax> wrapped = in.load_part(detail::kWrapped);
   return std::unique_ptr<Certify>(
       new Certify(std::move(wrapped), std::make_shared<const detail::CertifiedIndex>(in)));
+}
+
+inline std::optional<LogZError> Certify::log_z_error() const {
+  return index_->log_z_error();
 }
 
 inline std::size_t Certify::index_bytes() const {

@@ -17,17 +17,25 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// The tensors of the bounds, which Certified and Certify both have.
 inline std::vector<TensorDescription> bound_tensors() {
-  return {{"Q", "F16", "[d, *]", "Qᵀ, as CertifiedScreener names it, with zeros …"},
-          {"R", "F32", "[M, *]", "… behind the M columns of it, and of Rᵀ"},
-          {"norms", "F64", "[4]", "η, ‖R‖, the largest ‖w‖, the largest bias by magnitude"},
-          {"weights", "F64", "[2, 4]", "κ of the prefixes, κ of prefixes and tails"},
-          {"outside_position", "F64", "[1]", "α of log Z's estimate"},
-          {"order", "I32", "[V]", "the token of each row of the following; absent: 0, 1, 2, …"},
-          {"prefixes", "U8", "[⌈V/16⌉, *]", "kernels::PrefixBlocks, options.prefix coordinates"},
-          {"boxes.centres", "U8", "[⌈V/256⌉, *]",
-           "if options.boxes is 1, with boxes.spreads: kernels::PrefixBoxes, around each block of 16 rows"},
-          {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},
-          {"tails", "U8", "[V, *]", "kernels::PrefixTails of the others, if there are any"}};
+  return {
+      {"Q", "F16", "[d, *]", "Qᵀ, as CertifiedScreener names it, with zeros …"},
+      {"R", "F32", "[M, *]", "… behind the M columns of it, and of Rᵀ"},
+      {"norms", "F64", "[4]", "η, ‖R‖, the largest ‖w‖, the largest bias by magnitude"},
+      {"weights", "F64", "[2, 4]", "κ of the prefixes, κ of prefixes and tails"},
+      {"outside_position", "F64", "[1]", "α of log Z's estimate"},
+      {"order", "I32", "[V]", "the token of each row of the following; absent: 0, 1, 2, …"},
+      {"prefixes", "U8", "[⌈V/16⌉, *]", "kernels::PrefixBlocks, options.prefix coordinates"},
+      {"boxes.centres", "U8", "[⌈V/256⌉, *]",
+       "if options.boxes is 1, with boxes.spreads: kernels::PrefixBoxes, around each block of 16 rows"},
+      {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},
+      {"tails", "U8", "[V, *]", "kernels::PrefixTails of the others, if there are any"},
+      {"outside.weights", "F32", "[1, *]",
+       "log Σ exp(logit) over the rows outside ≈ w·features + offset (certified/outside.hpp); absent, as the "
+       "next two, where it was not learned"},
+      {"outside.offsets", "F32", "[1]", "its offset"},
+      {"outside.error", "F64", "[3]",
+       "|error of log Z| on held-out contexts: median, 99th percentile; and the largest log(mass outside / "
+       "mass of the candidates)"}};
 }
 
 /// The k that bounds are chosen for.

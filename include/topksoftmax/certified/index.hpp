@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,12 +17,24 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/row_order.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Coordinates of a context whose products with each other the estimate of log Z knows: the leading ones.
+inline constexpr std::size_t kPairedCoordinates = 16;
+
+/// How many values the estimate of log Z is linear in: h' [width], the products of its leading coordinates,
+/// and the bounds (outside.hpp).
+inline std::size_t outside_features(std::size_t width) {
+  const std::size_t paired = std::min(width, kPairedCoordinates);
+  return width + paired * (paired + 1) / 2 + 2;
+}
 
 /// The rows of a layer in coordinates in which few of them bound a logit well: what Certified keeps. See
 /// CertifiedScreener for the proof and its symbols. Rows are kept in an order of the index's own; a row's
@@ -32,6 +45,9 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// Reads what save() has written.
   explicit CertifiedIndex(const IndexReader& in);
   void save(IndexWriter& out) const;
+
+  /// A lower bound of log Z that is so much below the upper one says nothing.
+  static constexpr double kWidest = 40.0;
 
   /// Bytes of prefixes that stay in the second cache while all contexts of a batch meet them.
   static constexpr std::size_t kPartBytes = 512 * 1024;
@@ -46,8 +62,14 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   bool gains_from_batches() const { return !has_boxes() && prefixes.blocks().bytes() > kPartBytes; }
 
   std::size_t bytes() const {
-    return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes();
+    return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +
+           (outside_mass ? outside_mass->bytes() : 0);
   }
+  /// How far the estimate of log Z was off in contexts that were held out, where it was learned.
+  std::optional<LogZError> log_z_error() const {
+    return outside_mass ? std::optional(outside_mass->error()) : std::nullopt;
+  }
+
   /// Bytes that bounding a context reads: see bound().
   std::size_t bytes_scanned() const {
     return transform.bytes() + (has_boxes() ? boxes().bytes() : prefixes.blocks().bytes());
@@ -70,15 +92,14 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
   /// the lower, 1 at the upper.
   double outside_position = 0.5;
+  /// The same as contexts teach it, of features of the context and its bounds (outside.hpp).
+  std::optional<OutsideMass> outside_mass;
   RowOrder order;  ///< of prefixes and tails
   PrefixStore prefixes;
   BoxStore box_store;  ///< of no rows if there are none
   TailStore tails;
 
  private:
-  /// A bound of log Z that is so much lower than the other says nothing.
-  static constexpr double kWidest = 40.0;
-
   static constexpr const char* kOrder = "order";
   static constexpr const char* kOutsidePosition = "outside_position";
   static constexpr const char* kPrefixes = "prefixes";

@@ -9,6 +9,7 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/outside.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/query.hpp"
@@ -134,7 +135,7 @@ inline Candidates candidates_reaching(const BoundedQuery& bounded, float thresho
     // None of them reaches the cut, which is more than the sum tells where it could not be bounded.
     candidates.outside_high =
         static_cast<double>(cut) + std::log(std::min(found.outside.high, static_cast<double>(index.rows())));
-    candidates.outside = index.outside_between(candidates.outside_low, candidates.outside_high);
+    candidates.outside = estimated_outside(bounded, candidates.outside_low, candidates.outside_high);
     if (any_width) return candidates;
     const auto [low, high] = log_z_bounds(candidates, score(bounded, candidates));
     if (high - low <= query.log_z_tolerance) return candidates;

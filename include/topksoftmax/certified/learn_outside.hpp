@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/outside.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/learning/outside_sample.hpp"
+#include "topksoftmax/outside_mass.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Contexts that the estimate of log Z is learned from, at the most; and multiply-adds that their logits may
+/// take.
+inline constexpr std::size_t kOutsideContexts = 4000;
+inline constexpr std::size_t kOutsideWork = std::size_t{1} << 37;
+/// Fewer contexts than so many for each feature teach less than they mislead.
+inline constexpr std::size_t kContextsOfFeature = 4;
+
+/// The k that a context of the sample is asked for: mostly the one that bounds are chosen for, and less and
+/// more.
+inline std::size_t sampled_k(std::size_t expected_k, std::size_t context, std::size_t vocab) {
+  const std::size_t ks[] = {expected_k, 1, expected_k, 8 * expected_k};
+  return std::min(ks[context % std::size(ks)], vocab);
+}
+
+/// What the bounds of some contexts leave outside, and the features that it is to be learned from.
+inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedIndex& index,
+                                     const RowMajorMatrix& contexts, const Executor& executor) {
+  const std::size_t vocab = layer.vocab();
+  const auto total = static_cast<std::size_t>(contexts.rows());
+  const std::size_t width = index.transform.width();
+  OutsideSample sample;
+  sample.contexts = RowMajorMatrix::Zero(contexts.rows(), static_cast<Eigen::Index>(outside_features(width)));
+  sample.groups.assign(total, Candidates::no_group);
+  sample.inside.resize(total);
+  sample.outside.resize(total);
+  for_each_part(executor, total, kMeasuredTogether, [&](std::size_t first, std::size_t count) {
+    Workspace workspace;
+    std::vector<float> logits(count * vocab);
+    Query query;
+    query.h = contexts.row(static_cast<Eigen::Index>(first)).data();
+    kernels::scan_batch(layer.rows(), query.h, layer.dim(), count, logits.data());
+    for (std::size_t i = first; i < first + count; ++i, query.h += layer.dim()) {
+      query.k = sampled_k(index.options.expected_k, i, vocab);
+      const ContextBounds bounds = bound(index, query, workspace);
+      const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
+      const bool bounded = !found.everything && found.outside_low < found.outside_high;
+      if (!bounded || !std::isfinite(found.outside_high)) continue;
+      put_outside_features({bounds.coordinates, width}, found.outside_low, found.outside_high,
+                           sample.contexts.row(static_cast<Eigen::Index>(i)).data());
+      split_mass(found, vocab, logits.data() + (i - first) * vocab, sample.inside[i], sample.outside[i]);
+      if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = 0;
+    }
+  });
+  return sample;
+}
+
+/// Learns the estimate of log Z from some of the contexts [N×d]. Cost: at most 4,000·V·d
+/// multiply-adds, and no more than 2³⁷. Nothing where these allow too few contexts, or there are too few.
+inline std::optional<OutsideMass> learn_outside(const SoftmaxLayer& layer, const CertifiedIndex& index,
+                                                const RowMajorMatrix& contexts, const Executor& executor) {
+  const std::size_t affordable = kOutsideWork / (layer.vocab() * layer.dim());
+  const std::size_t most =
+      std::min({kOutsideContexts, affordable, static_cast<std::size_t>(contexts.rows())});
+  if (most < kContextsOfFeature * outside_features(index.transform.width())) return std::nullopt;
+  const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
+  return fit_outside_mass(measure_bounded(layer, index, some, executor), 1, executor);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

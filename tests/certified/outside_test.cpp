@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/certified/outside.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "support/temporary_folder.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/io/index_file.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::Reference;
+
+constexpr Eigen::Index kTrain = 3000;
+
+struct Learned {
+  explicit Learned(BoundBoxes boxes)
+      : head(Certified::build(layer, contexts.topRows(kTrain), {.prefix = 8, .width = 16, .boxes = boxes})) {}
+
+  double error(Eigen::Index row, const QueryOptions& options) const {
+    const Eigen::VectorXf h = contexts.row(row);
+    return std::abs(head->query(h, options).log_z - Reference(layer, h).log_z);
+  }
+
+  /// Errors of log Z on contexts that it was not built from, ascending.
+  std::vector<double> errors(const QueryOptions& options) const {
+    std::vector<double> all;
+    for (Eigen::Index row = kTrain; row < contexts.rows(); ++row) all.push_back(error(row, options));
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  SoftmaxLayer layer = random_layer(1500, 32, 3);
+  RowMajorMatrix contexts = clustered_contexts(kTrain + 400, 32, 6, 9);
+  std::unique_ptr<Certified> head;
+};
+
+class OutsideOfTheBounds : public ::testing::TestWithParam<BoundBoxes> {};
+
+TEST_P(OutsideOfTheBounds, IsLearned) {
+  const Learned world(GetParam());
+  const std::optional<LogZError> known = world.head->log_z_error();
+  ASSERT_TRUE(known);
+  EXPECT_LT(known->median, known->p99);
+  const std::vector<double> errors = world.errors({.k = 5});
+  const std::vector<double> by_position = [&] {
+    // A mask that allows all tokens: what is outside of it was never learned.
+    const TokenMask all = TokenMask::all(1500);
+    return world.errors({.k = 5, .allowed = all});
+  }();
+  const std::size_t middle = errors.size() / 2;
+  EXPECT_LT(errors[middle], by_position[middle]);
+  EXPECT_LT(errors[middle], 2.0 * known->median);
+  EXPECT_GT(errors[middle], 0.5 * known->median);
+  for (const std::size_t k : {1, 50}) {
+    const TokenMask all = TokenMask::all(1500);
+    EXPECT_LT(world.errors({.k = k})[middle], world.errors({.k = k, .allowed = all})[middle]) << k;
+  }
+}
+
+TEST_P(OutsideOfTheBounds, IsEstimatedWithinThem) {
+  const Learned world(GetParam());
+  for (const float sharpness : {0.01F, 1.0F, 30.0F}) {
+    for (Eigen::Index row = 0; row < 100; ++row) {
+      const Eigen::VectorXf h = sharpness * world.contexts.row(row).transpose();
+      const TopK answer = world.head->query(h, {.k = 5});
+      ASSERT_LE(answer.log_z_low, answer.log_z);
+      ASSERT_GE(answer.log_z_high, answer.log_z);
+    }
+  }
+}
+
+TEST_P(OutsideOfTheBounds, IsSaved) {
+  const Learned world(GetParam());
+  const testing::TemporaryFolder folder;
+  save_index(*world.head, folder.path() / "index");
+  const auto loaded = load_index<Certified>(folder.path() / "index", world.layer);
+  ASSERT_TRUE(loaded->log_z_error());
+  EXPECT_EQ(loaded->log_z_error()->median, world.head->log_z_error()->median);
+  EXPECT_EQ(loaded->index_bytes(), world.head->index_bytes());
+  for (Eigen::Index row = 0; row < 50; ++row) {
+    const Eigen::VectorXf h = world.contexts.row(row);
+    EXPECT_EQ(loaded->query(h, {.k = 5}).log_z, world.head->query(h, {.k = 5}).log_z);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Boxes, OutsideOfTheBounds, ::testing::Values(BoundBoxes::never, BoundBoxes::always));
+
+TEST(OutsideOfTheBoundsItself, IsNotLearnedFromAFewContexts) {
+  const SoftmaxLayer layer = random_layer(1500, 32, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, 32, 6, 9);
+  EXPECT_FALSE(Certified::build(layer, contexts)->log_z_error());
+  EXPECT_FALSE(Certified::build(layer)->log_z_error());
+}
+
+}  // namespace
+}  // namespace topksoftmax
