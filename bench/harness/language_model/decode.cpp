@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -57,8 +58,13 @@ Decoded write_greedily(const LstmModel& model, const TopKSoftmax& head) {
 /// Tokens are positions of the search, whatever the length of the best hypothesis.
 Decoded search(const LstmModel& model, const TopKSoftmax& head, std::size_t beam) {
   Decoded decoded;
-  const BeamSearchOptions options = {
-      .beam = beam, .n_best = beam, .max_length = kSearchLength, .end = model.token("<eos>")};
+  const bool learned = head.log_z_error().has_value();
+  const double tolerance = learned ? std::numeric_limits<double>::infinity() : 0.0;
+  const BeamSearchOptions options = {.beam = beam,
+                                     .n_best = beam,
+                                     .max_length = kSearchLength,
+                                     .end = model.token("<eos>"),
+                                     .query = {.probabilities = false, .log_z_tolerance = tolerance}};
   for (const char* const first : {"the", "he", "it"}) {
     BeamReader reader(model, model.start(1));
     const TokenId start[] = {model.token(first)};
@@ -221,7 +227,7 @@ void run_decode(const LanguageModelRequest& request, std::ostream& out) {
   table.print(out);
   out << "\nSpeedups are over the fastest exact head of the same decoder, for speculative sampling over "
          "sampling;\nr and the speedup that it predicts are the speculative-sampling paper's. Beam search "
-         "counts positions.\n";
+         "counts positions,\nand compares by a head's learned log Z where it has one.\n";
 }
 
 }  // namespace topksoftmax::bench
