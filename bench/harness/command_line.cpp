@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <stdexcept>
 #include <vector>
 
 #include "harness/ablation.hpp"
@@ -35,6 +36,9 @@ std::string ablation_names() {
   for (const Ablation& ablation : ablations()) names += (names.empty() ? "" : ", ") + ablation.name;
   return names;
 }
+
+/// What tokens are drawn by.
+constexpr std::array<const char*, 3> kDrawnBy = {"--temperature", "--top-p", "--min-p"};
 
 /// The backends that an experiment is made with where none are named.
 std::string default_backends(LanguageModelExperiment experiment) {
@@ -75,6 +79,16 @@ void refuse_before_command(const CLI::App& app) {
   }
 }
 
+/// Throws UsageError for options that cannot be drawn with.
+void check_usable(const SamplingOptions& options) {
+  if (options.temperature == 0.0) throw UsageError("--temperature: 0 is greedy, which draws nothing");
+  try {
+    topksoftmax::check(options);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
 void check(const CLI::App& app, CommandLine& line) {
   if (line.list) return refuse(app, "--list", {"--json", "--html", "--sweep", "--ablation"});
   if (!line.text.empty() && line.experiment != LanguageModelExperiment::perplexity) {
@@ -88,6 +102,16 @@ void check(const CLI::App& app, CommandLine& line) {
   if (!line.ablation.empty()) {
     find_ablation(line.ablation);
     refuse(app, "--ablation", {"--sweep", "--backends", "--json", "--html"});
+  }
+  if (line.sampling) {
+    refuse(app, "--sampling",
+           {"--sweep", "--ablation", "--html", "--k", "--queries", "--threads", "--batch", "--decode",
+            "--perplexity", "--batching"});
+    check_usable(line.drawn_by);
+  } else {
+    for (const char* const option : kDrawnBy) {
+      if (app.count(option) > 0) throw UsageError(std::string(option) + " goes with --sampling");
+    }
   }
   if (line.head.empty()) throw UsageError("--head FILE is needed");
   if (line.measure.batch > 1 && line.measure.threads > line.measure.batch) {
@@ -172,6 +196,18 @@ void declare_experiments(CLI::App& app, CommandLine& line) {
       ->type_name("FILE");
 }
 
+void declare_sampling(CLI::App& app, CommandLine& line) {
+  app.add_flag("--sampling", line.sampling,
+               "Draw tokens from exactly the layer's distribution instead, one after each timed context");
+  const auto add = [&app](const char* name, double& value, const char* help) {
+    app.add_option(name, value, help)->type_name("X")->capture_default_str();
+  };
+  add(kDrawnBy[0], line.drawn_by.temperature, "Of --sampling: what logits are divided by");
+  add(kDrawnBy[1], line.drawn_by.top_p, "Of --sampling: the share of the nucleus; 1: all tokens");
+  add(kDrawnBy[2], line.drawn_by.min_p,
+      "Of --sampling: the least probability that stays, as a share of the best one's");
+}
+
 void declare_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(0, 1);
   for (const Command& command : commands()) {
@@ -183,8 +219,9 @@ void declare_commands(CLI::App& app, CommandLine& line) {
 
 /// Defaults that depend on what else was asked for.
 void complete(const CLI::App& app, CommandLine& line) {
-  if (line.experiment != LanguageModelExperiment::none && app.count("--backends") == 0) {
-    line.backends = default_backends(line.experiment);
+  if (app.count("--backends") == 0) {
+    if (line.experiment != LanguageModelExperiment::none) line.backends = default_backends(line.experiment);
+    if (line.sampling) line.backends = "fused,certified";
   }
   if (line.sweep && app.count("--timed") == 0) line.measure.timed = kSweepTimed;
   if (line.sweep && app.count("--rounds") == 0) line.measure.rounds = kSweepRounds;
@@ -202,6 +239,7 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
   app.name(program);
   declare_measuring(app, line);
   declare_experiments(app, line);
+  declare_sampling(app, line);
   app.add_flag("--list", line.list, "Show the backends and their parameters");
   app.set_version_flag("--version", program + " " + version(), "Show the version");
   declare_commands(app, line);

@@ -8,6 +8,7 @@
 
 #include "harness/command.hpp"
 #include "harness/measurer.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
 
 namespace topksoftmax::bench {
 
@@ -20,8 +21,10 @@ struct CommandLine {
   std::string backends = "all";
   std::vector<std::string> settings;  ///< of --set
   MeasureOptions measure;
-  bool sweep = false;    ///< each backend at every value of its own trade-off
-  std::string ablation;  ///< its name; empty: none
+  bool sweep = false;        ///< each backend at every value of its own trade-off
+  std::string ablation;      ///< its name; empty: none
+  bool sampling = false;     ///< tokens are drawn instead of asked for
+  SamplingOptions drawn_by;  ///< the options of that
   LanguageModelExperiment experiment = LanguageModelExperiment::none;
   std::filesystem::path text;  ///< of --text, for the perplexity; empty: the model writes one
   std::filesystem::path json;  ///< empty: none is written

@@ -97,16 +97,20 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
   table.print(out);
 }
 
+nlohmann::ordered_json to_json(const Machine& machine, double read_gb_s) {
+  return {{"cpu", machine.cpu}, {"cores", machine.cores}, {"simd", machine.simd}, {"read_gb_s", read_gb_s}};
+}
+
+nlohmann::ordered_json to_json(const Head& head) {
+  return {{"file", head.file},       {"name", head.name},          {"vocab", head.layer.vocab()},
+          {"dim", head.layer.dim()}, {"train", head.train.rows()}, {"test", head.test.rows()}};
+}
+
 nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                const Measurement& measurement) {
-  const Head& head = measurer.head();
   nlohmann::ordered_json json;
-  json["machine"] = {{"cpu", machine.cpu},
-                     {"cores", machine.cores},
-                     {"simd", machine.simd},
-                     {"read_gb_s", measurement.read_gb_s}};
-  json["head"] = {{"file", head.file},       {"name", head.name},          {"vocab", head.layer.vocab()},
-                  {"dim", head.layer.dim()}, {"train", head.train.rows()}, {"test", head.test.rows()}};
+  json["machine"] = to_json(machine, measurement.read_gb_s);
+  json["head"] = to_json(measurer.head());
   json["threads"] = measurer.options().threads;
   json["batch"] = measurer.options().batch;
   json["results"] = nlohmann::ordered_json::array();

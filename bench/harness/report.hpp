@@ -16,7 +16,12 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
 /// Prints a row a backend, columns aligned.
 void print_rows(const Measurer& measurer, const Measurement& measurement, std::ostream& out);
 
-/// The same as JSON. Figures that a row has not (a log-probability error without probabilities, say) are
+/// What every JSON file of the harness begins with: the machine, with what it reads from a buffer of the
+/// layer's size; and the head.
+nlohmann::ordered_json to_json(const Machine& machine, double read_gb_s);
+nlohmann::ordered_json to_json(const Head& head);
+
+/// A measurement as JSON. Figures that a row has not (a log-probability error without probabilities, say) are
 /// null.
 nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                const Measurement& measurement);

@@ -14,6 +14,7 @@
 #include "harness/measurer.hpp"
 #include "harness/output_file.hpp"
 #include "harness/report.hpp"
+#include "harness/sampling.hpp"
 #include "harness/scoreboard.hpp"
 #include "harness/sweep.hpp"
 #include "topksoftmax/error.hpp"
@@ -68,6 +69,16 @@ void run_experiment(const CommandLine& line, std::span<const Choice> choices, co
   out << head.name << ": " << table.str();
 }
 
+void run_sampling(const Machine& machine, const CommandLine& line, std::span<const Choice> choices,
+                  const Head& head, std::ostream& out, Progress& progress) {
+  const SamplingMeasurement measurement =
+      measure_sampling(head, choices, line.drawn_by, line.measure, progress);
+  progress.clear();
+  print_sampling(machine, head, measurement, out);
+  out.flush();
+  if (!line.json.empty()) write_json(line.json, sampling_to_json(machine, head, measurement));
+}
+
 }  // namespace
 
 void run(const Registry& registry, const CommandLine& line, std::ostream& out, Progress& progress) {
@@ -102,6 +113,7 @@ void run(const Registry& registry, const CommandLine& line, std::ostream& out, P
     return;
   }
   const Machine machine = describe_machine();
+  if (line.sampling) return run_sampling(machine, line, choices, head, out, progress);
   Measurer measurer(head, line.measure, progress);
   const Measurement measurement =
       line.sweep ? sweep(measurer, choices) : measure_once(measurer, line, choices);

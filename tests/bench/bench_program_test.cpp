@@ -95,9 +95,11 @@ TEST(BenchProgramItself, TellsItsVersion) {
 
 TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
   const std::string help = run_bench("--help").out;
-  for (const char* option : {"--head", "--backends", "--k", "--queries", "--timed", "--rounds", "--set",
-                             "--threads", "--batch", "--json", "--html", "--sweep", "--ablation", "--decode",
-                             "--perplexity", "--batching", "--text", "--list", "--version"}) {
+  for (const char* option :
+       {"--head",        "--backends", "--k",          "--queries",  "--timed",  "--rounds",
+        "--set",         "--threads",  "--batch",      "--json",     "--html",   "--sweep",
+        "--ablation",    "--decode",   "--perplexity", "--batching", "--text",   "--sampling",
+        "--temperature", "--top-p",    "--min-p",      "--list",     "--version"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
@@ -105,6 +107,30 @@ TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
 TEST(BenchProgramItself, SaysThatItsOutputIsLost) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   expect_error(run_bench("--list", "/dev/full"), 1, "standard output cannot be written");
+}
+
+TEST_F(BenchProgram, DrawsTokens) {
+  for (const std::string options : {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1"}) {
+    const nlohmann::json report = measured_json("--sampling --backends fused,certified,l2s" + options);
+    EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "sampling"}));
+    ASSERT_EQ(report.at("sampling").size(), 3U);
+    for (const nlohmann::json& row : report.at("sampling")) {
+      EXPECT_EQ(row.at("different_share"), 0.0) << row;
+      EXPECT_GT(row.at("us_per_token"), 0.0);
+      EXPECT_GT(row.at("speedup"), 0.0);
+      EXPECT_GE(row.at("trials_mean"), 0.0);
+      const bool proven = row.at("backend") == "certified";
+      EXPECT_TRUE(proven ? row.at("scans_per_1000") < 1000.0 : row.at("scans_per_1000") == 1000.0) << row;
+    }
+    EXPECT_EQ(report.at("sampling")[0].at("speedup"), 1.0);
+  }
+  const ProgramRun run = measure("--sampling");
+  EXPECT_NE(run.out.find("certified"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("1.0 is fused"), std::string::npos) << run.out;
+  expect_error(measure("--sampling --temperature -1"), 2, "temperature");
+  expect_error(measure("--sampling --temperature 0"), 2, "greedy");
+  expect_error(measure("--sampling --sweep"), 2, "--sampling goes without --sweep");
+  expect_error(measure("--top-p 0.9"), 2, "--top-p goes with --sampling");
 }
 
 TEST_F(BenchProgram, WritesTheReport) {
@@ -125,11 +151,10 @@ TEST_F(BenchProgram, WritesTheReport) {
   EXPECT_EQ(backends_of(report), (std::vector<std::string>{"exact", "fused", "peer:eigen"}));
   double fastest = 0.0;
   for (const nlohmann::json& result : report.at("results")) {
-    EXPECT_EQ(keys(result),
-              (std::vector<std::string>{"backend", "build_seconds", "bytes_per_query", "candidates_mean",
-                                        "certified_rate", "index_bytes", "log_prob_error",
-                                        "max_log_prob_error", "p_at",
-                                        "params", "screened_mean", "speedup", "us_per_query"}));
+    EXPECT_EQ(keys(result), (std::vector<std::string>{"backend", "build_seconds", "bytes_per_query",
+                                                      "candidates_mean", "certified_rate", "index_bytes",
+                                                      "log_prob_error", "max_log_prob_error", "p_at",
+                                                      "params", "screened_mean", "speedup", "us_per_query"}));
     EXPECT_TRUE(result.at("params").is_object());
     EXPECT_GT(result.at("us_per_query").get<double>(), 0.0);
     EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));

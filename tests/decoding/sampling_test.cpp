@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@
 #include "support/statistics.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/decoding/leader.hpp"
+#include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/fused.hpp"
 
 namespace topksoftmax {
@@ -37,8 +41,9 @@ std::vector<double> expected_distribution(const std::vector<double>& logits, con
     for (const double x : p) sum += x;
     for (double& x : p) x /= sum;
   };
+  const bool cut_first = options.order == SamplingOrder::llama_cpp;
   for (std::size_t i = 0; i < p.size(); ++i) {
-    p[i] = std::exp((logits[i] - logits[order[0]]) / options.temperature);
+    p[i] = std::exp((logits[i] - logits[order[0]]) / (cut_first ? 1.0 : options.temperature));
   }
   normalise();
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -55,6 +60,9 @@ std::vector<double> expected_distribution(const std::vector<double>& logits, con
   const double best = p[order[0]];
   for (double& x : p) {
     if (x < options.min_p * best) x = 0.0;
+  }
+  if (cut_first) {
+    for (double& x : p) x = std::pow(x / best, 1.0 / options.temperature);
   }
   normalise();
   return p;
@@ -73,6 +81,12 @@ const SamplingOptions kOptions[] = {
     {.temperature = 0.8, .top_k = 40, .top_p = 0.9, .min_p = 0.02},
     {.temperature = 1.3, .top_p = 0.8},
     {.temperature = 0.5, .top_p = 0.95},
+    {.temperature = 0.6, .top_p = 0.9, .order = SamplingOrder::llama_cpp},
+    {.temperature = 1.5, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .order = SamplingOrder::llama_cpp},
+    {.temperature = 0.7, .min_p = 0.1, .order = SamplingOrder::llama_cpp},
+    {.temperature = 1.4, .order = SamplingOrder::llama_cpp},
+    {.temperature = 1e-3},
+    {.temperature = 50.0},
 };
 
 struct Drawn {
@@ -131,6 +145,114 @@ TEST(Sampling, TopKAndMinPNeedNoFullScanOfAProvenHead) {
     RandomStream random(5);
     for (Eigen::Index q = 0; q < 100; ++q) sampler.draw(*head, world.contexts.row(q).transpose(), random);
     EXPECT_EQ(sampler.full_scans(), 0U);
+  }
+}
+
+struct Large {
+  SoftmaxLayer layer = random_layer(3000, 24, 3);
+  RowMajorMatrix contexts = 0.5F * clustered_contexts(300, 24, 6, 9);
+  std::unique_ptr<Certified> head = Certified::build(layer, contexts, {.width = 16});
+};
+
+TEST(Sampling, TheWholeDistributionNeedsFewFullScansOfAProvenHead) {
+  const Large world;
+  Sampler sampler;
+  RandomStream random(5);
+  for (Eigen::Index q = 0; q < 200; ++q)
+    sampler.draw(*world.head, world.contexts.row(q).transpose(), random, {.probabilities = false});
+  EXPECT_LT(sampler.full_scans(), 20U);
+  EXPECT_GT(sampler.trials(), 0U);
+  EXPECT_LT(sampler.trials(), 200U * 3000U / 16U);
+}
+
+TEST(Sampling, TokensFarFromTheBestAreDrawnAsOftenAsTheyShould) {
+  const Large world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const std::vector<double> expected = expected_distribution(Reference(world.layer, h).logits, {});
+  const TopK best = world.head->query(h, {.k = 8});
+  Workspace workspace;
+  const std::vector<float> logits = [&] {
+    const std::span<const float> all = world.head->logits(h, {}, workspace);
+    return std::vector<float>(all.begin(), all.end());
+  }();
+  // The tokens by rank: 40 of them, and all others together.
+  std::vector<TokenId> order(expected.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto p_of = [&](TokenId id) { return expected[static_cast<std::size_t>(id)]; };
+  std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return p_of(a) > p_of(b); });
+  std::vector<std::size_t> rank(order.size());
+  std::vector<double> p(41);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    rank[static_cast<std::size_t>(order[i])] = std::min<std::size_t>(i, 40);
+    p[std::min<std::size_t>(i, 40)] += p_of(order[i]);
+  }
+  // What a sampler draws that takes tokens outside of the 8 best only if their Gumbels are `above` the limit.
+  const auto drawn_by_rule = [&](const TokenGumbels& gumbels, double above) {
+    detail::Leader leader;
+    for (std::size_t i = 0; i < best.size(); ++i)
+      leader.offer(static_cast<double>(best.logits[i]) + gumbels[best.ids[i]], {best.logits[i], best.ids[i]});
+    const double limit = leader.score - static_cast<double>(best.logits.back()) + above;
+    gumbels.visit_above(limit, logits.size(), [&](TokenId id, double gumbel) {
+      const float logit = logits[static_cast<std::size_t>(id)];
+      leader.offer(static_cast<double>(logit) + gumbel, {logit, id});
+    });
+    return leader.token.id;
+  };
+  std::vector<std::size_t> ours(41);
+  std::vector<std::size_t> by_right_rule(41);
+  std::vector<std::size_t> by_wrong_rule(41);
+  Sampler sampler;
+  RandomStream random(17);
+  for (int i = 0; i < 20000; ++i) {
+    RandomStream same = random;
+    ++ours[rank[static_cast<std::size_t>(sampler.draw(*world.head, h, random).id)]];
+    const TokenGumbels gumbels(same.bits());
+    ++by_right_rule[rank[static_cast<std::size_t>(drawn_by_rule(gumbels, 0.0))]];
+    ++by_wrong_rule[rank[static_cast<std::size_t>(drawn_by_rule(gumbels, 2.0))]];
+  }
+  EXPECT_LT(testing::chi_square_deviations(ours, p), 4.0);
+  EXPECT_EQ(ours, by_right_rule);
+  EXPECT_GT(testing::chi_square_deviations(by_wrong_rule, p), 6.0);
+}
+
+TEST(Sampling, EqualLogitsAreEquallyProbable) {
+  const RowMajorMatrix W = RowMajorMatrix::Zero(500, 8);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W, Eigen::VectorXf::Zero(500));
+  const auto head = Certified::build(layer, RowMajorMatrix(0, 8));
+  const Fused fused(layer);
+  const Eigen::VectorXf h = Eigen::VectorXf::Ones(8);
+  for (const double temperature : {1e-30, 1.0, 1e30}) {
+    Sampler ours({.temperature = temperature});
+    Sampler theirs({.temperature = temperature});
+    RandomStream random(2);
+    RandomStream same(2);
+    std::vector<std::size_t> counts(500);
+    for (int i = 0; i < 20000; ++i) {
+      const TokenId id = ours.draw(*head, h, random).id;
+      if (i < 200) {
+        ASSERT_EQ(id, theirs.draw(fused, h, same).id);
+      }
+      ++counts[static_cast<std::size_t>(id)];
+    }
+    EXPECT_LT(testing::chi_square_deviations(counts, std::vector<double>(500, 1.0 / 500)), 4.0);
+  }
+}
+
+TEST(Sampling, TheProbabilityOfATokenIsThatOfTheLayer) {
+  const Large world;
+  Sampler sampler;
+  RandomStream random(5);
+  for (Eigen::Index q = 0; q < 100; ++q) {
+    const Eigen::VectorXf h = world.contexts.row(q);
+    const std::vector<double> p = expected_distribution(Reference(world.layer, h).logits, {});
+    for (const bool probabilities : {true, false}) {
+      const SampledToken token = sampler.draw(*world.head, h, random, {.probabilities = probabilities});
+      const double exact = std::log(p[static_cast<std::size_t>(token.id)]);
+      EXPECT_LE(token.log_prob_low, exact + 1e-5);
+      EXPECT_GE(token.log_prob_high, exact - 1e-5);
+      EXPECT_LE(token.log_prob_low, token.log_prob);
+      EXPECT_GE(token.log_prob_high, token.log_prob);
+    }
   }
 }
 

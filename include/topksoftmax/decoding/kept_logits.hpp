@@ -13,7 +13,10 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
+#include "topksoftmax/decoding/leader.hpp"
+#include "topksoftmax/decoding/ranked_tokens.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -32,8 +35,9 @@ class KeptLogits {
   /// All probabilities.
   Distribution distribution() const;
 
-  /// The token at u of the cumulative distribution, the most probable first.
-  SampledToken draw(double u) const;
+  /// Draws one of them: that with the largest log weight + Gumbel, of equal ones the lowest id. Cost: a pass
+  /// over the logits, and a few logarithms for every 64 of them.
+  SampledToken draw(const TokenGumbels& gumbels) const;
 
  private:
   struct Weighted {
@@ -50,22 +54,24 @@ class KeptLogits {
     double sum = 0.0;       ///< of their weights
   };
 
+  void temper(double temperature);
   bool stays(TokenId id) const;
   SampledToken sampled(TokenId id) const;
-  double weight(float logit) const;
+  double log_weight(float logit) const { return tempered(logit, best_, temperature_); }
+  double weight(float logit) const { return std::exp(log_weight(logit)); }
   std::vector<float> weights() const;
   /// At least the `wanted` best, in no order; before anything is cut.
   std::vector<Weighted> best(std::size_t wanted) const;
   Crossing cross(double target) const;
   void cut_to_best(std::size_t count);
   void cut_to_nucleus(double share);
-  void cut_below(double weight);
+  void cut_below(double lowest);
   void keep(std::span<const Weighted> tokens);
   static std::size_t order_to_mass(std::span<Weighted> tokens, double target);
 
   std::span<const float> logits_;
   std::vector<float> tempered_;  ///< (logit − best)/temperature; empty where the temperature is 1
-  double temperature_;
+  double temperature_ = 1.0;
   std::size_t count_ = 0;  ///< tokens that stay
   double sum_ = 0.0;       ///< of their weights
   float best_ = 0.0F;
@@ -80,29 +86,39 @@ inline constexpr std::size_t kBuckets = 512;
 inline constexpr float kBucketNats = 24.0F;
 
 inline KeptLogits::KeptLogits(std::span<const float> logits, const SamplingOptions& options)
-    : logits_(logits),
-      temperature_(options.temperature == 0.0 ? 1.0 : options.temperature),
-      last_{kForbidden, std::numeric_limits<TokenId>::max()} {
+    : logits_(logits), last_{kForbidden, std::numeric_limits<TokenId>::max()} {
   best_ = kernels::max(logits.data(), logits.size());
   if (best_ == kForbidden) throw std::invalid_argument("sampling: no token is allowed");
   count_ = logits.size() - static_cast<std::size_t>(std::count(logits.begin(), logits.end(), kForbidden));
-  if (temperature_ == 1.0) {
-    sum_ = kernels::sum_exp(logits.data(), logits.size(), best_);
-  } else {
-    tempered_.resize(logits.size());
-    const auto inverse = static_cast<float>(1.0 / temperature_);
-    std::transform(logits.begin(), logits.end(), tempered_.begin(),
-                   [this, inverse](float logit) { return (logit - best_) * inverse; });
-    sum_ = kernels::sum_exp(tempered_.data(), tempered_.size(), 0.0F);
-  }
-  if (options.temperature == 0.0) cut_to_best(1);
+  const bool greedy = options.temperature == 0.0;
+  const double cutting = greedy ? 1.0 : cutting_temperature(options);
+  temper(cutting);
+  if (greedy) cut_to_best(1);
   if (options.top_k != 0 && options.top_k < count_) cut_to_best(options.top_k);
   if (options.top_p < 1.0) cut_to_nucleus(options.top_p);
-  if (options.min_p > 0.0) cut_below(options.min_p);
+  if (options.min_p > 0.0) cut_below(lowest_logit(best_, options));
+  if (!greedy && options.temperature != cutting) temper(options.temperature);
 }
 
-inline double KeptLogits::weight(float logit) const {
-  return std::exp((static_cast<double>(logit) - static_cast<double>(best_)) / temperature_);
+/// Gives weights to the tokens that stay.
+inline void KeptLogits::temper(double temperature) {
+  temperature_ = temperature;
+  tempered_.clear();
+  if (temperature != 1.0) {
+    tempered_.resize(logits_.size());
+    const auto inverse = static_cast<float>(1.0 / temperature);
+    std::transform(logits_.begin(), logits_.end(), tempered_.begin(),
+                   [this, inverse](float logit) { return (logit - best_) * inverse; });
+  }
+  if (last_.logit == kForbidden) {
+    sum_ = tempered_.empty() ? kernels::sum_exp(logits_.data(), logits_.size(), best_)
+                             : kernels::sum_exp(tempered_.data(), tempered_.size(), 0.0F);
+    return;
+  }
+  sum_ = 0.0;
+  for (std::size_t id = 0; id < logits_.size(); ++id) {
+    if (stays(static_cast<TokenId>(id))) sum_ += weight(logits_[id]);
+  }
 }
 
 inline bool KeptLogits::stays(TokenId id) const {
@@ -222,9 +238,8 @@ inline void KeptLogits::cut_to_nucleus(double share) {
   sum_ = crossing.sum;
 }
 
-inline void KeptLogits::cut_below(double least) {
+inline void KeptLogits::cut_below(double lowest) {
   std::vector<Weighted> tokens;
-  const auto lowest = static_cast<double>(best_) + temperature_ * std::log(least);
   for (std::size_t id = 0; id < logits_.size(); ++id) {
     const ScoredToken token = {logits_[id], static_cast<TokenId>(id)};
     if (static_cast<double>(token.logit) < lowest || !stays(token.id)) continue;
@@ -264,8 +279,36 @@ inline SampledToken KeptLogits::sampled(TokenId id) const {
   return token;
 }
 
-inline SampledToken KeptLogits::draw(double u) const {
-  return sampled(cross(u * sum_).token.id);
+inline SampledToken KeptLogits::draw(const TokenGumbels& gumbels) const {
+  constexpr std::size_t block = TokenGumbels::kBlock;
+  const std::size_t blocks = (logits_.size() + block - 1) / block;
+  const auto logits_of = [&](std::size_t at) {
+    return logits_.subspan(at * block, std::min(block, logits_.size() - at * block));
+  };
+  // No score of a block is above that of its best logit with its largest Gumbel.
+  std::vector<double> bounds(blocks);
+  for (std::size_t at = 0; at < blocks; ++at) {
+    const std::span<const float> some = logits_of(at);
+    const float best = kernels::max(some.data(), some.size());
+    bounds[at] = best == kForbidden ? kNoScore : log_weight(best) + gumbels.largest_of(at);
+  }
+  Leader leader;
+  const auto meet = [&](std::size_t at) {
+    const double largest = gumbels.largest_of(at);
+    const std::span<const float> some = logits_of(at);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (!(log_weight(some[i]) + largest >= leader.score)) continue;
+      const auto id = static_cast<TokenId>(at * block + i);
+      if (stays(id)) leader.offer(log_weight(some[i]) + gumbels[id], {some[i], id});
+    }
+  };
+  const auto first =
+      static_cast<std::size_t>(std::max_element(bounds.begin(), bounds.end()) - bounds.begin());
+  meet(first);
+  for (std::size_t at = 0; at < blocks; ++at) {
+    if (at != first && bounds[at] >= leader.score) meet(at);
+  }
+  return sampled(leader.token.id);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

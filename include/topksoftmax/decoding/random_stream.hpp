@@ -14,6 +14,9 @@ class RandomStream {
  public:
   explicit RandomStream(std::uint64_t seed = 0) : engine_(seed) {}
 
+  /// The next 64 random bits.
+  std::uint64_t bits() { return engine_(); }
+
   /// The next of 2⁵³ equally likely numbers in [0, 1).
   double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +13,16 @@
 #include "topksoftmax/top_k.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The logarithm of a token's weight.
+inline double tempered(float logit, double best, double temperature) {
+  return (static_cast<double>(logit) - best) / temperature;
+}
+
+/// The lowest logit that min-p leaves, where the best one is `best`.
+inline double lowest_logit(double best, const SamplingOptions& options) {
+  return best + cutting_temperature(options) * std::log(options.min_p);
+}
 
 /// The best of all tokens that may be drawn, and what is known of the others. Weights are exp((logit − the
 /// best one's)/temperature).
@@ -27,19 +36,18 @@ struct RankedTokens {
 /// The tokens of an answer that is proven, and the others by its log Z.
 RankedTokens ranked_tokens(const TopK& answer, std::size_t total, double temperature);
 
-/// What is left of a distribution once its options were applied.
-struct Kept {
-  std::vector<double> weights;  ///< of the leading tokens that stay
-  double outside_low = 0.0;     ///< the sum of the weights of the others that stay lies between these
-  double outside_high = 0.0;
+/// What is left of a distribution once its options were applied. Each of them leaves the tokens that rank
+/// first, down to one of them.
+struct Staying {
+  std::size_t possible = 0;  ///< so many of the listed tokens stay, or may …
+  std::size_t sure = 0;      ///< … and so many do
+  bool others = false;       ///< whether tokens that are not listed may stay …
+  bool others_sure = false;  ///< … and whether all of them do whose logits lowest_logit() admits
 };
 
-/// Applies temperature (above 0), top-k, top-p and min-p. Nothing if the tokens are too few, or what is known
-/// of the others too little, to tell which stay.
-std::optional<Kept> keep(const RankedTokens& tokens, const SamplingOptions& options);
-
-/// The weight on which u falls, 0 ≤ u < 1 of the cumulative sum; nothing if that is not known, or outside.
-std::optional<std::size_t> find(const Kept& kept, double u);
+/// Applies top-k, top-p and min-p to tokens whose weights are those of the temperature that cuts are made at,
+/// as far as it is known of the others what they leave.
+Staying staying(const RankedTokens& tokens, const SamplingOptions& options);
 
 /// Room for the rounding of exponentials and of an exact log Z.
 inline constexpr double kLogitRounding = 1e-6;
@@ -70,16 +78,6 @@ inline std::size_t reach(std::span<const double> weights, double target) {
   return weights.size() + 1;
 }
 
-/// The first i with w_0 + … + w_i > target; their number if there is none.
-inline std::size_t passing(std::span<const double> weights, double target) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    sum += weights[i];
-    if (sum > target) return i;
-  }
-  return weights.size();
-}
-
 inline RankedTokens ranked_tokens(const TopK& answer, std::size_t total, double temperature) {
   RankedTokens tokens = {.logits = answer.logits, .total = total};
   const std::size_t others = total - answer.size();
@@ -102,49 +100,45 @@ inline RankedTokens ranked_tokens(const TopK& answer, std::size_t total, double 
   return tokens;
 }
 
-inline std::optional<Kept> keep(const RankedTokens& tokens, const SamplingOptions& options) {
-  Kept kept;
+/// The weights of logits.
+inline std::vector<double> weights_of(std::span<const float> logits, double best, double temperature) {
+  std::vector<double> weights;
+  weights.reserve(logits.size());
+  for (const float logit : logits) weights.push_back(std::exp(tempered(logit, best, temperature)));
+  return weights;
+}
+
+inline Staying staying(const RankedTokens& tokens, const SamplingOptions& options) {
   const auto best = static_cast<double>(tokens.logits.front());
   const std::size_t most = options.top_k == 0 ? tokens.total : std::min(options.top_k, tokens.total);
   const std::size_t listed = std::min(most, tokens.logits.size());
-  kept.weights.reserve(listed);
-  for (const float logit : tokens.logits.first(listed)) {
-    kept.weights.push_back(std::exp((static_cast<double>(logit) - best) / options.temperature));
-  }
-  bool all_listed = listed == most;
-  if (!all_listed) {
-    kept.outside_low = most < tokens.total ? 0.0 : tokens.outside_low;
-    kept.outside_high = tokens.outside_high;
-  }
-  const auto cut = [&](std::size_t count) {
-    kept.weights.resize(std::min(count, listed));
-    kept.outside_low = kept.outside_high = 0.0;
-    all_listed = true;
+  Staying stay = {.possible = listed, .sure = listed, .others = listed < most};
+  stay.others_sure = stay.others && most == tokens.total;
+  const auto cut = [&stay](std::size_t count) {
+    stay.possible = count;
+    stay.sure = std::min(stay.sure, count);
+    stay.others = stay.others_sure = false;
   };
   if (options.top_p < 1.0) {
-    const double sum = sum_of(kept.weights);
-    const std::size_t count = reach(kept.weights, options.top_p * (sum + kept.outside_low));
-    if (count != reach(kept.weights, options.top_p * (sum + kept.outside_high))) return std::nullopt;
-    if (count > listed && !all_listed) return std::nullopt;
-    cut(count);
+    const std::vector<double> weights =
+        weights_of(tokens.logits.first(listed), best, cutting_temperature(options));
+    const double sum = sum_of(weights);
+    const double least = sum + (stay.others_sure ? tokens.outside_low : 0.0);
+    const double greatest = sum + (stay.others ? tokens.outside_high : 0.0);
+    stay.sure = std::min(listed, reach(weights, options.top_p * least));
+    const std::size_t longest = reach(weights, options.top_p * greatest);
+    if (longest <= listed || !stay.others) cut(std::min(longest, listed));
+    stay.others_sure = false;
   }
   if (options.min_p > 0.0) {
-    const auto end = std::find_if(kept.weights.begin(), kept.weights.end(),
-                                  [&options](double weight) { return weight < options.min_p; });
-    if (end == kept.weights.end() && !all_listed) return std::nullopt;
-    cut(static_cast<std::size_t>(end - kept.weights.begin()));
+    const double lowest = lowest_logit(best, options);
+    const auto first = tokens.logits.begin();
+    const auto end = std::find_if(first, first + static_cast<std::ptrdiff_t>(stay.possible),
+                                  [lowest](float logit) { return static_cast<double>(logit) < lowest; });
+    const auto count = static_cast<std::size_t>(end - first);
+    if (count < listed) cut(count);
   }
-  return kept;
-}
-
-inline std::optional<std::size_t> find(const Kept& kept, double u) {
-  const double sum = sum_of(kept.weights);
-  const std::size_t at = passing(kept.weights, u * (sum + kept.outside_low));
-  if (kept.outside_high == 0.0) return std::min(at, kept.weights.size() - 1);
-  if (at != passing(kept.weights, u * (sum + kept.outside_high)) || at == kept.weights.size()) {
-    return std::nullopt;
-  }
-  return at;
+  return stay;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+inline constexpr double kNoScore = -std::numeric_limits<double>::infinity();
+
+/// The token with the largest score that was met, log weight + Gumbel; of equal ones that with the lowest id,
+/// in whatever order they come.
+struct Leader {
+  double score = kNoScore;
+  ScoredToken token{0.0F, std::numeric_limits<TokenId>::max()};
+
+  /// Whether it leads now.
+  bool offer(double offered, const ScoredToken& by) {
+    if (offered < score || (offered == score && by.id > token.id)) return false;
+    score = offered;
+    token = by;
+    return true;
+  }
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/token_gumbels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "support/statistics.hpp"
+#include "topksoftmax/decoding/random_stream.hpp"
+
+namespace topksoftmax {
+namespace {
+
+constexpr std::size_t kCells = 50;
+constexpr int kKeys = 20000;
+
+/// Where x falls among cells that are equally likely for a Gumbel whose exponential has the mean 1/rate.
+std::size_t cell(double gumbel, double rate = 1.0) {
+  const double uniform = std::exp(-rate * std::exp(-gumbel));
+  return std::min(static_cast<std::size_t>(uniform * kCells), kCells - 1);
+}
+
+const std::vector<double> kEqual(kCells, 1.0 / kCells);
+
+TEST(TokenGumbels, EachHasTheGumbelDistribution) {
+  for (const TokenId id : {0, 5, 15, 16, 1000003}) {
+    RandomStream random(7);
+    std::vector<std::size_t> counts(kCells);
+    for (int i = 0; i < kKeys; ++i) ++counts[cell(TokenGumbels(random.bits())[id])];
+    EXPECT_LT(testing::chi_square_deviations(counts, kEqual), 4.0) << id;
+  }
+}
+
+TEST(TokenGumbels, TokensOfOneKeyAreDistributedSoToo) {
+  const TokenGumbels gumbels(3);
+  std::vector<std::size_t> counts(kCells);
+  for (TokenId id = 0; id < 100000; ++id) ++counts[cell(gumbels[id])];
+  EXPECT_LT(testing::chi_square_deviations(counts, kEqual), 4.0);
+}
+
+TEST(TokenGumbels, NeighboursAreIndependent) {
+  constexpr std::size_t side = 7;
+  for (const TokenId other : {1, 15, 16, 40}) {
+    RandomStream random(11);
+    std::vector<std::size_t> counts(side * side);
+    for (int i = 0; i < kKeys; ++i) {
+      const TokenGumbels gumbels(random.bits());
+      const auto at = [&](TokenId id) { return cell(gumbels[id]) * side / kCells; };
+      ++counts[at(0) * side + at(other)];
+    }
+    // Cells of a fiftieth make sevenths that are not quite equal.
+    std::vector<double> share(side);
+    for (std::size_t i = 0; i < kCells; ++i) share[i * side / kCells] += 1.0 / kCells;
+    std::vector<double> expected;
+    for (const double a : share) {
+      for (const double b : share) expected.push_back(a * b);
+    }
+    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0) << other;
+  }
+}
+
+TEST(TokenGumbels, TheLargestOfABlockIsThatOfItsTokens) {
+  std::vector<std::size_t> counts(kCells);
+  std::vector<std::size_t> places(TokenGumbels::kBlock);
+  RandomStream random(5);
+  for (int i = 0; i < kKeys; ++i) {
+    const TokenGumbels gumbels(random.bits());
+    std::vector<double> values;
+    for (std::size_t j = 0; j < TokenGumbels::kBlock; ++j) {
+      values.push_back(gumbels[static_cast<TokenId>(2 * TokenGumbels::kBlock + j)]);
+    }
+    const auto largest = std::max_element(values.begin(), values.end());
+    ASSERT_EQ(*largest, gumbels.largest_of(2));
+    ++counts[cell(*largest, static_cast<double>(TokenGumbels::kBlock))];
+    ++places[static_cast<std::size_t>(largest - values.begin())];
+  }
+  EXPECT_LT(testing::chi_square_deviations(counts, kEqual), 4.0);
+  const std::vector<double> equal(places.size(), 1.0 / static_cast<double>(places.size()));
+  EXPECT_LT(testing::chi_square_deviations(places, equal), 4.0);
+}
+
+TEST(TokenGumbels, VisitsAllAboveALimit) {
+  for (const std::size_t vocab : {1, 15, 16, 17, 1000}) {
+    for (const double limit : {-40.0, -1.5, 0.0, 2.0, 6.0, 40.0}) {
+      for (std::uint64_t key = 0; key < 40; ++key) {
+        const TokenGumbels gumbels(key);
+        std::vector<TokenId> visited;
+        gumbels.visit_above(limit, vocab, [&](TokenId id, double gumbel) {
+          ASSERT_EQ(gumbel, gumbels[id]);
+          ASSERT_GT(gumbel, limit - 1e-9);
+          visited.push_back(id);
+        });
+        ASSERT_TRUE(std::is_sorted(visited.begin(), visited.end()));
+        for (std::size_t token = 0; token < vocab; ++token) {
+          const auto id = static_cast<TokenId>(token);
+          if (gumbels[id] <= limit) continue;
+          ASSERT_TRUE(std::binary_search(visited.begin(), visited.end(), id)) << vocab << " " << limit;
+        }
+      }
+    }
+  }
+}
+
+TEST(TokenGumbels, AreTheSameOnEveryPlatform) {
+  const TokenGumbels gumbels(42);
+  EXPECT_NEAR(gumbels[0], -0.616173639606639, 1e-12);
+  EXPECT_NEAR(gumbels[17], -0.0463082607353293, 1e-12);
+}
+
+}  // namespace
+}  // namespace topksoftmax
