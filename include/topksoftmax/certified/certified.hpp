@@ -89,10 +89,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
 /// is linear in h', in the products of its 16 leading coordinates and in the bounds, learned by ridge
-/// regression from contexts, for expected_k and for a smaller and a larger k (outside.hpp; log_z_error() says
-/// how well). Where there are too
-/// few, and under a mask, it counts them as log Σ exp(logit) = low + α(high − low), with the α that was right
-/// for the median of some contexts at the build; ½ without any.
+/// regression from contexts (outside.hpp; log_z_error() says how well): one for a k of about expected_k, one
+/// for less and one for more. Where contexts are too few, and under a mask, it counts them as log Σ
+/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
+/// for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const detail::CertifiedIndex> index)

@@ -41,7 +41,7 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.prefix);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
-  outside_mass = OutsideMass::load(in, 1, outside_features(transform.width()));
+  outside_mass = OutsideMass::load(in, kOutsideModels, outside_features(transform.width()));
 }
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -34,6 +35,29 @@ inline constexpr std::size_t kPairedCoordinates = 16;
 inline std::size_t outside_features(std::size_t width) {
   const std::size_t paired = std::min(width, kPairedCoordinates);
   return width + paired * (paired + 1) / 2 + 2;
+}
+
+/// Sizes of k that the estimate of log Z has a model for each: the more tokens are asked for, the fewer rows
+/// are outside.
+enum class OutsideOf : std::uint8_t { fewest, expected, many };
+inline constexpr std::size_t kOutsideModels = 3;
+
+inline constexpr std::size_t kManyOfExpected = 8;
+
+/// The k that a model is learned with, of at most `vocab` tokens.
+inline std::size_t learning_k(OutsideOf size, std::size_t expected_k, std::size_t vocab) {
+  const std::size_t expected = std::min(expected_k, vocab);
+  if (size == OutsideOf::fewest) return 1;
+  return size == OutsideOf::expected ? expected : std::min(kManyOfExpected * expected, vocab);
+}
+
+/// The model for a k: that whose own k is the nearest, by their ratio.
+inline OutsideOf outside_of(std::size_t k, std::size_t expected_k) {
+  const auto asked = static_cast<double>(k);
+  const auto expected = static_cast<double>(expected_k);
+  if (asked * asked < expected) return OutsideOf::fewest;
+  return asked * asked < static_cast<double>(kManyOfExpected) * expected * expected ? OutsideOf::expected
+                                                                                    : OutsideOf::many;
 }
 
 /// The rows of a layer in coordinates in which few of them bound a logit well: what Certified keeps. See

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -36,40 +35,42 @@ inline constexpr std::size_t kOutsideWork = std::size_t{1} << 37;
 /// Fewer contexts than so many for each feature teach less than they mislead.
 inline constexpr std::size_t kContextsOfFeature = 4;
 
-/// The k that a context of the sample is asked for: mostly the one that bounds are chosen for, and less and
-/// more.
-inline std::size_t sampled_k(std::size_t expected_k, std::size_t context, std::size_t vocab) {
-  const std::size_t ks[] = {expected_k, 1, expected_k, 8 * expected_k};
-  return std::min(ks[context % std::size(ks)], vocab);
-}
-
-/// What the bounds of some contexts leave outside, and the features that it is to be learned from.
+/// What the bounds of some contexts leave outside for each size of k (OutsideOf: the group), and the features
+/// that it is to be learned from.
 inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedIndex& index,
                                      const RowMajorMatrix& contexts, const Executor& executor) {
   const std::size_t vocab = layer.vocab();
   const auto total = static_cast<std::size_t>(contexts.rows());
   const std::size_t width = index.transform.width();
+  const std::size_t size = total * kOutsideModels;
   OutsideSample sample;
-  sample.contexts = RowMajorMatrix::Zero(contexts.rows(), static_cast<Eigen::Index>(outside_features(width)));
-  sample.groups.assign(total, Candidates::no_group);
-  sample.inside.resize(total);
-  sample.outside.resize(total);
+  sample.contexts = RowMajorMatrix::Zero(static_cast<Eigen::Index>(size),
+                                         static_cast<Eigen::Index>(outside_features(width)));
+  sample.groups.assign(size, Candidates::no_group);
+  sample.inside.resize(size);
+  sample.outside.resize(size);
   for_each_part(executor, total, kMeasuredTogether, [&](std::size_t first, std::size_t count) {
     Workspace workspace;
-    std::vector<float> logits(count * vocab);
-    Query query;
-    query.h = contexts.row(static_cast<Eigen::Index>(first)).data();
-    kernels::scan_batch(layer.rows(), query.h, layer.dim(), count, logits.data());
-    for (std::size_t i = first; i < first + count; ++i, query.h += layer.dim()) {
-      query.k = sampled_k(index.options.expected_k, i, vocab);
+    std::vector<float> all(count * vocab);
+    std::vector<float> logits(vocab);
+    const float* const h = contexts.row(static_cast<Eigen::Index>(first)).data();
+    kernels::scan_batch(layer.rows(), h, layer.dim(), count, all.data());
+    for (std::size_t n = 0; n < count * kOutsideModels; ++n) {
+      const std::size_t i = first * kOutsideModels + n;
+      const std::size_t context = n / kOutsideModels;
+      const std::size_t model = n % kOutsideModels;
+      Query query;
+      query.h = h + context * layer.dim();
+      query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);
       const ContextBounds bounds = bound(index, query, workspace);
       const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
       const bool bounded = !found.everything && found.outside_low < found.outside_high;
       if (!bounded || !std::isfinite(found.outside_high)) continue;
       put_outside_features({bounds.coordinates, width}, found.outside_low, found.outside_high,
                            sample.contexts.row(static_cast<Eigen::Index>(i)).data());
-      split_mass(found, vocab, logits.data() + (i - first) * vocab, sample.inside[i], sample.outside[i]);
-      if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = 0;
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(context * vocab), vocab, logits.begin());
+      split_mass(found, vocab, logits.data(), sample.inside[i], sample.outside[i]);
+      if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = model;
     }
   });
   return sample;
@@ -84,7 +85,7 @@ inline std::optional<OutsideMass> learn_outside(const SoftmaxLayer& layer, const
       std::min({kOutsideContexts, affordable, static_cast<std::size_t>(contexts.rows())});
   if (most < kContextsOfFeature * outside_features(index.transform.width())) return std::nullopt;
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
-  return fit_outside_mass(measure_bounded(layer, index, some, executor), 1, executor);
+  return fit_outside_mass(measure_bounded(layer, index, some, executor), kOutsideModels, executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

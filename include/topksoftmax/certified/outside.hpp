@@ -34,7 +34,8 @@ inline double estimated_outside(const BoundedQuery& bounded, double low, double 
   const std::size_t width = index.transform.width();
   auto* const features = bounded.scratch().features.get<float>(outside_features(width));
   put_outside_features({bounded.bounds.coordinates, width}, low, high, features);
-  const double estimate = index.outside_mass->log_mass(0, features);
+  const auto model = static_cast<std::size_t>(outside_of(bounded.query.k, index.options.expected_k));
+  const double estimate = index.outside_mass->log_mass(model, features);
   return std::isfinite(estimate) ? std::clamp(estimate, low, high) : index.outside_between(low, high);
 }
 
