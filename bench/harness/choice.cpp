@@ -67,9 +67,9 @@ std::map<std::string, Settings> parse_settings(const Registry& registry,
     }
     all[setting.substr(0, dot)][setting.substr(dot + 1, equals - dot - 1)] = setting.substr(equals + 1);
   }
-  for (const auto& [name, values] : all) {
-    const auto backend = find_backend(registry, name);
-    as_usage([&] { return backend->values(values); });
+  for (const auto& one : all) {
+    const auto backend = find_backend(registry, one.first);
+    as_usage([&] { return backend->values(one.second); });
   }
   return all;
 }

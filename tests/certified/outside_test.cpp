@@ -65,7 +65,7 @@ TEST_P(OutsideOfTheBounds, IsLearned) {
   EXPECT_LT(errors[middle], by_position[middle]);
   EXPECT_LT(errors[middle], 2.0 * known->median);
   EXPECT_GT(errors[middle], 0.5 * known->median);
-  for (const std::size_t k : {1, 50}) {
+  for (const std::size_t k : {1U, 50U}) {
     const TokenMask all = TokenMask::all(1500);
     EXPECT_LT(world.errors({.k = k})[middle], world.errors({.k = k, .allowed = all})[middle]) << k;
   }

@@ -33,11 +33,10 @@ struct OptionDescription {
 /// Throws Error unless these are settings of options that a backend of this name has.
 inline void check_known(std::string_view backend, const std::vector<OptionDescription>& options,
                         const Settings& settings) {
-  for (const auto& [name, text] : settings) {
-    if (std::any_of(options.begin(), options.end(),
-                    [&](const OptionDescription& option) { return option.name == name; })) {
-      continue;
-    }
+  for (const auto& setting : settings) {
+    const std::string& name = setting.first;
+    const auto has_name = [&name](const OptionDescription& option) { return option.name == name; };
+    if (std::any_of(options.begin(), options.end(), has_name)) continue;
     std::string known;
     for (const OptionDescription& option : options) known += (known.empty() ? "" : ", ") + option.name;
     throw Error("backend " + std::string(backend) + " has no parameter \"" + name + "\"; " +
