@@ -55,22 +55,22 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
     std::vector<float> logits(vocab);
     const float* const h = contexts.row(static_cast<Eigen::Index>(first)).data();
     kernels::scan_batch(layer.rows(), h, layer.dim(), count, all.data());
-    for (std::size_t n = 0; n < count * kOutsideModels; ++n) {
-      const std::size_t i = first * kOutsideModels + n;
-      const std::size_t context = n / kOutsideModels;
-      const std::size_t model = n % kOutsideModels;
+    for (std::size_t context = 0; context < count; ++context) {
       Query query;
       query.h = h + context * layer.dim();
-      query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);
-      const ContextBounds bounds = bound(index, query, workspace);
-      const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
-      const bool bounded = !found.everything && found.outside_low < found.outside_high;
-      if (!bounded || !std::isfinite(found.outside_high)) continue;
-      put_outside_features({bounds.coordinates, width}, found.outside_low, found.outside_high,
-                           sample.contexts.row(static_cast<Eigen::Index>(i)).data());
-      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(context * vocab), vocab, logits.begin());
-      split_mass(found, vocab, logits.data(), sample.inside[i], sample.outside[i]);
-      if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = model;
+      const ContextBounds bounds = bound(index, query, workspace);  // whatever k is
+      for (std::size_t model = 0; model < kOutsideModels; ++model) {
+        const std::size_t i = (first + context) * kOutsideModels + model;
+        query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);
+        const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
+        const bool bounded = !found.everything && found.outside_low < found.outside_high;
+        if (!bounded || !std::isfinite(found.outside_high)) continue;
+        put_outside_features({bounds.coordinates, width}, found.outside_low, found.outside_high,
+                             sample.contexts.row(static_cast<Eigen::Index>(i)).data());
+        std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(context * vocab), vocab, logits.begin());
+        split_mass(found, vocab, logits.data(), sample.inside[i], sample.outside[i]);
+        if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = model;
+      }
     }
   });
   return sample;
