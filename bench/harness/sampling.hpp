@@ -24,8 +24,8 @@ struct SamplingRow {
   double speedup = 0.0;         ///< over the fastest backend that takes the logits of all tokens
   double scans_per_1000 = 0.0;  ///< tokens drawn that needed the logits of all tokens
   double trials_mean = 0.0;     ///< tokens scored beside the answers
-  double different_share =
-      0.0;  ///< of tokens, from what the fused softmax draws with the same seed: 0 but for bugs
+  /// Of tokens, from what is drawn from all logits with the same seed: 0 but for bugs.
+  double different_share = 0.0;
 };
 
 /// What was measured of drawing.
@@ -38,7 +38,7 @@ struct SamplingMeasurement {
 };
 
 /// Draws a token after `measure.timed` of the test contexts with each of the chosen backends, and with the
-/// fused softmax, in one run, slice by slice in turn on one pinned thread.
+/// fused softmax if none of them takes all logits, in one run, slice by slice in turn on one pinned thread.
 SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> choices,
                                      const SamplingOptions& options, const MeasureOptions& measure,
                                      Progress& progress);
