@@ -78,6 +78,11 @@ class Asker {
   std::vector<TopK> answers_;
 };
 
+/// Descriptions are compared by name: two lookups of one backend give two objects.
+bool are_built_alike(const Contestant& a, const Contestant& b) {
+  return a.backend->name == b.backend->name && a.settings == b.settings;
+}
+
 }  // namespace
 
 std::string describe(const Settings& settings) {
@@ -166,7 +171,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
 
   std::vector<Contestant> timed(contestants.begin(), contestants.end());
   for (const Contestant& reference : references_) {
-    const auto is_it = [&](const Contestant& one) { return one.backend == reference.backend; };
+    const auto is_it = [&](const Contestant& one) { return are_built_alike(one, reference); };
     if (std::none_of(timed.begin(), timed.end(), is_it)) timed.push_back(reference);
   }
   const Times times = time(timed, distinct);
@@ -176,7 +181,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
   double fused_seconds = 0.0;
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const double seconds = times.contestants[i].seconds_per_item;
-    if (timed[i].backend == references_.front().backend) fused_seconds = seconds;
+    if (are_built_alike(timed[i], references_.front())) fused_seconds = seconds;
     if (!timed[i].backend->traits.scans_all) continue;
     if (measurement.reference.empty() || seconds < measurement.reference_seconds) {
       measurement.reference = timed[i].backend->name;

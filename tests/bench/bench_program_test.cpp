@@ -201,6 +201,13 @@ TEST_F(BenchProgram, ComparesWithFusedWhereNoExactBackendIsChosen) {
   EXPECT_EQ(report.at("results")[0].at("certified_rate").get<double>(), 1.0);
 }
 
+TEST_F(BenchProgram, TimesTheReferenceOnceAndComparesItWithItself) {
+  for (int run = 0; run < 8; ++run) {
+    const nlohmann::json report = measured_json("--backends fused --queries 20");
+    EXPECT_EQ(report.at("results")[0].at("speedup").get<double>(), 1.0);
+  }
+}
+
 TEST_F(BenchProgram, ReportsTheParametersThatWereSet) {
   const nlohmann::json report =
       measured_json("--backends certified --set certified.width=8 certified.prefix=4");
