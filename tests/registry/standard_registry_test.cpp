@@ -11,8 +11,11 @@
 #include "conformance/backends.hpp"
 #include "registry/written_code.hpp"
 #include "support/errors.hpp"
+#include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
+#include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/registry/standard.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 #include "topksoftmax/registry/tables.hpp"
@@ -52,6 +55,24 @@ TEST(StandardRegistry, DescribesEveryBackendWhole) {
       efforts += axis.effort ? 1 : 0;
     }
     EXPECT_LE(efforts, 1U);
+  }
+}
+
+TEST(StandardRegistry, BuildsTheSameIndexOnEveryExecutor) {
+  const testing::TemporaryFolder folder(testing::memory_folder());
+  const auto path = folder.path() / "some.index";
+  const SoftmaxLayer layer = random_layer(2100, 24, 1);
+  const RowMajorMatrix contexts = clustered_contexts(400, 24, 6, 2);
+  for (const BackendDescription& description : standard().descriptions()) {
+    SCOPED_TRACE(description.name);
+    if (!description.traits.has_index) continue;
+    const auto index_on = [&](const Executor& executor) {
+      const auto built = standard().build(
+          description.name, {.layer = layer, .contexts = Contexts::of(contexts), .executor = executor}, {});
+      save_index(*built, path);
+      return testing::read_bytes(path);
+    };
+    EXPECT_EQ(index_on(SerialExecutor()), index_on(testing::ReversedExecutor()));
   }
 }
 

@@ -18,6 +18,8 @@
 #include "topksoftmax/baselines/lifted_rows.hpp"
 #include "topksoftmax/baselines/pca_mips.hpp"
 #include "topksoftmax/check_options.hpp"
+#include "topksoftmax/numeric/products.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -53,12 +55,14 @@ TOPKSOFTMAX_BUILD_INLINE void PcaTree::split(const Eigen::MatrixXf& projections,
   split(projections, 2 * node + 1, level + 1, middle, last, nodes);
 }
 
-TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t depth) : depth_(depth) {
+TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t depth,
+                                          const Executor& executor)
+    : depth_(depth) {
   while ((std::size_t{1} << depth_) > layer.vocab()) --depth_;
   const Eigen::MatrixXf lifted = lifted_rows(layer);
   const Eigen::RowVectorXf mean = lifted.colwise().mean();
   const Eigen::MatrixXf centred = lifted.rowwise() - mean;
-  const Eigen::MatrixXd covariance = (centred.transpose() * centred).cast<double>();
+  const Eigen::MatrixXd covariance = gram(centred, executor).cast<double>();
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(covariance);
   const Eigen::MatrixXf components =
       eigen.eigenvectors()
@@ -74,7 +78,7 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
   nodes.starts.assign(2 * leaves() + 1, 0);
   nodes.ids.resize(layer.vocab());
   std::iota(nodes.ids.begin(), nodes.ids.end(), 0);
-  split(lifted * components, 1, 0, 0, nodes.ids.size(), nodes);
+  split(product(lifted, components, executor), 1, 0, 0, nodes.ids.size(), nodes);
   nodes.starts[2 * leaves()] = static_cast<std::uint32_t>(nodes.ids.size());
   medians_ = StoredArray<float>::own(std::move(nodes.medians));
   starts_ = StoredArray<std::uint32_t>::own(std::move(nodes.starts));
@@ -86,9 +90,10 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer,
-                                                                 const PcaMipsOptions& options) {
+                                                                 const PcaMipsOptions& options,
+                                                                 const Executor& executor) {
   check_options("pca-mips", options);
-  auto tree = std::make_shared<const detail::PcaTree>(layer, options.depth);
+  auto tree = std::make_shared<const detail::PcaTree>(layer, options.depth, executor);
   return std::unique_ptr<PcaMips>(
       new PcaMips(std::move(layer), PcaMipsScreener(std::move(tree), options.leaves)));
 }

@@ -57,7 +57,7 @@ inline BackendDescription describe_greedy_mips() {
 
 inline BackendDescription describe_pca_mips() {
   const auto build = [](const BuildMaterial& from, const PcaMipsOptions& options) {
-    return PcaMips::build(from.layer, options);
+    return PcaMips::build(from.layer, options, from.executor);
   };
   const std::size_t leaves = std::size_t{1} << PcaMipsOptions{}.depth;
   return {

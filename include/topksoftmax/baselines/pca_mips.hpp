@@ -21,6 +21,8 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
@@ -90,9 +92,10 @@ class TOPKSOFTMAX_EXPORT PcaMipsScreener {
 /// 4·V bytes, the components and 2^depth medians.
 class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener> {
  public:
-  /// Cost: V·d² + d³. Throws Error for unusable options. Defined in baselines/build_pca_mips.hpp.
-  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(SoftmaxLayer layer,
-                                                                 const PcaMipsOptions& options = {});
+  /// Cost: V·d² multiply-adds on the executor's threads and d³ on one. Throws Error for unusable options.
+  /// Defined in baselines/build_pca_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(
+      SoftmaxLayer layer, const PcaMipsOptions& options = {}, const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "pca-mips";
@@ -123,7 +126,7 @@ inline bool farther(const Branch& a, const Branch& b) {
 class PcaTree {
  public:
   /// Of this depth, or what less of it the rows allow. Defined in baselines/build_pca_mips.hpp.
-  TOPKSOFTMAX_BUILD_INLINE PcaTree(const SoftmaxLayer& layer, std::size_t depth);
+  TOPKSOFTMAX_BUILD_INLINE PcaTree(const SoftmaxLayer& layer, std::size_t depth, const Executor& executor);
 
   /// Reads what save() has written, of a depth that is known to be possible.
   PcaTree(const IndexReader& in, std::size_t depth)

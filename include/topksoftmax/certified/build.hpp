@@ -94,14 +94,14 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   check_certified_options(options);
   const Eigen::MatrixXd W = layer.weights().cast<double>();
   const RowMajorMatrix sampled = evenly_spaced(contexts, options.context_sample);
-  const LearnedCoordinates coordinates(W, sampled, options.coordinates);
+  const LearnedCoordinates coordinates(W, sampled, options.coordinates, executor);
   const Trials trials(layer, W, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
                       executor);
   BoundChoice choice = BoundChooser(layer, W, coordinates, trials, options, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
   index.transform = std::move(choice.transform);
-  const RowCoordinates rows(W, index.transform);
+  const RowCoordinates rows(W, index.transform, executor);
   const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
   const Eigen::VectorXd biases = layer.biases().cast<double>();
   index.longest_row = rows.norms.maxCoeff();

@@ -122,7 +122,7 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
     if (options.boxes == BoundBoxes::automatic) options.boxes = BoundBoxes::never;
     return;
   }
-  const RowCoordinates rows(W_, transform);
+  const RowCoordinates rows(W_, transform, executor_);
   const ContextCoordinates contexts(trials_.contexts, transform, executor_);
   const Eigen::VectorXd biases = layer_.biases().cast<double>();
   const std::vector<TokenId> order = similar_rows(biases, rows, contexts, executor_);

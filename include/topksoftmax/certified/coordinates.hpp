@@ -14,7 +14,9 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -31,7 +33,8 @@ class LearnedCoordinates {
  public:
   /// W [V×d]; contexts [N×d] may be empty. Cost: O(V·d² + N·d² + d³). Throws Error for coordinates of the
   /// contexts without any.
-  LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts, BoundCoordinates kind);
+  LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts, BoundCoordinates kind,
+                     const Executor& executor);
 
   /// Those of a width of at most d. Cost: O(d²·width).
   CoordinateBasis basis(std::size_t width) const;
@@ -80,20 +83,19 @@ inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::Mat
 }
 
 inline LearnedCoordinates::LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts,
-                                              BoundCoordinates kind)
+                                              BoundCoordinates kind, const Executor& executor)
     : kind_(kind), contexts_(Eigen::MatrixXd::Identity(W.cols(), W.cols())) {
   if (contexts.rows() > 0) {
     const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
     const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
-    const Eigen::MatrixXf moment = H.transpose() * H;
-    contexts_ = moment.cast<double>();
+    contexts_ = gram(H, executor).cast<double>();
   } else if (kind == BoundCoordinates::contexts) {
     throw Error(
         "certified: the contexts' own coordinates are wanted, but "
         "there are no contexts");
   }
   contexts_ = normalized(contexts_);
-  rows_ = normalized(W.transpose() * W);
+  rows_ = normalized(gram(W, executor));
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_
                                                                     : Eigen::MatrixXd(contexts_ + rows_);

@@ -23,7 +23,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// A layer's rows in the coordinates that they are bounded in: see CertifiedScreener for the symbols.
 struct RowCoordinates {
-  RowCoordinates(const Eigen::MatrixXd& W, const ContextTransform& transform);
+  RowCoordinates(const Eigen::MatrixXd& W, const ContextTransform& transform, const Executor& executor);
 
   Eigen::MatrixXd inside;   ///< w' [V×width]
   Eigen::VectorXd outside;  ///< ‖w⊥‖ [V]
@@ -40,11 +40,23 @@ struct ContextCoordinates {
   Eigen::VectorXd errors;   ///< E [n]
 };
 
-inline RowCoordinates::RowCoordinates(const Eigen::MatrixXd& W, const ContextTransform& transform) {
+inline RowCoordinates::RowCoordinates(const Eigen::MatrixXd& W, const ContextTransform& transform,
+                                      const Executor& executor)
+    : outside(W.rows()), norms(W.rows()) {
   const Eigen::MatrixXd basis = basis_of(transform);
-  inside = basis.householderQr().solve(W.transpose()).transpose();
-  outside = (W - inside * basis.transpose()).rowwise().norm();
-  norms = W.rowwise().norm();
+  const Eigen::HouseholderQR<Eigen::MatrixXd> qr = basis.householderQr();
+  inside.resize(W.rows(), basis.cols());
+  constexpr std::size_t kSolvedAtOnce = 1024;
+  for_each_part(executor, static_cast<std::size_t>(W.rows()), kSolvedAtOnce,
+                [&](std::size_t first, std::size_t count) {
+                  const auto at = static_cast<Eigen::Index>(first);
+                  const auto some = static_cast<Eigen::Index>(count);
+                  const Eigen::MatrixXd rows = W.middleRows(at, some);
+                  const Eigen::MatrixXd solved = qr.solve(rows.transpose()).transpose();
+                  outside.segment(at, some) = (rows - solved * basis.transpose()).rowwise().norm();
+                  norms.segment(at, some) = rows.rowwise().norm();
+                  inside.middleRows(at, some) = solved;
+                });
 }
 
 inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,

@@ -14,6 +14,7 @@
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -37,8 +38,9 @@ struct Trials {
 inline Trials::Trials(const SoftmaxLayer& layer, const Eigen::MatrixXd& W, RowMajorMatrix some, std::size_t k,
                       const Executor& executor)
     : contexts(std::move(some)),
-      logits((W * contexts.cast<double>().transpose()).colwise() + layer.biases().cast<double>()),
+      logits(product<double>(W, contexts.cast<double>().transpose(), executor)),
       thresholds(contexts.rows()) {
+  logits.colwise() += layer.biases().cast<double>();
   for_each_part(executor, count(), 1, [&](std::size_t trial, std::size_t) {
     const auto i = static_cast<Eigen::Index>(trial);
     Eigen::VectorXd sorted = logits.col(i);

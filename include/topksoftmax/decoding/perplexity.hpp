@@ -18,6 +18,8 @@
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/svd/build.hpp"
 #include "topksoftmax/svd/svd_preview.hpp"
@@ -68,8 +70,9 @@ double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, Tok
 class TOPKSOFTMAX_EXPORT LowRankLogProb {
  public:
   /// `rank` (the paper: 20 for d = 200) is between 1 and d; the head must have candidates. Throws Error
-  /// otherwise. Cost: V·d² + d³. Keeps 4·rank·(V + d) bytes.
-  static LowRankLogProb build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank);
+  /// otherwise. Cost: V·d² multiply-adds on the executor's threads and d³ on one. Keeps 4·rank·(V + d) bytes.
+  static LowRankLogProb build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank,
+                              const Executor& executor = default_executor());
 
   /// Throws as exact_log_prob does. Cost: the head's screening, candidates·d weights, rank·(V + d) weights, V
   /// exponentials.
@@ -135,7 +138,8 @@ inline LowRankLogProb::LowRankLogProb(std::shared_ptr<const TopKSoftmax> head,
                                       std::shared_ptr<const SvdPreview> outside)
     : head_(std::move(head)), outside_(std::move(outside)) {}
 
-inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank) {
+inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank,
+                                            const Executor& executor) {
   if (head == nullptr) throw Error("perplexity: there is no head to take candidates from");
   const SoftmaxLayer& layer = head->layer();
   if (rank < 1 || rank > layer.dim()) {
@@ -148,7 +152,7 @@ inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> h
     throw Error("perplexity: the backend " + std::string(head->name()) +
                 " has no candidates; take exact_log_prob, or a backend that screens");
   }
-  auto outside = std::make_shared<const SvdPreview>(layer, rank);
+  auto outside = std::make_shared<const SvdPreview>(layer, rank, executor);
   return LowRankLogProb(std::move(head), std::move(outside));
 }
 

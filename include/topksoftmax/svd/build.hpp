@@ -12,6 +12,8 @@
 #include <memory>
 #include <utility>
 
+#include "topksoftmax/numeric/products.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/svd/svd_preview.hpp"
@@ -20,21 +22,22 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width) {
-  const RowMajorMatrix W = layer.weights();
-  const Eigen::MatrixXd wide = W.cast<double>();
+TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width,
+                                                const Executor& executor) {
+  const Eigen::MatrixXd W = layer.weights().cast<double>();
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(wide.transpose() * wide);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(detail::gram(W, executor));
   const Eigen::MatrixXd V =
       eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
   directions_ = detail::StoredRows(V.transpose().cast<float>());
-  tokens_ = detail::StoredRows((wide * V).cast<float>(), layer.biases());
+  tokens_ = detail::StoredRows(detail::product(W, V, executor).cast<float>(), layer.biases());
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> SvdSoftmax::build(SoftmaxLayer layer,
-                                                                       const SvdSoftmaxOptions& options) {
+                                                                       const SvdSoftmaxOptions& options,
+                                                                       const Executor& executor) {
   const SvdSoftmaxOptions all = detail::chosen_svd(options, layer);
-  auto preview = std::make_shared<const SvdPreview>(layer, *all.preview_width);
+  auto preview = std::make_shared<const SvdPreview>(layer, *all.preview_width, executor);
   return std::unique_ptr<SvdSoftmax>(
       new SvdSoftmax(std::move(layer), SvdSoftmaxScreener(std::move(preview), *all.refine_width)));
 }

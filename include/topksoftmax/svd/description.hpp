@@ -15,7 +15,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline BackendDescription describe_svd() {
   const auto build = [](const BuildMaterial& from, const SvdSoftmaxOptions& options) {
-    return SvdSoftmax::build(from.layer, options);
+    return SvdSoftmax::build(from.layer, options, from.executor);
   };
   const axis::Values swept_widths = [](const SoftmaxLayer& layer, std::size_t) {
     return geometric(axis::share(layer.dim(), 16, 1), axis::share(layer.dim(), 2, 2), 6);

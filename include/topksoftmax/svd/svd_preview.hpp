@@ -7,6 +7,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/shared_scan.hpp"
@@ -20,9 +21,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// §3), and an estimate of any token's logit for those who need one. Memory: (V + d)·width floats.
 class SvdPreview {
  public:
-  /// The leading `width` directions, from 1 to d. Cost: V·d² + d³, and V·d float64 values of memory. Defined
-  /// in svd/build.hpp.
-  TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width);
+  /// The leading `width` directions, from 1 to d. Cost: V·d² on the executor's threads and d³ on one, and V·d
+  /// float64 values of memory. Defined in svd/build.hpp.
+  TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width, const Executor& executor);
 
   /// What save() has written, for the layer that `in` is of. Throws Error where it cannot be that.
   SvdPreview(const IndexReader& in, std::size_t width);

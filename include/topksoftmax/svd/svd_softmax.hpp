@@ -14,6 +14,8 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/parallel/default_executor.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/estimated_candidates.hpp"
 #include "topksoftmax/screened_softmax.hpp"
@@ -76,9 +78,11 @@ class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
 /// Cost of a query, preview width W: W·d + V·W multiply-adds, and N·d weights. Index: 4·W·(V + d) bytes.
 class TOPKSOFTMAX_EXPORT SvdSoftmax final : public ScreenedSoftmax<SvdSoftmaxScreener> {
  public:
-  /// Cost: V·d² + d³. Throws Error for unusable options. Defined in svd/build.hpp.
-  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> build(SoftmaxLayer layer,
-                                                                    const SvdSoftmaxOptions& options = {});
+  /// Cost: V·d² multiply-adds on the executor's threads and d³ on one. Throws Error for unusable options.
+  /// Defined in svd/build.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> build(
+      SoftmaxLayer layer, const SvdSoftmaxOptions& options = {},
+      const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "svd";
