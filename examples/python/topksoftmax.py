@@ -71,7 +71,8 @@ class _FlatAnswers(_Struct):
 
 class _SamplingOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("temperature", c_double), ("top_k", c_size_t),
-                ("top_p", c_double), ("min_p", c_double)]
+                ("top_p", c_double), ("min_p", c_double), ("typical_p", c_double), ("top_n_sigma", c_double),
+                ("xtc_probability", c_double), ("xtc_threshold", c_double), ("order", c_uint64)]
 
 
 class _SampledToken(_Struct):
@@ -432,10 +433,19 @@ class Token(NamedTuple):
 
 
 class Sampler(_Handle):
-    """Draws from exactly the layer's distribution, after temperature, top_k, top_p and min_p in turn."""
+    """Draws from exactly the layer's distribution, after the options in the order of `order`: "hugging_face"
+    or "llama_cpp"."""
 
-    def __init__(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
-        options = _SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    _ORDERS = {"hugging_face": 0, "llama_cpp": 1}
+
+    def __init__(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0, top_n_sigma=0.0,
+                 xtc_probability=0.0, xtc_threshold=0.1, order="hugging_face"):
+        if order not in self._ORDERS:
+            raise ValueError(f"order is {order!r}; it must be one of {', '.join(self._ORDERS)}")
+        options = _SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+                                   typical_p=typical_p, top_n_sigma=top_n_sigma,
+                                   xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
+                                   order=self._ORDERS[order])
         super().__init__("sampler", "topk_sampler_new", byref(options))
 
     def draw(self, head, h, random, **options):

@@ -63,5 +63,5 @@ TOPK_ENDS_WITH(topk_build_material, progress_user);
 TOPK_ENDS_WITH(topk_query_options, log_z_tolerance);
 TOPK_ENDS_WITH(topk_answer, repaired);
 TOPK_ENDS_WITH(topk_flat_answers, certified);
-TOPK_ENDS_WITH(topk_sampling_options, min_p);
+TOPK_ENDS_WITH(topk_sampling_options, order);
 TOPK_ENDS_WITH(topk_sampled_token, id);

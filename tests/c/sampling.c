@@ -80,6 +80,19 @@ void test_sampling(void) {
     CHECK(first[i].id == id && first[i].logit == logit && first[i].log_prob == 0.0);
   }
 
+  /* Without the best token, where it is probable: whichever comes first, another one is drawn. */
+  topk_sampling_options options = TOPK_SAMPLING_OPTIONS_INIT;
+  options.top_k = 2;
+  options.xtc_probability = 1.0;
+  options.xtc_threshold = 1e-9;
+  options.order = TOPK_ORDER_LLAMA_CPP;
+  topk_sampler* exclusive = NULL;
+  topk_error failure;
+  CHECK_OK(topk_sampler_new(&options, &exclusive, &failure), failure);
+  draw(&p, certified, exclusive, 1, NULL, second);
+  CHECK(same_ids(first, second) == 0);
+  topk_sampler_free(exclusive);
+
   /* A mask and a bias. */
   uint64_t allowed[kWords] = {0};
   allowed[1] = 3; /* tokens 64 and 65 */
@@ -110,6 +123,9 @@ void test_sampling_errors(void) {
   options.top_p = 1.5;
   CHECK_FAILS(topk_sampler_new(&options, &sampler, &error), error, TOPK_INVALID_ARGUMENT, "top_p");
   CHECK(sampler == NULL);
+  options = (topk_sampling_options)TOPK_SAMPLING_OPTIONS_INIT;
+  options.order = 2;
+  CHECK_FAILS(topk_sampler_new(&options, &sampler, &error), error, TOPK_INVALID_ARGUMENT, "order is 2");
   CHECK_OK(topk_sampler_new(NULL, &sampler, &error), error);
 
   /* A draw that fails takes no number of the stream. */

@@ -29,44 +29,105 @@ using testing::clustered_contexts;
 using testing::random_layer;
 using testing::Reference;
 
-/// What should be drawn from, in plain loops: probabilities by token.
-std::vector<double> expected_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
-  std::vector<std::size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  std::vector<double> p(logits.size(), 0.0);
-  const auto normalise = [&p] {
-    double sum = 0.0;
-    for (const double x : p) sum += x;
+/// Probabilities by token, in plain loops over tokens sorted by their logits.
+class Expected {
+ public:
+  explicit Expected(const std::vector<double>& logits) : logits_(logits), kept_(logits.size(), true) {
+    order_.resize(logits.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+    for (std::size_t i = 0; i < kept_.size(); ++i) kept_[i] = logits[i] != -HUGE_VAL;
+  }
+
+  std::vector<double> probabilities() const {
+    std::vector<double> p(logits_.size(), 0.0);
+    const double best =
+        logits_[*std::find_if(order_.begin(), order_.end(), [&](std::size_t i) { return kept_[i]; })];
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      if (kept_[i]) p[i] = std::exp((logits_[i] - best) / temperature_);
+    }
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
     for (double& x : p) x /= sum;
+    return p;
+  }
+
+  void apply(SamplingStep step, const SamplingOptions& options, bool excludes) {
+    if (step == SamplingStep::temperature) temperature_ = options.temperature;
+    const std::vector<double> p = probabilities();
+    const double largest = *std::max_element(p.begin(), p.end());
+    std::vector<std::size_t> left;  // the most probable first
+    for (const std::size_t i : order_) {
+      if (kept_[i]) left.push_back(i);
+    }
+    const auto leave_out = [&](auto&& whether) {
+      for (const std::size_t i : left) kept_[i] = !whether(i);
+    };
+    if (step == SamplingStep::top_k && options.top_k != 0) {
+      for (std::size_t i = options.top_k; i < left.size(); ++i) kept_[left[i]] = false;
+    }
+    if (step == SamplingStep::top_p) {
+      double before = 0.0;
+      for (const std::size_t i : left) {
+        kept_[i] = before < options.top_p;
+        before += p[i];
+      }
+    }
+    if (step == SamplingStep::min_p) leave_out([&](std::size_t i) { return p[i] < options.min_p * largest; });
+    if (step == SamplingStep::typical_p && options.typical_p < 1.0) {
+      double entropy = 0.0;
+      for (const std::size_t i : left) entropy -= p[i] > 0.0 ? p[i] * std::log(p[i]) : 0.0;
+      const auto distance = [&](std::size_t i) { return std::abs(-std::log(p[i]) - entropy); };
+      std::vector<std::size_t> typical = left;
+      std::stable_sort(typical.begin(), typical.end(),
+                       [&](std::size_t a, std::size_t b) { return distance(a) < distance(b); });
+      double sum = 0.0;
+      std::size_t last = 0;
+      for (; last < typical.size(); ++last) {
+        sum += p[typical[last]];
+        if (sum >= options.typical_p) break;
+      }
+      const double farthest = distance(typical[std::min(last, typical.size() - 1)]);
+      leave_out([&](std::size_t i) { return distance(i) > farthest; });
+    }
+    if (step == SamplingStep::top_n_sigma && options.top_n_sigma > 0.0) {
+      double mean = 0.0;
+      for (const std::size_t i : left) mean += logits_[i] / static_cast<double>(left.size());
+      double variance = 0.0;
+      for (const std::size_t i : left)
+        variance += (logits_[i] - mean) * (logits_[i] - mean) / static_cast<double>(left.size());
+      const double lowest = logits_[left[0]] - options.top_n_sigma * std::sqrt(variance);
+      leave_out([&](std::size_t i) { return logits_[i] < lowest; });
+    }
+    if (step == SamplingStep::xtc && excludes) {
+      for (std::size_t i = 0; i + 1 < left.size() && p[left[i + 1]] >= options.xtc_threshold; ++i)
+        kept_[left[i]] = false;
+    }
+  }
+
+ private:
+  std::vector<double> logits_;
+  std::vector<std::size_t> order_;
+  std::vector<bool> kept_;
+  double temperature_ = 1.0;
+};
+
+std::vector<double> expected_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
+  const auto of = [&](bool excludes) {
+    Expected expected(logits);
+    for (const SamplingStep step : options.order.steps) expected.apply(step, options, excludes);
+    return expected.probabilities();
   };
-  const bool cut_first = options.order == SamplingOrder::llama_cpp;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    p[i] = std::exp((logits[i] - logits[order[0]]) / (cut_first ? 1.0 : options.temperature));
-  }
-  normalise();
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (options.top_k != 0 && i >= options.top_k) p[order[i]] = 0.0;
-  }
-  normalise();
-  double before = 0.0;
-  for (const std::size_t i : order) {
-    const double own = p[i];
-    if (before >= options.top_p) p[i] = 0.0;
-    before += own;
-  }
-  normalise();
-  const double best = p[order[0]];
-  for (double& x : p) {
-    if (x < options.min_p * best) x = 0.0;
-  }
-  if (cut_first) {
-    for (double& x : p) x = std::pow(x / best, 1.0 / options.temperature);
-  }
-  normalise();
+  std::vector<double> p = of(false);
+  const std::vector<double> with_xtc = of(true);
+  for (std::size_t i = 0; i < p.size(); ++i)
+    p[i] = options.xtc_probability * with_xtc[i] + (1.0 - options.xtc_probability) * p[i];
   return p;
 }
+
+constexpr SamplingOrder kBackwards = {{SamplingStep::xtc, SamplingStep::min_p, SamplingStep::top_p,
+                                       SamplingStep::typical_p, SamplingStep::temperature,
+                                       SamplingStep::top_k, SamplingStep::top_n_sigma}};
 
 const SamplingOptions kOptions[] = {
     {},
@@ -87,6 +148,25 @@ const SamplingOptions kOptions[] = {
     {.temperature = 1.4, .order = SamplingOrder::llama_cpp},
     {.temperature = 1e-3},
     {.temperature = 50.0},
+    {.typical_p = 0.5},
+    {.temperature = 0.8, .typical_p = 0.2},
+    {.top_k = 30, .typical_p = 0.7},
+    {.top_n_sigma = 2.0},
+    {.temperature = 1.5, .top_k = 50, .top_n_sigma = 1.0, .order = SamplingOrder::llama_cpp},
+    {.temperature = 0.5, .top_k = 50, .top_n_sigma = 0.7},
+    {.xtc_probability = 1.0, .xtc_threshold = 0.03},
+    {.xtc_probability = 0.5, .xtc_threshold = 0.05},
+    {.temperature = 0.7, .top_p = 0.95, .xtc_probability = 0.5, .xtc_threshold = 0.1},
+    {.top_k = 20, .xtc_probability = 0.4, .xtc_threshold = 0.08, .order = SamplingOrder::llama_cpp},
+    {.temperature = 0.8,
+     .top_k = 20,
+     .top_p = 0.8,
+     .min_p = 0.01,
+     .typical_p = 0.9,
+     .xtc_probability = 0.5,
+     .xtc_threshold = 0.04,
+     .order = kBackwards},
+    {.temperature = 0.02, .min_p = 0.2, .xtc_probability = 0.7, .xtc_threshold = 0.02, .order = kBackwards},
 };
 
 struct Drawn {
@@ -110,11 +190,11 @@ TEST(Sampling, MatchesTheDistributionForEveryOption) {
       ++counts[id];
       ASSERT_GT(expected[id], 0.0);
       ASSERT_NEAR(token.logit, reference.logits[id], 1e-4);
+      if (options.xtc_probability > 0.0 && options.xtc_probability < 1.0) continue;
       ASSERT_LE(token.log_prob_low - 1e-4, std::log(expected[id]));
       ASSERT_GE(token.log_prob_high + 1e-4, std::log(expected[id]));
     }
-    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0)
-        << options.temperature << " " << options.top_k << " " << options.top_p << " " << options.min_p;
+    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0) << &options - kOptions;
   }
 }
 
@@ -140,7 +220,8 @@ TEST(Sampling, TopKAndMinPNeedNoFullScanOfAProvenHead) {
   const Drawn world;
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
   for (const SamplingOptions& options :
-       {SamplingOptions{.top_k = 10}, SamplingOptions{.temperature = 0.7, .min_p = 0.2}}) {
+       {SamplingOptions{.top_k = 10}, SamplingOptions{.temperature = 0.7, .min_p = 0.2},
+        SamplingOptions{.top_k = 10, .typical_p = 0.5, .top_n_sigma = 1.0, .xtc_probability = 0.5}}) {
     Sampler sampler(options);
     RandomStream random(5);
     for (Eigen::Index q = 0; q < 100; ++q) sampler.draw(*head, world.contexts.row(q).transpose(), random);
@@ -163,6 +244,15 @@ TEST(Sampling, TheWholeDistributionNeedsFewFullScansOfAProvenHead) {
   EXPECT_LT(sampler.full_scans(), 20U);
   EXPECT_GT(sampler.trials(), 0U);
   EXPECT_LT(sampler.trials(), 200U * 3000U / 16U);
+}
+
+TEST(Sampling, XtcNeedsFewFullScansOfAProvenHead) {
+  const Large world;
+  Sampler sampler({.xtc_probability = 1.0, .xtc_threshold = 0.05});
+  RandomStream random(5);
+  for (Eigen::Index q = 0; q < 200; ++q)
+    sampler.draw(*world.head, world.contexts.row(q).transpose(), random, {.probabilities = false});
+  EXPECT_LT(sampler.full_scans(), 40U);
 }
 
 TEST(Sampling, TokensFarFromTheBestAreDrawnAsOftenAsTheyShould) {
@@ -370,6 +460,14 @@ TEST(Sampling, RefusesUnusableOptions) {
   EXPECT_THROW(Sampler({.top_p = 1.1}), std::invalid_argument);
   EXPECT_THROW(Sampler({.min_p = -0.1}), std::invalid_argument);
   EXPECT_THROW(Sampler({.min_p = 1.1}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.typical_p = 0.0}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.top_n_sigma = -1.0}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.top_n_sigma = HUGE_VAL}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.xtc_probability = nan}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.xtc_threshold = 0.0}), std::invalid_argument);
+  SamplingOptions twice;
+  twice.order.steps[0] = twice.order.steps[1];
+  EXPECT_THROW(Sampler{twice}, std::invalid_argument);
   EXPECT_THROW(distribution_of(TopK(), {}), std::invalid_argument);
   const Drawn world;
   const TokenMask none(world.layer.vocab());

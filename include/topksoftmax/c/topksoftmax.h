@@ -369,17 +369,29 @@ typedef struct topk_random topk_random;
 TOPK_API topk_status topk_random_new(uint64_t seed, topk_random** random, topk_error* error);
 TOPK_API void topk_random_free(topk_random* random);
 
-/// What is drawn from: each step acts on what the step before it left, renormalised, in this order.
+/// The order in which sampling options are applied.
+enum {
+  TOPK_ORDER_HUGGING_FACE = 0,  ///< temperature, top-k, top-p, min-p, typical-p, top-n-sigma, XTC
+  TOPK_ORDER_LLAMA_CPP = 1      ///< top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature
+};
+
+/// What is drawn from: each step acts on what the steps before it left, renormalised.
 typedef struct topk_sampling_options {
   size_t struct_size;
   double temperature;  ///< logits are divided by it: 1e-30 to 1e30; 0: always the most probable token
   size_t top_k;        ///< the k most probable tokens stay; 0: all
-  double top_p;        ///< of these the fewest most probable whose probabilities reach top_p, 0 < top_p ≤ 1
-  double min_p;        ///< of these the ones at least min_p times as probable as the first, 0 ≤ min_p ≤ 1
+  double top_p;        ///< the fewest most probable stay whose probabilities reach top_p, 0 < top_p ≤ 1
+  double min_p;      ///< those stay that are at least min_p times as probable as the first, 0 ≤ min_p ≤ 1
+  double typical_p;  ///< those stay whose −log p is nearest to the entropy, 0 < typical_p ≤ 1
+  double top_n_sigma;  ///< those within so many standard deviations of the best logit stay; 0: all
+  double
+      xtc_probability;  ///< of leaving out tokens at least as probable as xtc_threshold, but the last; 0 to 1
+  double xtc_threshold;  ///< 0 < xtc_threshold ≤ 1
+  uint64_t order;        ///< TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP
 } topk_sampling_options;
 
 #define TOPK_SAMPLING_OPTIONS_INIT \
-  { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0 }
+  { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.1, TOPK_ORDER_HUGGING_FACE }
 
 /// Draws tokens from exactly the distribution that the layer has, whatever backend is asked, and the same
 /// ones for a seed. Backends that cannot prove their answers are asked for a greedy choice alone.

@@ -5,10 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <stdexcept>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
@@ -16,8 +15,8 @@
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/decoding/ranked_tokens.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
@@ -36,9 +35,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// threads. A backend whose answers are all certified is asked for its best tokens; the others' logits are
 /// below those of these, so only tokens whose Gumbels are large enough to beat the best score so far are
 /// scored beside them, some tens (Mussmann et al., UAI 2017, with a proven bound). That takes no log Z, and
-/// top_k and min_p take none either. top_p does: its bounds tell of most draws whether the token is in the
-/// nucleus. Where they do not, and where too many tokens would have to be scored, more of the best tokens are
-/// asked for, and in the end the logits of all. Backends that cannot prove their answers are asked for a
+/// top_k and min_p take none either. top_p and XTC do: its bounds tell of most draws whether the token stays.
+/// Where they do not, and where too many tokens would have to be scored, more of the best tokens are asked
+/// for, and in the end the logits of all. typical_p and top_n_sigma look at every token that is left: unless
+/// top_k has left few, they take the logits of all. Backends that cannot prove their answers are asked for a
 /// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
 /// what such a backend itself answers, see distribution_of.
 ///
@@ -74,12 +74,17 @@ class TOPKSOFTMAX_EXPORT Sampler {
  private:
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
+  /// What is to be known of the tokens that no answer lists, to tell what stays.
+  enum class Needed { nothing, log_z, logits };
+
+  bool excludes(const TokenGumbels& gumbels) const { return gumbels.coin() < options_.xtc_probability; }
+  Needed needed(bool excludes) const;
   double log_weight(float logit) const;
-  std::size_t meet_listed(const TokenGumbels& gumbels, std::size_t count, detail::Leader& leader) const;
+  std::size_t meet_listed(const TokenGumbels& gumbels, const detail::Staying& stay,
+                          detail::Leader& leader) const;
   bool meet_others(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
-                   const QueryOptions& query, detail::Leader& leader);
-  SampledToken with_probability(const ScoredToken& drawn, const detail::Staying& stay,
-                                std::size_t total) const;
+                   const QueryOptions& query, double lowest, detail::Leader& leader);
+  SampledToken with_probability(const ScoredToken& drawn, const detail::Staying& stay) const;
 
   SamplingOptions options_;
   Workspace workspace_;
@@ -92,13 +97,13 @@ class TOPKSOFTMAX_EXPORT Sampler {
 };
 
 /// The distribution over an answer's own tokens: all others have none, whatever their probability. What a
-/// draft model draws from, and who takes an approximate head at its word. Throws std::invalid_argument as
-/// check() does and for an answer without tokens.
+/// draft model draws from, and who takes an approximate head at its word. Of what XTC leaves and of what it
+/// would leave without acting it is the mixture. Throws std::invalid_argument as check() does and for an
+/// answer without tokens.
 Distribution distribution_of(const TopK& answer, const SamplingOptions& options);
 
-/// The distribution that logits of tokens 0, 1, … (−∞: forbidden) make. Throws std::invalid_argument as
-/// check() does and where no logit is finite. Cost: V exponentials; with top_k, top_p or min_p the selection
-/// of the tokens that stay.
+/// The same of logits of tokens 0, 1, … (−∞: forbidden). Throws std::invalid_argument as check() does and
+/// where no logit is finite. Cost: V exponentials, and the selection of the tokens that stay.
 Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -115,18 +120,19 @@ inline constexpr std::size_t kMostTokens = 128;
 inline constexpr std::size_t kTrialShare = 16;
 inline constexpr std::size_t kTrialsOfToken = 16;
 
-/// The leading ranked tokens and their weights, ordered by id.
-inline Distribution by_id(std::span<const TokenId> ids, std::span<const double> weights) {
-  std::vector<std::size_t> order(weights.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [ids](std::size_t a, std::size_t b) { return ids[a] < ids[b]; });
-  std::vector<TokenId> sorted_ids;
-  std::vector<double> sorted_weights;
-  for (const std::size_t i : order) {
-    sorted_ids.push_back(ids[i]);
-    sorted_weights.push_back(weights[i]);
+/// The distribution that the options make of logits, by their places.
+inline Distribution distribution_by_place(std::span<const float> logits, const SamplingOptions& options) {
+  if (options.temperature == 0.0 || options.xtc_probability == 0.0)
+    return KeptLogits(logits, options, false).distribution();
+  const KeptLogits with(logits, options, true);
+  if (options.xtc_probability == 1.0) return with.distribution();
+  const KeptLogits without(logits, options, false);
+  std::vector<double> weights(logits.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    weights[i] = options.xtc_probability * with[id] + (1.0 - options.xtc_probability) * without[id];
   }
-  return Distribution::of_some(std::move(sorted_ids), std::move(sorted_weights));
+  return Distribution::of_all(std::move(weights));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -137,18 +143,31 @@ inline Sampler::Sampler(const SamplingOptions& options) : options_(options) {
   check(options);
 }
 
+/// Once the k best are taken, the others do not count any more.
+inline Sampler::Needed Sampler::needed(bool excludes) const {
+  Needed needed = Needed::nothing;
+  for (const SamplingStep step : options_.order.steps) {
+    if (!detail::cuts(options_, step)) continue;
+    if (step == SamplingStep::top_k) break;
+    if (step == SamplingStep::typical_p || step == SamplingStep::top_n_sigma) return Needed::logits;
+    if (step == SamplingStep::top_p || (step == SamplingStep::xtc && excludes)) needed = Needed::log_z;
+  }
+  return needed;
+}
+
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
   const TokenGumbels gumbels(random.bits());
   const std::span<const float> context(h, dim);
   const bool greedy = options_.temperature == 0.0;
-  if (!greedy && (head.exhaustive() || !head.certifies())) {
+  const bool excluding = excludes(gumbels);
+  const Needed needed = this->needed(excluding);
+  if (!greedy && (head.exhaustive() || !head.certifies() || needed == Needed::logits)) {
     return draw_from_all(head, context, gumbels, query);
   }
   QueryOptions asked = query;
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
-  const bool nucleus = options_.top_p < 1.0 && options_.top_k == 0;
-  asked.probabilities = !greedy && options_.top_k == 0 && (nucleus || query.probabilities);
+  asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t vocab = head.layer().vocab();
   const kernels::LogitEdits edits = {.allowed = query.allowed.empty() ? nullptr : query.allowed.data()};
@@ -159,17 +178,17 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
     // Not before the query has found the mask to be long enough.
     const std::size_t total = edits.count_allowed(vocab);
-    const double temperature = detail::cutting_temperature(options_);
-    const detail::Staying stay =
-        detail::staying(detail::ranked_tokens(answer_, total, temperature), options_);
-    detail::Leader leader;
-    const std::size_t place = meet_listed(gumbels, stay.possible, leader);
-    const TokenId listed = leader.token.id;
-    const bool met = !stay.others || meet_others(head, context, gumbels, query, leader);
-    const bool stays = leader.token.id == listed ? place < stay.sure : stay.others_sure;
-    if (met && stays) {
-      full_scans_ += scanned ? 1 : 0;
-      return with_probability(leader.token, stay, total);
+    const detail::Staying stay = detail::staying(answer_, total, options_, excluding);
+    if (stay.decided) {
+      detail::Leader leader;
+      const std::size_t place = meet_listed(gumbels, stay, leader);
+      const TokenId listed = leader.token.id;
+      const bool met = !stay.others || meet_others(head, context, gumbels, query, stay.lowest, leader);
+      const bool stays = leader.token.id == listed ? place < stay.sure : stay.others_sure;
+      if (met && stays) {
+        full_scans_ += scanned ? 1 : 0;
+        return with_probability(leader.token, stay);
+      }
     }
     if (scanned || asked.k >= detail::kMostTokens) return draw_from_all(head, context, gumbels, query);
   }
@@ -180,11 +199,11 @@ inline double Sampler::log_weight(float logit) const {
   return detail::tempered(logit, answer_.logits.front(), options_.temperature);
 }
 
-/// Offers the answer's first `count` tokens; returns the place of the one that leads.
-inline std::size_t Sampler::meet_listed(const TokenGumbels& gumbels, std::size_t count,
+/// Offers the answer's tokens that may stay; returns the place of the one that leads.
+inline std::size_t Sampler::meet_listed(const TokenGumbels& gumbels, const detail::Staying& stay,
                                         detail::Leader& leader) const {
-  std::size_t place = 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  std::size_t place = stay.first;
+  for (std::size_t i = stay.first; i < stay.possible; ++i) {
     const ScoredToken token = {answer_.logits[i], answer_.ids[i]};
     if (leader.offer(log_weight(token.logit) + gumbels[token.id], token)) place = i;
   }
@@ -194,7 +213,7 @@ inline std::size_t Sampler::meet_listed(const TokenGumbels& gumbels, std::size_t
 /// Offers the tokens that are not in the answer, as far as their Gumbels let them win. False where they are
 /// too many to be scored.
 inline bool Sampler::meet_others(const TopKSoftmax& head, std::span<const float> h,
-                                 const TokenGumbels& gumbels, const QueryOptions& query,
+                                 const TokenGumbels& gumbels, const QueryOptions& query, double lowest,
                                  detail::Leader& leader) {
   const std::size_t vocab = head.layer().vocab();
   const ScoredToken last = {answer_.logits.back(), answer_.ids.back()};
@@ -210,8 +229,6 @@ inline bool Sampler::meet_others(const TopKSoftmax& head, std::span<const float>
   logits_.resize(ids_.size());
   head.logits_of(h, ids_, query, workspace_, logits_);
   trials_ += ids_.size();
-  const double lowest =
-      options_.min_p > 0.0 ? detail::lowest_logit(answer_.logits.front(), options_) : detail::kNoScore;
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     const ScoredToken token = {logits_[i], ids_[i]};
     const bool other = ranks_before(last, token) && token.logit != detail::kForbidden;
@@ -222,27 +239,15 @@ inline bool Sampler::meet_others(const TopKSoftmax& head, std::span<const float>
 }
 
 /// A token that was drawn, with its probability among those that stay.
-inline SampledToken Sampler::with_probability(const ScoredToken& drawn, const detail::Staying& stay,
-                                              std::size_t total) const {
-  const std::span<const float> listed = std::span(answer_.logits).first(stay.possible);
-  const std::vector<double> weights =
-      detail::weights_of(listed, answer_.logits.front(), options_.temperature);
-  double least = detail::sum_of(std::span(weights).first(stay.sure));
-  double most = detail::sum_of(weights);
-  // Others, of which min-p may leave any part.
-  const bool all_others = stay.others_sure && options_.min_p == 0.0;
-  if (stay.others) {
-    const detail::RankedTokens tokens = detail::ranked_tokens(answer_, total, options_.temperature);
-    if (all_others) least += tokens.outside_low;
-    most += tokens.outside_high;
-  }
-  const double log_of_weight = log_weight(drawn.logit);
+inline SampledToken Sampler::with_probability(const ScoredToken& drawn, const detail::Staying& stay) const {
+  const double log_of_weight =
+      detail::tempered(drawn.logit, answer_.logits[stay.first], options_.temperature);
   SampledToken token = {.id = drawn.id, .logit = drawn.logit};
-  token.log_prob_low = log_of_weight - std::log(most);
-  token.log_prob_high = std::min(0.0, log_of_weight - std::log(least));
+  token.log_prob_low = log_of_weight - std::log(stay.mass.high);
+  token.log_prob_high = std::min(0.0, log_of_weight - std::log(stay.mass.low));
   // The answer estimates log Z where nothing was cut; between bounds alone, the middle is as good as any.
-  const bool whole = all_others && options_.temperature == 1.0;
-  const bool estimated = whole && answer_.normalizer != Normalizer::none;
+  const bool uncut = stay.others_sure && stay.first == 0 && stay.lowest == detail::kNoScore;
+  const bool estimated = uncut && options_.temperature == 1.0 && answer_.normalizer != Normalizer::none;
   const double middle = 0.5 * (token.log_prob_low + token.log_prob_high);
   const double estimate = estimated ? static_cast<double>(drawn.logit) - answer_.log_z : middle;
   token.log_prob = std::clamp(estimate, token.log_prob_low, token.log_prob_high);
@@ -253,21 +258,31 @@ inline SampledToken Sampler::draw_from_all(const TopKSoftmax& head, std::span<co
                                            const TokenGumbels& gumbels, const QueryOptions& query) {
   ++full_scans_;
   const std::span<const float> logits = head.logits_batch(h.data(), 1, h.size(), h.size(), query, workspace_);
-  return detail::KeptLogits(logits, options_).draw(gumbels);
+  return detail::KeptLogits(logits, options_, excludes(gumbels)).draw(gumbels);
 }
 
 inline Distribution distribution_of(const TopK& answer, const SamplingOptions& options) {
   check(options);
   if (answer.size() == 0) throw std::invalid_argument("distribution_of: the answer has no token");
-  if (options.temperature == 0.0) return Distribution::certain(answer.ids.front());
-  const detail::Staying stay = detail::staying({.logits = answer.logits, .total = answer.size()}, options);
-  const std::span<const float> logits = std::span(answer.logits).first(stay.possible);
-  return detail::by_id(answer.ids, detail::weights_of(logits, answer.logits.front(), options.temperature));
+  const Distribution by_place = detail::distribution_by_place(answer.logits, options);
+  std::vector<std::pair<TokenId, double>> tokens;
+  for (std::size_t i = 0; i < by_place.size(); ++i) {
+    const auto place = static_cast<std::size_t>(by_place.id(i));
+    tokens.emplace_back(answer.ids[place], by_place.probabilities()[i]);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  std::vector<TokenId> ids;
+  std::vector<double> weights;
+  for (const auto& [id, weight] : tokens) {
+    ids.push_back(id);
+    weights.push_back(weight);
+  }
+  return Distribution::of_some(std::move(ids), std::move(weights));
 }
 
 inline Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options) {
   check(options);
-  return detail::KeptLogits(logits, options).distribution();
+  return detail::distribution_by_place(logits, options);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

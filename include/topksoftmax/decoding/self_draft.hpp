@@ -43,7 +43,7 @@ struct SelfDraftOptions {
 /// sampling options) says: what the approximate head misses costs time alone.
 ///
 /// Worth it where reading W is what a token costs. Throws std::invalid_argument as query, check() and
-/// speculative_sample do; what the model throws passes through.
+/// speculative_sample do, and for XTC; what the model throws passes through.
 ///
 /// Cost of a round: K + 1 contexts, K queries of the head, V·d weights once, (K + 1)·V·d multiply-adds, and V
 /// exponentials for each draft that is looked at.
@@ -85,7 +85,7 @@ class Drafter {
       std::sort(ids_.begin(), ids_.end());
       scan_gathered(workspace_, head_.layer().rows(), ids_.data(), ids_.size(), h, logits_.data());
     }
-    const Distribution by_place = KeptLogits(logits_, options_.sampling).distribution();
+    const Distribution by_place = KeptLogits(logits_, options_.sampling, false).distribution();
     std::vector<TokenId> ids(by_place.size());
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = ids_[static_cast<std::size_t>(by_place.id(i))];
     return Distribution::of_some(std::move(ids),
@@ -108,6 +108,11 @@ inline SpeculativeReport self_draft(std::vector<TokenId>& tokens, std::size_t co
                                     const ContextModel& model, RandomStream& random,
                                     const SelfDraftOptions& options) {
   check(options.sampling);
+  if (options.sampling.xtc_probability > 0.0) {
+    throw std::invalid_argument("self_draft: xtc_probability is " +
+                                std::to_string(options.sampling.xtc_probability) +
+                                "; it must be 0: whether XTC acts is drawn anew for every token");
+  }
   const std::size_t dim = head.layer().dim();
   const std::size_t vocab = head.layer().vocab();
   const std::size_t drafts = options.speculative.drafts;
@@ -128,7 +133,7 @@ inline SpeculativeReport self_draft(std::vector<TokenId>& tokens, std::size_t co
     logits = head.logits_batch(contexts.data(), drafts + 1, dim, dim, options.query, workspace);
   };
   const auto target = [&](std::size_t i) {
-    return detail::KeptLogits(logits.subspan(i * vocab, vocab), options.sampling);
+    return detail::KeptLogits(logits.subspan(i * vocab, vocab), options.sampling, false);
   };
   return detail::run_rounds(tokens, count, random, options.speculative, draft_one, score, target,
                             [](const detail::KeptLogits& kept) { return kept.distribution(); });

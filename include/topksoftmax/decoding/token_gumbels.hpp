@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
@@ -63,6 +64,9 @@ class TokenGumbels {
       }
     }
   }
+
+  /// A number in (0, 1) that is independent of the Gumbels.
+  double coin() const { return uniform(bits(std::numeric_limits<std::uint64_t>::max())); }
 
  private:
   /// Room for the rounding of exponentials and logarithms.

@@ -9,6 +9,11 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
+/// The logarithm of a token's weight, exp((logit − best)/temperature).
+inline double tempered(float logit, double best, double temperature) {
+  return (static_cast<double>(logit) - best) / temperature;
+}
+
 /// Weights that are added up side by side, so that their number and not the latency of an addition counts.
 inline constexpr std::size_t kSumLanes = 8;
 

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/decoding/kept_logits.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+struct Bounds {
+  double low;
+  double high;
+};
+
+/// Bounds of Σ exp((logit − the best one's)/temperature) over those of `total` tokens that are not in an
+/// answer that is proven, by its log Z.
+Bounds outside_weights(const TopK& answer, std::size_t total, double temperature);
+
+/// What is left of a distribution once its options were applied. Of the tokens that an answer lists it is
+/// those from one place on.
+struct Staying {
+  bool decided = true;       ///< false: the answer does not tell, and nothing else here counts
+  std::size_t first = 0;     ///< the listed tokens before this place do not stay …
+  std::size_t sure = 0;      ///< … those before this one do …
+  std::size_t possible = 0;  ///< … and those before this one may
+  bool others = false;       ///< whether tokens that are not listed may stay …
+  bool others_sure = false;  ///< … and whether all of them do whose logits are no lower than this
+  double lowest = -std::numeric_limits<double>::infinity();
+  Bounds mass{};  ///< of Σ exp((logit − that of the first that stays)/temperature) over all that stay
+};
+
+/// Applies the options to a proven answer of at least one of `total` tokens, as far as it tells what they
+/// leave. `excludes`: whether XTC acts.
+Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes);
+
+/// Room for the rounding of exponentials and of an exact log Z.
+inline constexpr double kLogitRounding = 1e-6;
+
+/// Bounds of Σ x^a over n ≥ 1 numbers 0 < x ≤ largest whose sum lies within bounds: powers above 1 shrink
+/// what is below the largest, powers below 1 gain most where all are equal.
+inline Bounds power_sum(Bounds sum, double n, double largest, double a) {
+  const double of_equals = std::pow(n, 1.0 - a);
+  const double by_largest = std::pow(largest, a - 1.0);
+  const double all_largest = n * std::pow(largest, a);
+  const double low = a > 1.0 ? of_equals * std::pow(sum.low, a) : sum.low * by_largest;
+  const double high = a > 1.0 ? sum.high * by_largest : of_equals * std::pow(sum.high, a);
+  return {std::isfinite(low) ? low : 0.0, std::min(all_largest, high)};
+}
+
+/// The fewest leading weights that reach `target`; their number + 1 if all do not.
+inline std::size_t reach(std::span<const double> weights, double target) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += weights[i];
+    if (sum >= target) return i + 1;
+  }
+  return weights.size() + 1;
+}
+
+inline Bounds outside_weights(const TopK& answer, std::size_t total, double temperature) {
+  const std::size_t others = total - answer.size();
+  if (others == 0) return {0.0, 0.0};
+  const auto best = static_cast<double>(answer.logits.front());
+  double inside = 0.0;
+  for (const float logit : answer.logits) inside += std::exp(static_cast<double>(logit) - best);
+  const double largest = std::exp(static_cast<double>(answer.logits.back()) - best);
+  const bool known = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
+  const double all_largest = static_cast<double>(others) * largest;
+  Bounds sum = {0.0, all_largest};
+  if (known) {
+    sum.low = std::max(0.0, std::exp(answer.log_z_low - best) * (1.0 - kLogitRounding) - inside);
+    sum.high = std::min(all_largest, std::exp(answer.log_z_high - best) * (1.0 + kLogitRounding) - inside);
+  }
+  const Bounds weights =
+      temperature == 1.0 ? sum : power_sum(sum, static_cast<double>(others), largest, 1.0 / temperature);
+  return {weights.low, std::max(weights.low, weights.high)};
+}
+
+/// The weights of logits.
+inline std::vector<double> weights_of(std::span<const float> logits, double best, double temperature) {
+  std::vector<double> weights;
+  weights.reserve(logits.size());
+  for (const float logit : logits) weights.push_back(std::exp(tempered(logit, best, temperature)));
+  return weights;
+}
+
+/// Follows what the options leave of an answer's tokens, step by step.
+class Narrowing {
+ public:
+  Narrowing(const TopK& answer, std::size_t total) : answer_(answer), total_(total) {
+    stay_.sure = stay_.possible = answer.size();
+    stay_.others = stay_.others_sure = answer.size() < total;
+    temper(1.0);
+  }
+
+  void temper(double temperature) {
+    temperature_ = temperature;
+    const float best = answer_.logits[stay_.first];
+    weights_ = weights_of(answer_.logits, best, temperature);
+    const double shift = tempered(answer_.logits.front(), best, temperature);
+    const auto shifted = [shift](double x) { return x > 0.0 ? std::exp(std::log(x) + shift) : 0.0; };
+    const Bounds outside = outside_weights(answer_, total_, temperature);
+    outside_ = {shifted(outside.low), shifted(outside.high)};
+  }
+
+  void cut(SamplingStep step, const SamplingOptions& options, bool excludes) {
+    switch (step) {
+      case SamplingStep::temperature:
+        return;
+      case SamplingStep::top_k:
+        return cut_to_best(options.top_k);
+      case SamplingStep::top_p:
+        return cut_to_nucleus(options.top_p);
+      case SamplingStep::min_p:
+        return cut_below(options.min_p);
+      case SamplingStep::xtc:
+        if (excludes) cut_top(options.xtc_threshold);
+        return;
+      case SamplingStep::typical_p:
+      case SamplingStep::top_n_sigma:
+        return cut_all(step, options);
+    }
+  }
+
+  const Staying& stay() const { return stay_; }
+
+  /// Bounds of the weights of all that stay.
+  Bounds mass() const {
+    const bool all_others = stay_.others_sure && stay_.lowest == -std::numeric_limits<double>::infinity();
+    return {sum_of(listed(stay_.sure)) + (all_others ? outside_.low : 0.0),
+            sum_of(listed(stay_.possible)) + (stay_.others ? outside_.high : 0.0)};
+  }
+
+ private:
+  std::span<const double> listed(std::size_t end) const {
+    return std::span(weights_).subspan(stay_.first, end - stay_.first);
+  }
+
+  /// Leaves listed tokens alone, before this place.
+  void end_at(std::size_t place) {
+    stay_.possible = std::min(stay_.possible, place);
+    stay_.sure = std::min(stay_.sure, place);
+    stay_.others = stay_.others_sure = false;
+  }
+
+  void cut_to_best(std::size_t count) {
+    if (count >= total_ - stay_.first) return;
+    if (count <= answer_.size() - stay_.first) return end_at(stay_.first + count);
+    stay_.others_sure = false;
+  }
+
+  void cut_to_nucleus(double share) {
+    const Bounds all = mass();
+    const std::span<const double> weights = listed(stay_.possible);
+    stay_.sure = std::min(stay_.sure, stay_.first + reach(weights, share * all.low));
+    const std::size_t longest = reach(weights, share * all.high);
+    if (longest <= weights.size() || !stay_.others) end_at(stay_.first + longest);
+    stay_.others_sure = false;
+  }
+
+  void cut_below(double share) {
+    const double lowest = static_cast<double>(answer_.logits[stay_.first]) + temperature_ * std::log(share);
+    stay_.lowest = std::max(stay_.lowest, lowest);
+    const auto begin = answer_.logits.begin();
+    const auto lower = [lowest](float logit) { return static_cast<double>(logit) < lowest; };
+    const auto count = static_cast<std::size_t>(std::find_if(begin, answer_.logits.end(), lower) - begin);
+    if (count < answer_.size()) end_at(count);
+  }
+
+  void cut_top(double threshold) {
+    const Bounds all = mass();
+    const std::span<const double> weights = listed(stay_.possible);
+    const auto reaching = [weights](double least) {
+      return static_cast<std::size_t>(
+          std::partition_point(weights.begin(), weights.end(), [least](double x) { return x >= least; }) -
+          weights.begin());
+    };
+    const std::size_t count = reaching(threshold * all.high);
+    const bool may_go_on = stay_.others && count == weights.size();
+    stay_.decided &=
+        count == reaching(threshold * all.low) && stay_.first + count <= stay_.sure && !may_go_on;
+    if (!stay_.decided || count < 2) return;
+    stay_.first += count - 1;
+    temper(temperature_);
+  }
+
+  /// What needs all tokens that are left: told where the answer lists them.
+  void cut_all(SamplingStep step, const SamplingOptions& options) {
+    stay_.decided &= !stay_.others && stay_.sure == stay_.possible;
+    if (!stay_.decided) return;
+    SamplingOptions only = {.temperature = temperature_};
+    if (step == SamplingStep::typical_p) only.typical_p = options.typical_p;
+    if (step == SamplingStep::top_n_sigma) only.top_n_sigma = options.top_n_sigma;
+    const std::span<const float> left =
+        std::span(answer_.logits).subspan(stay_.first, stay_.possible - stay_.first);
+    const KeptLogits kept(left, only, false);
+    std::size_t begin = 0;
+    while (!kept.stays(static_cast<TokenId>(begin))) ++begin;
+    std::size_t end = left.size();
+    while (!kept.stays(static_cast<TokenId>(end - 1))) --end;
+    stay_.sure = stay_.possible = stay_.first + end;
+    stay_.first += begin;
+    temper(temperature_);
+  }
+
+  const TopK& answer_;
+  std::size_t total_;
+  double temperature_ = 1.0;
+  Staying stay_;
+  std::vector<double> weights_;  ///< of the listed tokens, and of all others: 1 is the first's that stays
+  Bounds outside_{};
+};
+
+inline Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes) {
+  Narrowing narrowing(answer, total);
+  for (const SamplingStep step : options.order.steps) {
+    if (step == SamplingStep::temperature && options.temperature != 1.0)
+      narrowing.temper(options.temperature);
+    if (cuts(options, step)) narrowing.cut(step, options, excludes);
+    if (!narrowing.stay().decided) break;
+  }
+  Staying stay = narrowing.stay();
+  stay.mass = narrowing.mass();
+  return stay;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
