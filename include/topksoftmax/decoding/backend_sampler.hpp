@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/decoding/kept_logits.hpp"
+#include "topksoftmax/decoding/leader.hpp"
+#include "topksoftmax/decoding/random_stream.hpp"
+#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/decoding/staying.hpp"
+#include "topksoftmax/decoding/token_gumbels.hpp"
+#include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/query_options.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// Draws tokens from the distribution that a backend itself has, where that is not the layer's (Sampler).
+///
+/// Its candidates have their exact logits. All other tokens have together the mass that its log Z counts for
+/// them (Normalizer::learned, low_rank; none with Normalizer::candidates), shared among them as their own
+/// logits say: one of them is drawn as often as that mass is, by a scan of the layer. A temperature and cuts
+/// may depend on how the mass is shared; where its bounds do not decide, they take a scan as well. Heads that
+/// prove their answers, that score every token or that have no candidates are sampled as Sampler samples
+/// them.
+///
+/// As good as the backend: an unlikely token that it leaves out is as likely as its log Z says, all of them
+/// together, and with Normalizer::candidates none ever comes.
+class TOPKSOFTMAX_EXPORT BackendSampler {
+ public:
+  /// Throws std::invalid_argument as check() does.
+  explicit BackendSampler(const SamplingOptions& options = {}) : options_(options), exact_(options) {}
+
+  /// Draws the token after the context h [d], of the same probabilities whatever the threads. Of `query` the
+  /// mask, the biases and the effort count. Throws std::invalid_argument as Sampler::draw does.
+  ///
+  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights with V exponentials.
+  SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
+                    const QueryOptions& query = {}) {
+    return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
+  }
+
+  /// The same for a context in plain memory, `dim` floats at h.
+  SampledToken draw(const TopKSoftmax& head, const float* h, std::size_t dim, RandomStream& random,
+                    const QueryOptions& query = {});
+
+  const SamplingOptions& options() const { return options_; }
+
+  /// How many of the tokens drawn needed the logits of all tokens.
+  std::size_t full_scans() const { return full_scans_ + exact_.full_scans(); }
+
+ private:
+  /// Random numbers of a draw: those of candidates by their places, behind them that of all others together,
+  /// and those of the others by their ids.
+  struct Noise {
+    TokenGumbels places;
+    TokenGumbels others;
+  };
+
+  bool find_candidates(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
+  std::optional<SampledToken> draw_without_scan(const Noise& noise, std::size_t total) const;
+  SampledToken draw_with_scan(const TopKSoftmax& head, std::span<const float> h, const Noise& noise,
+                              const QueryOptions& query);
+  bool excludes(const Noise& noise) const { return noise.places.coin() < options_.xtc_probability; }
+  detail::Bounds outside_at(double temperature, std::size_t others) const;
+  std::size_t lead(const Noise& noise, std::size_t first, std::size_t end, detail::Leader& leader) const;
+
+  SamplingOptions options_;
+  Sampler exact_;
+  Workspace workspace_;
+  TopK listed_;  ///< the candidates that are allowed, best first; log_z is over all tokens
+  std::vector<TokenId> ids_;
+  std::vector<float> logits_;
+  double outside_ = detail::kNoScore;  ///< log Σ exp(logit) over all others
+  std::size_t full_scans_ = 0;
+};
+
+inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
+                                         RandomStream& random, const QueryOptions& query) {
+  const std::span<const float> context(h, dim);
+  const bool is_the_layers = head.exhaustive() || head.certifies() || options_.temperature == 0.0;
+  if (is_the_layers || !find_candidates(head, context, query)) {
+    return exact_.draw(head, h, dim, random, query);
+  }
+  const std::uint64_t key = random.bits();
+  const Noise noise = {TokenGumbels(key), TokenGumbels(random.bits())};
+  const std::size_t total = query.allowed.count(head.layer().vocab());
+  if (const std::optional<SampledToken> token = draw_without_scan(noise, total)) return *token;
+  return draw_with_scan(head, context, noise, query);
+}
+
+/// False where the head has no list, or nothing in it is allowed.
+inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<const float> h,
+                                            const QueryOptions& query) {
+  QueryOptions asked = query;
+  asked.probabilities = true;
+  const std::optional<Candidates> found = head.candidates(h.data(), h.size(), asked, workspace_);
+  if (!found || found->everything) return false;
+  ids_.assign(found->ids.begin(), found->ids.end());
+  for (const TokenBias& bias : query.logit_bias) ids_.push_back(bias.id);
+  std::sort(ids_.begin(), ids_.end());
+  ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
+  logits_.resize(ids_.size());
+  const double outside = found->outside;
+  const double most_outside = found->most_outside;
+  head.logits_of(h, ids_, query, workspace_, logits_);
+  std::vector<ScoredToken> tokens;
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    if (logits_[i] != detail::kForbidden) tokens.push_back({logits_[i], ids_[i]});
+  }
+  if (tokens.empty()) return false;
+  std::sort(tokens.begin(), tokens.end(), ranks_before);
+  listed_.ids.clear();
+  listed_.logits.clear();
+  for (const ScoredToken& token : tokens) {
+    listed_.ids.push_back(token.id);
+    listed_.logits.push_back(token.logit);
+  }
+  const double inside = detail::log_sum_exp(listed_.logits, 1.0);
+  outside_ = std::min(outside, inside + most_outside);
+  listed_.log_z = kernels::log_add_exp(inside, outside_);
+  return true;
+}
+
+/// Bounds of log Σ exp(logit/temperature) over the others, of which there are so many.
+inline detail::Bounds BackendSampler::outside_at(double temperature, std::size_t others) const {
+  if (others == 0 || outside_ == detail::kNoScore) return {detail::kNoScore, detail::kNoScore};
+  const double in_one = outside_ / temperature;
+  const double evenly = in_one + (1.0 - 1.0 / temperature) * std::log(static_cast<double>(others));
+  return {std::min(in_one, evenly), std::max(in_one, evenly)};
+}
+
+/// Offers the listed tokens from one place to another; returns the place of the one that leads.
+inline std::size_t BackendSampler::lead(const Noise& noise, std::size_t first, std::size_t end,
+                                        detail::Leader& leader) const {
+  std::size_t place = first;
+  for (std::size_t i = first; i < end; ++i) {
+    const double score =
+        static_cast<double>(listed_.logits[i]) / options_.temperature + noise.places[static_cast<TokenId>(i)];
+    if (leader.offer(score, {listed_.logits[i], listed_.ids[i]})) place = i;
+  }
+  return place;
+}
+
+inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise& noise,
+                                                                     std::size_t total) const {
+  const std::size_t count = listed_.size();
+  const double temperature = options_.temperature;
+  const auto drawn = [&](std::size_t place, double log_weight, detail::Bounds log_sum) {
+    SampledToken token = {.id = listed_.ids[place], .logit = listed_.logits[place]};
+    token.log_prob_low = std::min(0.0, log_weight - log_sum.high);
+    token.log_prob_high = std::min(0.0, log_weight - log_sum.low);
+    token.log_prob = 0.5 * (token.log_prob_low + token.log_prob_high);
+    return token;
+  };
+  const auto is_cut = [this](SamplingStep step) { return detail::cuts(options_, step); };
+  const auto& steps = options_.order.steps;
+  if (std::none_of(steps.begin(), steps.end(), is_cut)) {
+    const detail::Bounds outside = outside_at(temperature, total - count);
+    detail::Leader leader;
+    const std::size_t place = lead(noise, 0, count, leader);
+    if (!(leader.score >= outside.high + noise.places[static_cast<TokenId>(count)])) return std::nullopt;
+    const double inside = detail::log_sum_exp(listed_.logits, temperature);
+    return drawn(place, static_cast<double>(listed_.logits[place]) / temperature,
+                 {kernels::log_add_exp(inside, outside.low), kernels::log_add_exp(inside, outside.high)});
+  }
+  // Tokens above the mass of all others rank before each of them.
+  TopK sure;
+  for (std::size_t i = 0; i<count&& static_cast<double>(listed_.logits[i])> outside_; ++i) {
+    sure.ids.push_back(listed_.ids[i]);
+    sure.logits.push_back(listed_.logits[i]);
+  }
+  if (sure.size() == 0) return std::nullopt;
+  sure.log_z = sure.log_z_low = sure.log_z_high = listed_.log_z;
+  sure.normalizer = Normalizer::exact;
+  const std::size_t counted = outside_ == detail::kNoScore ? count : total;
+  const detail::Staying stay = detail::staying(sure, counted, options_, excludes(noise));
+  if (!stay.decided || stay.others || stay.sure != stay.possible) return std::nullopt;
+  detail::Leader leader;
+  const std::size_t place = lead(noise, stay.first, stay.sure, leader);
+  const double log_weight =
+      detail::tempered(listed_.logits[place], static_cast<double>(listed_.logits[stay.first]), temperature);
+  return drawn(place, log_weight, {std::log(stay.mass.low), std::log(stay.mass.high)});
+}
+
+/// With the logits of all: those of the others are moved alike, so that they have the mass that the backend
+/// counts.
+inline SampledToken BackendSampler::draw_with_scan(const TopKSoftmax& head, std::span<const float> h,
+                                                   const Noise& noise, const QueryOptions& query) {
+  ++full_scans_;
+  const std::span<const float> all = head.logits_batch(h.data(), 1, h.size(), h.size(), query, workspace_);
+  std::vector<float> own(all.begin(), all.end());
+  const auto at = [](TokenId id) { return static_cast<std::size_t>(id); };
+  std::vector<bool> is_listed(own.size(), false);
+  for (const TokenId id : listed_.ids) {
+    is_listed[at(id)] = true;
+    own[at(id)] = detail::kForbidden;
+  }
+  const double moved = outside_ - detail::log_sum_exp(own, 1.0);
+  for (float& logit : own) {
+    if (logit != detail::kForbidden) logit = static_cast<float>(static_cast<double>(logit) + moved);
+  }
+  for (std::size_t i = 0; i < listed_.size(); ++i) own[at(listed_.ids[i])] = listed_.logits[i];
+  const detail::KeptLogits kept(own, options_, excludes(noise));
+
+  detail::Leader leader;
+  for (std::size_t i = 0; i < listed_.size(); ++i) {
+    if (kept.stays(listed_.ids[i])) lead(noise, i, i + 1, leader);
+  }
+  detail::Leader other;
+  std::vector<float> staying;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (is_listed[i] || !kept.stays(id)) continue;
+    staying.push_back(own[i]);
+    other.offer(static_cast<double>(own[i]) / options_.temperature + noise.others[id], {own[i], id});
+  }
+  const double together =
+      detail::log_sum_exp(staying, options_.temperature) + noise.places[static_cast<TokenId>(listed_.size())];
+  const TokenId id = leader.score >= together ? leader.token.id : other.token.id;
+  SampledToken token = {.id = id, .logit = all[at(id)]};
+  token.log_prob = token.log_prob_low = token.log_prob_high = std::log(kept[id]);
+  return token;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/backend_sampler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/backends.hpp"
+#include "decoding/expected_distribution.hpp"
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "support/statistics.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/fused.hpp"
+#include "topksoftmax/l2s/build.hpp"
+#include "topksoftmax/shortlist/build.hpp"
+#include "topksoftmax/svd/build.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::expected_distribution;
+using testing::random_layer;
+using testing::Reference;
+
+struct World {
+  SoftmaxLayer layer = random_layer(300, 24, 3);
+  RowMajorMatrix contexts = 0.5F * clustered_contexts(600, 24, 6, 9);
+  std::vector<std::shared_ptr<const TopKSoftmax>> heads = {
+      L2S::train(layer, contexts, {.clusters = 6, .budget = 40.0}),
+      L2S::train(layer, contexts, {.clusters = 6, .budget = 40.0, .outside_sample = 0}),
+      Shortlist::build(layer, contexts, {.top_frequent = 60}),
+      SvdSoftmax::build(layer, {.preview_width = 12, .refine_width = 30}),
+  };
+};
+
+/// The logits that a backend itself has: exact ones of its candidates, and of the others those of the layer,
+/// moved alike so that their mass is what it counts.
+std::vector<double> own_logits(const TopKSoftmax& head, const Eigen::VectorXf& h) {
+  const Reference reference(head.layer(), h);
+  Workspace workspace;
+  const std::optional<Candidates> found = head.candidates(h.data(), 24, {}, workspace);
+  std::vector<bool> inside(reference.logits.size(), false);
+  for (const TokenId id : found->ids) inside[static_cast<std::size_t>(id)] = true;
+  double others = 0.0;
+  double sum = 0.0;
+  for (std::size_t id = 0; id < inside.size(); ++id)
+    (inside[id] ? sum : others) += std::exp(reference.logits[id]);
+  const double outside = std::min(found->outside, std::log(sum) + found->most_outside);
+  std::vector<double> logits = reference.logits;
+  for (std::size_t id = 0; id < inside.size(); ++id) {
+    if (!inside[id]) logits[id] += outside - std::log(others);
+  }
+  return logits;
+}
+
+const SamplingOptions kOptions[] = {
+    {},
+    {.temperature = 0.7},
+    {.temperature = 1.6},
+    {.top_k = 10},
+    {.top_p = 0.9},
+    {.temperature = 0.8, .top_p = 0.97, .min_p = 0.01},
+    {.typical_p = 0.6},
+    {.xtc_probability = 0.5, .xtc_threshold = 0.05},
+};
+
+TEST(BackendSampler, DrawsFromTheBackendsOwnDistribution) {
+  const World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  for (std::size_t i = 0; i < world.heads.size(); ++i) {
+    const std::vector<double> logits = own_logits(*world.heads[i], h);
+    for (const SamplingOptions& options : kOptions) {
+      SCOPED_TRACE(std::to_string(i) + ", options " + std::to_string(&options - kOptions));
+      const std::vector<double> expected = expected_distribution(logits, options);
+      BackendSampler sampler(options);
+      RandomStream random(11);
+      std::vector<std::size_t> counts(expected.size());
+      for (int n = 0; n < 10000; ++n) {
+        const SampledToken token = sampler.draw(*world.heads[i], h, random);
+        const auto id = static_cast<std::size_t>(token.id);
+        ++counts[id];
+        ASSERT_GT(expected[id], 0.0);
+        if (options.xtc_probability > 0.0) continue;
+        ASSERT_LE(token.log_prob_low - 1e-4, std::log(expected[id]));
+        ASSERT_GE(token.log_prob_high + 1e-4, std::log(expected[id]));
+      }
+      EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0);
+    }
+  }
+}
+
+TEST(BackendSampler, IsNoDrawFromTheLayersDistribution) {
+  const World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const std::vector<double> of_layer = expected_distribution(Reference(world.layer, h).logits, {});
+  BackendSampler sampler;
+  RandomStream random(11);
+  std::vector<std::size_t> counts(of_layer.size());
+  for (int n = 0; n < 10000; ++n)
+    ++counts[static_cast<std::size_t>(sampler.draw(*world.heads[1], h, random).id)];
+  EXPECT_GT(testing::chi_square_deviations(counts, of_layer), 6.0) << "it has no mass outside";
+}
+
+TEST(BackendSampler, ScansForTokensOutsideAlone) {
+  const World world;
+  BackendSampler learned;
+  BackendSampler candidates;
+  BackendSampler nucleus({.top_p = 0.5});
+  RandomStream random(5);
+  double outside = 0.0;
+  for (Eigen::Index q = 0; q < 400; ++q) {
+    const Eigen::VectorXf h = world.contexts.row(q);
+    learned.draw(*world.heads[0], h, random);
+    candidates.draw(*world.heads[1], h, random);
+    nucleus.draw(*world.heads[3], 4.0F * h, random);
+    Workspace workspace;
+    const std::optional<Candidates> found = world.heads[0]->candidates(h.data(), 24, {}, workspace);
+    outside += std::exp(found->outside - world.heads[0]->query(h, {.k = 1}).log_z);
+  }
+  EXPECT_NEAR(static_cast<double>(learned.full_scans()), outside, 4.0 * std::sqrt(outside));
+  EXPECT_EQ(candidates.full_scans(), 0U);
+  EXPECT_LT(nucleus.full_scans(), 200U);
+}
+
+TEST(BackendSampler, ObeysMasksAndBiases) {
+  const World world;
+  const Eigen::VectorXf h = world.contexts.row(3);
+  TokenMask mask(world.layer.vocab());
+  for (TokenId id = 0; id < 300; id += 2) mask.allow(id);
+  const TokenBias bias[] = {{8, 30.0F}};
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(world.layer, world.contexts);
+    BackendSampler sampler({.temperature = 1.3});
+    RandomStream random(1);
+    for (int n = 0; n < 50; ++n)
+      EXPECT_EQ(sampler.draw(*head, h, random, {.allowed = mask}).id % 2, 0) << backend.name;
+    EXPECT_EQ(sampler.draw(*head, h, random, {.allowed = mask, .logit_bias = bias}).id, 8) << backend.name;
+  }
+}
+
+TEST(BackendSampler, DrawsAsTheSamplerDoesWhereAHeadIsProvenOrScans) {
+  const World world;
+  const Fused fused(world.layer);
+  const auto certified = Certified::build(world.layer, world.contexts);
+  BackendSampler ours;
+  Sampler theirs;
+  for (const TopKSoftmax* head :
+       {static_cast<const TopKSoftmax*>(&fused), static_cast<const TopKSoftmax*>(certified.get())}) {
+    RandomStream random(5);
+    RandomStream same(5);
+    for (Eigen::Index q = 0; q < 30; ++q) {
+      const Eigen::VectorXf h = world.contexts.row(q);
+      EXPECT_EQ(ours.draw(*head, h, random).id, theirs.draw(*head, h, same).id);
+    }
+  }
+}
+
+TEST(BackendSampler, RefusesWhatASamplerRefuses) {
+  EXPECT_THROW(BackendSampler({.top_p = 0.0}), std::invalid_argument);
+  const World world;
+  const TokenMask none(world.layer.vocab());
+  RandomStream random(1);
+  BackendSampler sampler;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  for (const auto& head : world.heads) {
+    EXPECT_THROW(sampler.draw(*head, h, random, {.allowed = none}), std::invalid_argument);
+    EXPECT_THROW(sampler.draw(*head, Eigen::VectorXf::Zero(3), random), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax
