@@ -96,8 +96,8 @@ void check(const CLI::App& app, CommandLine& line) {
   }
   if (line.experiment != LanguageModelExperiment::none) {
     refuse(app, "an experiment on a language model",
-           {"--sweep", "--ablation", "--json", "--html", "--k", "--queries", "--timed", "--rounds",
-            "--threads", "--batch"});
+           {"--sweep", "--ablation", "--html", "--k", "--queries", "--timed", "--rounds", "--threads",
+            "--batch"});
   }
   if (!line.ablation.empty()) {
     find_ablation(line.ablation);

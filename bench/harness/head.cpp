@@ -2,20 +2,49 @@
 #include "harness/head.hpp"
 
 #include <cmath>
+#include <stdexcept>
+#include <utility>
 
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/head_file.hpp"
 
 namespace topksoftmax::bench {
 
-Head load_head(const std::filesystem::path& path) {
-  const HeadFile file = HeadFile::open(path);
+namespace {
+
+Head with_layer(const std::filesystem::path& path, const HeadFile& file, SoftmaxLayer layer) {
   return {.file = path.string(),
           .name = file.name(),
-          .layer = file.layer(),
+          .layer = std::move(layer),
           .train = file.train_contexts(),
           .test = file.test_contexts(),
           .counts = file.counts()};
+}
+
+}  // namespace
+
+Head load_head(const std::filesystem::path& path) {
+  const HeadFile file = HeadFile::open(path);
+  return with_layer(path, file, file.layer());
+}
+
+Head load_stored_head(const std::filesystem::path& path) {
+  const HeadFile file = HeadFile::open(path);
+  return with_layer(path, file, file.stored_layer());
+}
+
+std::string weight_type_name(WeightType type) {
+  switch (type) {
+    case WeightType::float32:
+      return "float32";
+    case WeightType::float16:
+      return "float16";
+    case WeightType::bfloat16:
+      return "bfloat16";
+    case WeightType::int8:
+      return "int8";
+  }
+  throw std::logic_error("a weight type without a name");
 }
 
 void check_finite(const std::filesystem::path& file, const std::string& tensor,

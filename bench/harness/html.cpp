@@ -224,7 +224,8 @@ std::string facts(const Machine& machine, const Measurer& measurer, const Measur
   const MeasureOptions& options = measurer.options();
   return "<p class=\"facts\">V = " + std::to_string(head.layer.vocab()) +
          " tokens, d = " + std::to_string(head.layer.dim()) + ", " +
-         fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) + " MB of float32. Learned from " +
+         fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) + " MB of " +
+         weight_type_name(head.layer.weight_type()) + ". Learned from " +
          std::to_string(head.train.rows()) + " contexts, measured on " + std::to_string(measurer.queries()) +
          " others. " + escape_html(machine.cpu) + ", " + std::to_string(options.threads) +
          (options.threads == 1 ? " thread, " : " threads, ") +
@@ -243,7 +244,7 @@ std::string to_html(const Machine& machine, const Measurer& measurer, const Meas
       title + "</title>\n<style>" + kCss + plot_css() + "</style>\n</head>\n<body>\n";
   html += "<h1>" + title + "</h1>\n" + facts(machine, measurer, measurement);
   html += "<p>P@k is the share of the exact k best tokens that a system finds. Speedup is over " +
-          escape_html(measurement.reference) + ", the fastest exact float32 softmax of this run (" +
+          escape_html(measurement.reference) + ", the fastest exact softmax of this run (" +
           three_digits(measurement.reference_seconds * 1e6) +
           " µs a query); all were timed in turn in one process, medians over " +
           std::to_string(measurer.options().rounds) + " rounds.</p>\n";

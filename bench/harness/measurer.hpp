@@ -60,7 +60,7 @@ std::string describe(const Settings& settings);
 
 struct Measurement {
   std::vector<Row> rows;
-  std::string reference;           ///< the fastest exact float32 backend of the run
+  std::string reference;  ///< the fastest exact backend of the run, in whatever type it reads the weights
   double reference_seconds = 0.0;  ///< its time a context
   double read_gb_s = 0.0;          ///< the limit of as many threads for a buffer of the layer's size
   std::vector<std::string> notes;  ///< what had to be left out, and why
@@ -88,8 +88,7 @@ class Measurer {
   void compare_with(const Contestant& contestant) { references_.push_back(contestant); }
 
   /// Measures the contestants in one run, slice by slice in turn. The fused softmax always takes part, so
-  /// that there is an exact float32 time to compare with; the reference is the fastest of the exact float32
-  /// backends that do.
+  /// that there is an exact time to compare with; the reference is the fastest of the exact backends that do.
   Measurement measure(std::span<const Contestant> contestants) const;
 
  private:

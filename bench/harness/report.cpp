@@ -53,12 +53,13 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
       << ", reads " << fixed(measurement.read_gb_s, 1) << " GB/s from a buffer of the layer's size"
       << (options.threads == 1 ? "" : " on " + std::to_string(options.threads) + " threads") << '\n'
       << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << ", "
+      << weight_type_name(head.layer.weight_type()) << ", "
       << fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) << " MB; " << head.train.rows()
       << " training contexts, measured on " << measurer.queries() << " of " << head.test.rows()
       << " test contexts\n"
       << (options.threads == 1 ? "one thread, " : std::to_string(options.threads) + " threads, ")
       << (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch))
-      << "; speedup is against " << measurement.reference << ", the fastest exact float32 row of this run ("
+      << "; speedup is against " << measurement.reference << ", the fastest exact row of this run ("
       << three_digits(measurement.reference_seconds * 1e6) << " µs)\n";
   for (const std::string& note : measurement.notes) out << note << '\n';
   double spread = 0.0;
@@ -97,13 +98,24 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
   table.print(out);
 }
 
+nlohmann::ordered_json to_json(const Machine& machine) {
+  return {{"cpu", machine.cpu}, {"cores", machine.cores}, {"simd", machine.simd}};
+}
+
 nlohmann::ordered_json to_json(const Machine& machine, double read_gb_s) {
-  return {{"cpu", machine.cpu}, {"cores", machine.cores}, {"simd", machine.simd}, {"read_gb_s", read_gb_s}};
+  nlohmann::ordered_json json = to_json(machine);
+  json["read_gb_s"] = read_gb_s;
+  return json;
 }
 
 nlohmann::ordered_json to_json(const Head& head) {
-  return {{"file", head.file},       {"name", head.name},          {"vocab", head.layer.vocab()},
-          {"dim", head.layer.dim()}, {"train", head.train.rows()}, {"test", head.test.rows()}};
+  return {{"file", head.file},
+          {"name", head.name},
+          {"vocab", head.layer.vocab()},
+          {"dim", head.layer.dim()},
+          {"type", weight_type_name(head.layer.weight_type())},
+          {"train", head.train.rows()},
+          {"test", head.test.rows()}};
 }
 
 nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,

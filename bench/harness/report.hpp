@@ -18,6 +18,7 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
 
 /// What every JSON file of the harness begins with: the machine, with what it reads from a buffer of the
 /// layer's size; and the head.
+nlohmann::ordered_json to_json(const Machine& machine);
 nlohmann::ordered_json to_json(const Machine& machine, double read_gb_s);
 nlohmann::ordered_json to_json(const Head& head);
 

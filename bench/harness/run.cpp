@@ -55,18 +55,21 @@ void run_experiment(const CommandLine& line, std::span<const Choice> choices, co
   const LanguageModelRequest request = {
       .model = model, .head = learning, .choices = choices, .text = line.text, .progress = progress};
   std::ostringstream table;
+  nlohmann::ordered_json json = {{"machine", to_json(describe_machine())}, {"head", to_json(head)}};
   switch (line.experiment) {
     case LanguageModelExperiment::decode:
-      run_decode(request, table);
+      json["decoding"] = run_decode(request, table);
       break;
     case LanguageModelExperiment::perplexity:
-      run_perplexity(request, table);
+      json["perplexity"] = run_perplexity(request, table);
       break;
     default:
-      run_batching(request, table);
+      json["batching"] = run_batching(request, table);
   }
   progress.clear();
   out << head.name << ": " << table.str();
+  out.flush();
+  if (!line.json.empty()) write_json(line.json, json);
 }
 
 void run_sampling(const Machine& machine, const CommandLine& line, std::span<const Choice> choices,
@@ -95,7 +98,7 @@ void run(const Registry& registry, const CommandLine& line, std::ostream& out, P
     if (!output.path.empty()) check_output(output.path);
   }
   progress.show("reading " + line.head.string());
-  const Head head = load_head(line.head);
+  const Head head = load_stored_head(line.head);
   require_test_contexts(head);
   if (line.experiment != LanguageModelExperiment::none)
     return run_experiment(line, choices, head, out, progress);

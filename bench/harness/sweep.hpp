@@ -12,7 +12,7 @@ namespace topksoftmax::bench {
 void check_sweep(std::span<const Choice> choices);
 
 /// Measures each of the chosen backends at every combination of the values that its axes take on this head,
-/// one system after the other, each against the fastest exact float32 backend. Rows come out system by
+/// one system after the other, each against the fastest exact backend. Rows come out system by
 /// system. Settings that a backend refuses on this head are left out, with a note.
 Measurement sweep(Measurer& measurer, std::span<const Choice> choices);
 

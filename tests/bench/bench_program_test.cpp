@@ -144,8 +144,8 @@ TEST_F(BenchProgram, WritesTheReport) {
   EXPECT_FALSE(machine.at("simd").get<std::string>().empty());
   EXPECT_GT(machine.at("read_gb_s").get<double>(), 0.0);
 
-  const nlohmann::json head = {{"file", head_.string()}, {"name", "tiny"}, {"vocab", kVocab}, {"dim", kDim},
-                               {"train", kTrain},        {"test", kTest}};
+  const nlohmann::json head = {{"file", head_.string()}, {"name", "tiny"},  {"vocab", kVocab}, {"dim", kDim},
+                               {"type", "float32"},      {"train", kTrain}, {"test", kTest}};
   EXPECT_EQ(report.at("head"), head);
 
   EXPECT_EQ(backends_of(report), (std::vector<std::string>{"exact", "fused", "peer:eigen"}));
@@ -199,6 +199,30 @@ TEST_F(BenchProgram, ComparesWithFusedWhereNoExactBackendIsChosen) {
   EXPECT_EQ(backends_of(report), std::vector<std::string>{"certified"});
   EXPECT_GT(report.at("results")[0].at("speedup").get<double>(), 0.0);
   EXPECT_EQ(report.at("results")[0].at("certified_rate").get<double>(), 1.0);
+}
+
+TEST_F(BenchProgram, ReadsWeightsInTheTypeOfTheFile) {
+  const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
+  std::vector<Eigen::half> halves(kVocab * kDim);
+  std::transform(weight.data(), weight.data() + weight.size(), halves.begin(),
+                 [](float x) { return Eigen::half(x); });
+  const RowMajorMatrix contexts = clustered_contexts(kTrain, kDim, 5, 3);
+  const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, halves),
+                                           tensor_view("contexts.train", {kTrain, kDim}, values(contexts)),
+                                           tensor_view("contexts.test", {kTrain, kDim}, values(contexts))};
+  write_safetensors(head_, tensors, {{"name", "half"}});
+  const nlohmann::json report = measured_json("--queries 30");
+  EXPECT_EQ(report.at("head").at("type"), "float16");
+  EXPECT_GE(report.at("results").size(), 4U);
+  for (const nlohmann::json& result : report.at("results")) {
+    const std::string backend = result.at("backend");
+    if (backend == "exact" || backend == "fused") {
+      EXPECT_EQ(result.at("bytes_per_query").get<double>(), static_cast<double>(2 * kVocab * kDim));
+    }
+    if (backend == "certified") {
+      EXPECT_EQ(result.at("p_at"), (nlohmann::json{{"1", 1.0}, {"5", 1.0}}));
+    }
+  }
 }
 
 TEST_F(BenchProgram, TimesTheReferenceOnceAndComparesItWithItself) {
@@ -370,7 +394,7 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
   expect_error(measure("--ablation k" + json), 2, "--ablation goes without --json");
   expect_error(measure("--ablation k --backends fused"), 2, "--ablation goes without --backends");
   expect_error(measure("--ablation k --sweep"), 2, "--ablation goes without --sweep");
-  expect_error(run_bench("--decode --head x" + json), 2, "goes without --json");
+  expect_error(run_bench("--decode --head x --html y"), 2, "goes without --html");
   expect_error(run_bench("--list" + json), 2, "--list goes without --json");
   expect_error(run_bench(json + " tune --head x"), 2,
                "options of tune stand behind it: --json stands before");

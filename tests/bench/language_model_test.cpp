@@ -3,6 +3,8 @@
 // What topksoftmax-bench measures on a language model whole: the program itself is run, on a tiny model.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,21 @@ class BenchLanguageModel : public ::testing::Test {
     return run_bench("--head " + model_.string() + " --set l2s.clusters=4 --set l2s.budget=100 " + arguments);
   }
 
+  /// The rows that --json writes under this name; each has these keys.
+  nlohmann::json rows(const std::string& name, const std::string& arguments,
+                      std::initializer_list<const char*> keys) const {
+    const std::filesystem::path out = folder_.path() / "out.json";
+    const ProgramRun run = this->run(arguments + " --json " + out.string());
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const nlohmann::json report = nlohmann::json::parse(testing::read_text(out));
+    EXPECT_EQ(report.at("head").at("vocab").get<std::size_t>(), kVocab);
+    EXPECT_TRUE(report.at("machine").at("simd").is_string());
+    for (const nlohmann::json& row : report.at(name)) {
+      for (const char* const key : keys) EXPECT_TRUE(row.contains(key)) << key << " " << row;
+    }
+    return report.at(name);
+  }
+
   testing::TemporaryFolder folder_;
   std::filesystem::path model_;
   std::filesystem::path text_;
@@ -87,6 +104,35 @@ TEST_F(BenchLanguageModel, BatchingShowsEachWay) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   for (const char* const way : {"mini", "maxi", "top-up", "OpenSubtitles"}) {
     EXPECT_NE(run.out.find(way), std::string::npos) << way;
+  }
+}
+
+TEST_F(BenchLanguageModel, WritesItsRowsAsJson) {
+  const nlohmann::json decoding = rows("decoding", "--decode --backends fused,l2s",
+                                       {"decoder", "backend", "tokens_per_s", "speedup", "softmax_share"});
+  EXPECT_EQ(decoding.size(), 5U * 2U + 2U * 3U);
+  std::size_t drafted = 0;
+  for (const nlohmann::json& row : decoding) {
+    EXPECT_GT(row.at("tokens_per_s"), 0.0);
+    EXPECT_GT(row.at("softmax_share"), 0.0);
+    EXPECT_LT(row.at("softmax_share"), 1.0);
+    drafted += row.contains("acceptance") ? 1 : 0;
+  }
+  EXPECT_EQ(drafted, 6U);
+  const nlohmann::json scored =
+      rows("perplexity", "--perplexity --backends l2s --text " + text_.string(),
+           {"backend", "perplexity", "of_exact", "us_per_token", "speedup", "tokens", "outside"});
+  ASSERT_EQ(scored.size(), 2U);
+  EXPECT_EQ(scored[0].at("of_exact"), 1.0);
+  EXPECT_EQ(scored[1].at("backend"), "l2s");
+  const nlohmann::json batched =
+      rows("batching", "--batching --backends fused",
+           {"backend", "lengths", "batching", "sentences_per_s", "time_saved", "steps", "mean_batch"});
+  ASSERT_EQ(batched.size(), 6U);
+  for (const nlohmann::json& row : batched) {
+    double sum = 0.0;
+    for (const nlohmann::json& share : row.at("step_shares")) sum += share.get<double>();
+    EXPECT_NEAR(sum, 1.0, 1e-9);
   }
 }
 

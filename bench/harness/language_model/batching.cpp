@@ -129,25 +129,26 @@ std::vector<Way> ways() {
 }
 
 /// The share of steps whose batch was so large: at most an eighth, a quarter, a half, and all of the most.
-std::vector<std::string> histogram(const BatchReport& report) {
-  std::vector<std::string> cells;
+std::vector<double> histogram(const BatchReport& report) {
+  std::vector<double> shares;
   std::size_t from = 1;
   for (const std::size_t to : {kBatch / 8, kBatch / 4, kBatch / 2, kBatch}) {
     std::size_t steps = 0;
     for (; from <= to; ++from) steps += report.steps_at[from];
-    cells.push_back(fixed(100.0 * static_cast<double>(steps) / static_cast<double>(report.steps), 0) + " %");
+    shares.push_back(static_cast<double>(steps) / static_cast<double>(report.steps));
   }
-  return cells;
+  return shares;
 }
 
 }  // namespace
 
-void run_batching(const LanguageModelRequest& request, std::ostream& out) {
+nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::ostream& out) {
   static const std::array<LengthDistribution, 2> distributions = {
       {{"Europarl", 26.3, 14.9}, {"OpenSubtitles", 9.4, 6.1}}};
   Table table({"head", "lengths", "batching", "sentences/s", "time saved", "steps", "mean batch",
                "batch 1-" + std::to_string(kBatch / 8), "-" + std::to_string(kBatch / 4),
                "-" + std::to_string(kBatch / 2), "-" + std::to_string(kBatch)});
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Choice& choice : request.choices) {
     const std::shared_ptr<const TopKSoftmax> head = build_backend(choice, request.head, request.progress);
     for (const LengthDistribution& distribution : distributions) {
@@ -175,8 +176,17 @@ void run_batching(const LanguageModelRequest& request, std::ostream& out) {
                                           three_digits(100.0 * (1.0 - median / mini)) + " %",
                                           std::to_string(reports[w].steps),
                                           fixed(reports[w].mean_batch(), 1)};
-        for (std::string& cell : histogram(reports[w])) cells.push_back(std::move(cell));
+        const std::vector<double> shares = histogram(reports[w]);
+        for (const double share : shares) cells.push_back(fixed(100.0 * share, 0) + " %");
         table.add(std::move(cells));
+        rows.push_back({{"backend", choice.backend->name},
+                        {"lengths", distribution.name},
+                        {"batching", all[w].name},
+                        {"sentences_per_s", kSentences / median},
+                        {"time_saved", 1.0 - median / mini},
+                        {"steps", reports[w].steps},
+                        {"mean_batch", reports[w].mean_batch()},
+                        {"step_shares", shares}});
       }
     }
   }
@@ -184,6 +194,7 @@ void run_batching(const LanguageModelRequest& request, std::ostream& out) {
   out << kSentences << " sentences of log-normal lengths (mean and deviation of the paper's Table 1), "
       << "at most " << kBatch << " at a time;\nshares of the decoding steps by their batch (Figure 8)\n\n";
   table.print(out);
+  return rows;
 }
 
 }  // namespace topksoftmax::bench

@@ -36,6 +36,8 @@ struct Decoded {
   double predicted_seconds = 0.0;  ///< likewise
 
   double per_token() const { return seconds / tokens; }
+  /// Of the time: all that is not the model's.
+  double softmax_share() const { return 1.0 - model_seconds / seconds; }
 };
 
 Decoded write_greedily(const LstmModel& model, const TopKSoftmax& head) {
@@ -195,13 +197,14 @@ std::vector<NamedHead> with_long_lists(const LanguageModelRequest& request, std:
 
 }  // namespace
 
-void run_decode(const LanguageModelRequest& request, std::ostream& out) {
+nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostream& out) {
   std::vector<NamedHead> heads;
   for (const Choice& choice : request.choices)
     heads.push_back({choice.backend->name, build_backend(choice, request.head, request.progress)});
   const std::vector<NamedHead> drafting = with_long_lists(request, heads);
   std::map<std::string, double> baselines;
-  Table table({"decoder", "head", "tokens/s", "speedup", "in the model", "r", "predicted"});
+  Table table({"decoder", "head", "tokens/s", "speedup", "softmax layer", "r", "predicted"});
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Decoder& decoder : decoders()) {
     const std::vector<NamedHead>& asked = decoder.drafts ? drafting : heads;
     const std::vector<Decoded> measured = measure(request, decoder, asked);
@@ -216,18 +219,29 @@ void run_decode(const LanguageModelRequest& request, std::ostream& out) {
     for (std::size_t i = 0; i < asked.size(); ++i) {
       const Decoded& one = measured[i];
       const bool drafted = one.acceptance > 0.0;
-      table.add({decoder.name, asked[i].name, three_digits(1.0 / one.per_token()),
-                 three_digits(baseline / one.per_token()),
-                 three_digits(100.0 * one.model_seconds / one.seconds) + " %",
-                 drafted ? fixed(one.acceptance, 2) : "",
-                 drafted ? three_digits(baseline * kTokens / one.predicted_seconds) : ""});
+      const double speedup = baseline / one.per_token();
+      const double predicted = drafted ? baseline * kTokens / one.predicted_seconds : 0.0;
+      table.add({decoder.name, asked[i].name, three_digits(1.0 / one.per_token()), three_digits(speedup),
+                 three_digits(100.0 * one.softmax_share()) + " %", drafted ? fixed(one.acceptance, 2) : "",
+                 drafted ? three_digits(predicted) : ""});
+      rows.push_back({{"decoder", decoder.name},
+                      {"backend", asked[i].name},
+                      {"tokens_per_s", 1.0 / one.per_token()},
+                      {"speedup", speedup},
+                      {"softmax_share", one.softmax_share()}});
+      if (drafted) {
+        rows.back()["acceptance"] = one.acceptance;
+        rows.back()["predicted_speedup"] = predicted;
+      }
     }
   }
   request.progress.clear();
   table.print(out);
   out << "\nSpeedups are over the fastest exact head of the same decoder, for speculative sampling over "
          "sampling;\nr and the speedup that it predicts are the speculative-sampling paper's. Beam search "
-         "counts positions,\nand compares by a head's learned log Z where it has one.\n";
+         "counts positions,\nand compares by a head's learned log Z where it has one. The softmax layer's "
+         "share of the time is all\nthat is not the model's.\n";
+  return rows;
 }
 
 }  // namespace topksoftmax::bench

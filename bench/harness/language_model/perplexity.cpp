@@ -110,7 +110,7 @@ std::vector<Scorer> make_scorers(const LanguageModelRequest& request, const floa
 
 }  // namespace
 
-void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
+nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
   const std::vector<TokenId> tokens = read_text(request);
   const std::size_t count = tokens.size() - 1;
   const std::size_t dim = request.head.layer.dim();
@@ -137,15 +137,24 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
     timings = time_interleaved(works, std::min(kTimed, count), {});
   }
   Table table({"head", "perplexity", "of the exact", "µs/token", "speedup", "outside of the candidates"});
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   double exact = 0.0;
   for (std::size_t s = 0; s < scorers.size(); ++s) {
     request.progress.show("scoring with " + scorers[s].name);
     Perplexity perplexity;
     for (std::size_t i = 0; i < count; ++i) perplexity.add(log_prob(s, i));
     if (s == 0) exact = perplexity.value();
+    const double us_per_token = 1e6 * timings[s].seconds_per_item;
+    const double speedup = timings[0].seconds_per_item / timings[s].seconds_per_item;
     table.add({scorers[s].name, fixed(perplexity.value(), 2), fixed(perplexity.value() / exact, 4),
-               three_digits(1e6 * timings[s].seconds_per_item),
-               three_digits(timings[0].seconds_per_item / timings[s].seconds_per_item), scorers[s].outside});
+               three_digits(us_per_token), three_digits(speedup), scorers[s].outside});
+    rows.push_back({{"backend", scorers[s].name},
+                    {"perplexity", perplexity.value()},
+                    {"of_exact", perplexity.value() / exact},
+                    {"us_per_token", us_per_token},
+                    {"speedup", speedup},
+                    {"tokens", count},
+                    {"outside", scorers[s].outside}});
   }
   request.progress.clear();
   out << count
@@ -153,6 +162,7 @@ void run_perplexity(const LanguageModelRequest& request, std::ostream& out) {
       << "\n\n";
   table.print(out);
   if (!left_out.empty()) out << "\nWithout candidates of their own: " << left_out << "\n";
+  return rows;
 }
 
 }  // namespace topksoftmax::bench

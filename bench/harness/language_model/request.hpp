@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "harness/choice.hpp"
@@ -25,14 +26,16 @@ struct LanguageModelRequest {
 /// writes.
 Head language_model_head(const examples::LstmModel& model, Head head, Progress& progress);
 
+// Each prints a table, and returns its rows for --json.
+
 /// --decode: tokens a second, end to end, by each decoder with each head.
-void run_decode(const LanguageModelRequest& request, std::ostream& out);
+nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostream& out);
 
 /// --perplexity: L2S's Table 6.
-void run_perplexity(const LanguageModelRequest& request, std::ostream& out);
+nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::ostream& out);
 
 /// --batching: batch sizes and time of mini-, maxi- and top-up batching on the lengths of the paper's
 /// Table 1.
-void run_batching(const LanguageModelRequest& request, std::ostream& out);
+nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::ostream& out);
 
 }  // namespace topksoftmax::bench
