@@ -172,10 +172,10 @@ const std::vector<BadInput>& rows() {
          std::sort(answer.ids.begin(), answer.ids.end());
          EXPECT_EQ(answer.ids, (std::vector<TokenId>{17, 42}));
        }},
-      {"a mask that is too short", argument, "query: the mask has 1 words; V = 100 tokens need 2",
+      {"a mask that is too short", argument, "query: the mask has bits for 64 tokens; V is 100",
        [] { refused({.allowed = short_mask}); }},
       {"a mask that is too short where a token is drawn", argument,
-       "query: the mask has 1 words; V = 100 tokens need 2",
+       "query: the mask has bits for 64 tokens; V is 100",
        [] {
          const auto head = Certified::build(random_layer(kVocab, kDim, 1));
          RandomStream random(1);

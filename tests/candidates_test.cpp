@@ -95,11 +95,9 @@ TEST_F(CandidatesTest, ContextsThatShareThemAreAnsweredAsEachAlone) {
   const RowMajorMatrix H = testing::random_matrix(37, 9, 7);
   TokenMask mask(500);
   for (TokenId id = 0; id < 450; ++id) mask.allow(id);
-  const std::span<const std::uint64_t> words = mask;
   const std::vector<TokenBias> bias = {{3, 1.0F}, {200, 500.0F}};
-  for (const kernels::LogitEdits& edits :
-       {kernels::LogitEdits{}, kernels::LogitEdits{words.data(), nullptr, 0},
-        kernels::LogitEdits{words.data(), bias.data(), bias.size()}}) {
+  for (const kernels::LogitEdits& edits : {kernels::LogitEdits{}, kernels::LogitEdits{mask, nullptr, 0},
+                                           kernels::LogitEdits{mask, bias.data(), bias.size()}}) {
     for (const std::size_t k : {1U, 4U, 5U, 6U, 10U}) {  // from 5 on too few of them are allowed
       for (const std::size_t batch : {1U, 16U, 37U}) {
         Query query;

@@ -28,8 +28,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr std::size_t kGatheredShare = 8;
 
 inline bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
-  return query.edits.allowed != nullptr &&
-         query.edits.count_allowed(layer.vocab()) <= layer.vocab() / kGatheredShare;
+  return !query.edits.allowed.empty() &&
+         query.edits.allowed.count(layer.vocab()) <= layer.vocab() / kGatheredShare;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -62,7 +62,7 @@ TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
 TOPKSOFTMAX_INLINE void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                         TopK& answer) {
   if (detail::is_gathered(layer, query)) {
-    return answer_from_allowed(layer, query, query.edits.count_allowed(layer.vocab()), workspace, answer);
+    return answer_from_allowed(layer, query, query.edits.allowed.count(layer.vocab()), workspace, answer);
   }
   detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
   kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
@@ -110,7 +110,8 @@ TOPKSOFTMAX_INLINE void answer_from_allowed(const SoftmaxLayer& layer, const Que
   auto* const ids = scratch.ids.get<TokenId>(allowed);
   std::size_t count = 0;
   for (std::size_t word = 0; count < allowed; ++word) {
-    for (std::uint64_t bits = query.edits.allowed[word]; bits != 0 && count < allowed; bits &= bits - 1) {
+    for (std::uint64_t bits = query.edits.allowed.block(word); bits != 0 && count < allowed;
+         bits &= bits - 1) {
       ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
     }
   }

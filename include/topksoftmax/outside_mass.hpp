@@ -54,7 +54,7 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
   /// Lets the candidates of a query count the mass outside of them. Leaves them as they are where log Z is
   /// not wanted, and where it was not learned: for a mask, and for candidates of no group.
   void count(const Query& query, Candidates& candidates) const {
-    if (!query.probabilities || query.edits.allowed != nullptr || candidates.group >= groups()) return;
+    if (!query.probabilities || !query.edits.allowed.empty() || candidates.group >= groups()) return;
     candidates.outside = log_mass(candidates.group, query.h);
     candidates.most_outside = learned_.most;
     candidates.normalizer = Normalizer::learned;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -19,9 +20,9 @@ struct QueryOptions {
   /// Tokens wanted, at least 1; more than V gives V.
   std::size_t k = 1;
 
-  /// The tokens that may be returned, one bit each: token t is allowed if allowed[t / 64] >> (t % 64) & 1.
-  /// Empty allows all; otherwise at least ⌈V/64⌉ words. Forbidden tokens have probability 0.
-  std::span<const std::uint64_t> allowed = {};
+  /// The tokens that may be returned, one bit each: a TokenMask, or words of 64 or 32 bits, which are not
+  /// copied. Empty allows all; otherwise a bit for each of the V tokens. Forbidden tokens have probability 0.
+  AllowedTokens allowed = {};
 
   /// Values added to the logits of these tokens: finite, ids strictly ascending and below V.
   std::span<const TokenBias> logit_bias = {};
@@ -60,7 +61,7 @@ class TokenMask {
   void forbid(TokenId id) { words_[word(id)] &= ~bit(id); }
   bool allows(TokenId id) const { return (words_[word(id)] & bit(id)) != 0; }
 
-  operator std::span<const std::uint64_t>() const { return words_; }
+  operator AllowedTokens() const { return AllowedTokens(words_); }
 
  private:
   static std::uint64_t bit(TokenId id) { return std::uint64_t{1} << (static_cast<std::size_t>(id) % 64); }

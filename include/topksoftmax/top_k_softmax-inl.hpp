@@ -114,11 +114,9 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
                                 std::to_string(layer_.dim()));
   }
   if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
-  const std::size_t words = (layer_.vocab() + 63) / 64;
-  if (!options.allowed.empty() && options.allowed.size() < words) {
-    throw std::invalid_argument("query: the mask has " + std::to_string(options.allowed.size()) +
-                                " words; V = " + std::to_string(layer_.vocab()) + " tokens need " +
-                                std::to_string(words));
+  if (!options.allowed.empty() && options.allowed.tokens() < layer_.vocab()) {
+    throw std::invalid_argument("query: the mask has bits for " + std::to_string(options.allowed.tokens()) +
+                                " tokens; V is " + std::to_string(layer_.vocab()));
   }
   detail::check_biases(options.logit_bias, layer_.vocab());
   if (!(options.log_z_tolerance >= 0.0)) {
@@ -128,8 +126,7 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   Query query;
   query.h = h;
   query.k = std::min(options.k, layer_.vocab());
-  query.edits = {options.allowed.empty() ? nullptr : options.allowed.data(), options.logit_bias.data(),
-                 options.logit_bias.size()};
+  query.edits = {options.allowed, options.logit_bias.data(), options.logit_bias.size()};
   query.effort = options.effort;
   query.probabilities = options.probabilities;
   query.log_z_tolerance = options.log_z_tolerance;
@@ -138,8 +135,8 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const Query& query, std::size_t stride, std::size_t batch,
                                                   Workspace& workspace, TopK* answers) const {
-  if (query.edits.allowed != nullptr) {
-    const std::size_t allowed = query.edits.count_allowed(layer_.vocab());
+  if (!query.edits.allowed.empty()) {
+    const std::size_t allowed = query.edits.allowed.count(layer_.vocab());
     Query limited = query;
     limited.k = std::min(query.k, allowed);
     if (allowed <= detail::few(layer_.vocab()) || allowed <= query.k) {

@@ -38,7 +38,7 @@ std::vector<TokenId> by_largest_product(const SoftmaxLayer& layer, const Eigen::
 }
 
 std::vector<TokenId> screen(const GreedyMips& head, const Eigen::VectorXf& h,
-                            const std::uint64_t* allowed = nullptr) {
+                            const AllowedTokens& allowed = {}) {
   Workspace workspace;
   Query query;
   query.h = h.data();
@@ -73,7 +73,7 @@ TEST(GreedyMips, PassesOverForbiddenTokens) {
   const Eigen::VectorXf h = random_vector(kDim, 40);
   std::vector<TokenId> expected = by_largest_product(layer, h, 3);
   expected.resize(60);
-  EXPECT_EQ(screen(*head, h, allowed.data()), expected);
+  EXPECT_EQ(screen(*head, h, allowed), expected);
 }
 
 TEST(GreedyMips, FindsAllThatIsAllowedBeforeItGivesUp) {
@@ -82,7 +82,7 @@ TEST(GreedyMips, FindsAllThatIsAllowedBeforeItGivesUp) {
   std::vector<std::uint64_t> allowed(5, 0);
   for (std::size_t token = 0; token < kVocab; token += 3)
     allowed[token / 64] |= std::uint64_t{1} << token % 64;
-  EXPECT_EQ(screen(*head, random_vector(kDim, 40), allowed.data()).size(), 100U);
+  EXPECT_EQ(screen(*head, random_vector(kDim, 40), allowed).size(), 100U);
 }
 
 TEST(GreedyMips, RefusesAnEmptyBudget) {

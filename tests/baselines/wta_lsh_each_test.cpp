@@ -24,7 +24,7 @@ const WtaHashOptions kHash = {.K = 4, .units_per_band = 3, .bands = 40};
 class WtaLshEachTest : public ::testing::Test {
  protected:
   std::vector<TokenId> screen(const WtaLshEach& head, const Eigen::VectorXf& h, std::size_t effort = 0,
-                              const std::uint64_t* allowed = nullptr) {
+                              const AllowedTokens& allowed = {}) {
     Query query;
     query.h = h.data();
     query.effort = effort;
@@ -81,9 +81,8 @@ TEST_F(WtaLshEachTest, ForbiddenTokensTakeNoRoom) {
   const auto head = WtaLshEach::build(layer_, {.hash = kHash, .top_collisions = 20});
   TokenMask mask(kVocab);
   for (TokenId id = 0; id < kVocab; id += 3) mask.allow(id);
-  const std::span<const std::uint64_t> words = mask;
   for (Eigen::Index i = 0; i < 8; ++i) {
-    EXPECT_EQ(screen(*head, H_.row(i), 0, words.data()), expected(H_.row(i), 20, 3));
+    EXPECT_EQ(screen(*head, H_.row(i), 0, mask), expected(H_.row(i), 20, 3));
   }
 }
 

@@ -36,8 +36,7 @@ TEST(Subset, HasTheSoftmaxOfItsTokens) {
   for (const testing::Backend& backend : testing::all_backends()) {
     const auto head = backend.make(layer, contexts);
     for (const bool masked : {false, true}) {
-      const QueryOptions options = {.allowed = masked ? std::span<const std::uint64_t>(mask)
-                                                      : std::span<const std::uint64_t>()};
+      const QueryOptions options = {.allowed = masked ? AllowedTokens(mask) : AllowedTokens()};
       const Eigen::VectorXf h = contexts.row(5);
       const Reference reference(layer, h);
       double sum = 0.0;

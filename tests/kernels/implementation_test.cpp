@@ -237,7 +237,7 @@ TEST_P(Kernels, EditsActInsideTheFusedScan) {
   std::vector<ScoredToken> storage(300);
   TopKHeap heap(storage.data(), storage.size());
   LogSumExp sum;
-  kernel().fused_scan(layer.rows(), h.data(), {allowed.data(), bias.data(), bias.size()}, heap, &sum);
+  kernel().fused_scan(layer.rows(), h.data(), {allowed, bias.data(), bias.size()}, heap, &sum);
   std::size_t found = 0;
   double expected = 0.0;
   for (const ScoredToken& token : heap.sort()) {

@@ -217,10 +217,9 @@ TEST_F(WtaLshTest, ForbiddenTokensAreNoCandidates) {
   const auto head = build(6, 50);
   TokenMask mask(kVocab);
   for (TokenId id = 0; id < kVocab; id += 3) mask.allow(id);
-  const std::span<const std::uint64_t> words = mask;
   const Eigen::VectorXf h = H_.row(4);
   Query query = query_of(h.data());
-  query.edits.allowed = words.data();
+  query.edits.allowed = mask;
   const auto shared = head->screener().screen_batch(query, kDim, 1, workspace_);
   std::set<TokenId> wanted;
   for (const TokenId id : expected(h, 6, 50)) {

@@ -260,7 +260,7 @@ inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace&
   const auto score = [&](std::span<const TokenId> tokens) {
     std::copy(tokens.begin(), tokens.end(), ids + count);
     kernels::scan_gathered(layer_.rows(), tokens.data(), tokens.size(), query.h, logits + count);
-    if (query.edits.allowed == nullptr) {
+    if (query.edits.allowed.empty()) {
       kernels::select(logits + count, tokens.data(), tokens.size(), best);
     } else {
       for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -108,17 +108,17 @@ class TOPKSOFTMAX_EXPORT WtaLshEach final : public ScreenedSoftmax<WtaLshEachScr
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Makes `marks` the allowed tokens that are hit at least `threshold` times; returns how many they are.
-inline std::size_t mark(const WtaIndex::Hits& hits, std::size_t threshold, const std::uint64_t* allowed,
+inline std::size_t mark(const WtaIndex::Hits& hits, std::size_t threshold, const AllowedTokens& allowed,
                         std::span<std::uint64_t> marks) {
   std::fill(marks.begin(), marks.end(), 0);
   const std::size_t marked = kernels::mark_reaching(hits.of_token, marks.size(),
                                                     static_cast<std::uint16_t>(threshold), marks.data());
-  return allowed == nullptr ? marked : keep_allowed(allowed, marks);
+  return allowed.empty() ? marked : keep_allowed(allowed, marks);
 }
 
 /// The highest threshold up to `bands` that at least `wanted` allowed tokens reach, or 1.
 inline std::size_t threshold_for(std::size_t wanted, std::size_t bands, const WtaIndex::Hits& hits,
-                                 const std::uint64_t* allowed, std::span<std::uint64_t> marks) {
+                                 const AllowedTokens& allowed, std::span<std::uint64_t> marks) {
   std::size_t low = 1;
   std::size_t high = bands;
   while (low < high) {
@@ -174,7 +174,7 @@ inline Candidates WtaLshEachScreener::screen(const Query& query, Workspace& work
   const std::span<std::uint64_t> marks(scratch.marks.get<std::uint64_t>(words), words);
   auto* const ids = scratch.ids.get<TokenId>(index_->vocab());
   index_->for_each_context(query.h, 0, 1, workspace, [&](std::size_t, const detail::WtaIndex::Hits& hits) {
-    const std::uint64_t* const allowed = query.edits.allowed;
+    const AllowedTokens& allowed = query.edits.allowed;
     const std::size_t threshold = detail::threshold_for(wanted, index_->bands(), hits, allowed, marks);
     detail::mark(hits, threshold, allowed, marks);
     candidates.ids = detail::first_wanted({ids, detail::collect_tokens(marks, ids)}, wanted, threshold, hits);

@@ -208,7 +208,7 @@ inline ContextBounds bound(const CertifiedIndex& index, const Query& query, Work
 inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEdits& edits,
                              std::span<const TokenId> blocks, float* estimates) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
-  if (edits.allowed != nullptr) {
+  if (!edits.allowed.empty()) {
     const BoundedRows rows = {.blocks = blocks};
     for (std::size_t i = 0; i < blocks.size() * kBlockRows; ++i) {
       const std::size_t place = rows.place(i);

@@ -29,7 +29,7 @@ inline void put_outside_features(std::span<const float> coordinates, double low,
 /// mask, and without contexts to learn from, what it typically is between them.
 inline double estimated_outside(const BoundedQuery& bounded, double low, double high) {
   const CertifiedIndex& index = bounded.index;
-  const bool learned = index.outside_mass && bounded.query.edits.allowed == nullptr;
+  const bool learned = index.outside_mass && bounded.query.edits.allowed.empty();
   if (!learned || !(low < high) || !std::isfinite(high)) return index.outside_between(low, high);
   const std::size_t width = index.transform.width();
   auto* const features = bounded.scratch().features.get<float>(outside_features(width));

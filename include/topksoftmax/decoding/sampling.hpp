@@ -19,7 +19,6 @@
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
-#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -170,14 +169,13 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t vocab = head.layer().vocab();
-  const kernels::LogitEdits edits = {.allowed = query.allowed.empty() ? nullptr : query.allowed.data()};
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
     head.query(context, asked, workspace_, answer_);
     scanned |= answer_.work.candidates == vocab;
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
     // Not before the query has found the mask to be long enough.
-    const std::size_t total = edits.count_allowed(vocab);
+    const std::size_t total = query.allowed.count(vocab);
     const detail::Staying stay = detail::staying(answer_, total, options_, excluding);
     if (stay.decided) {
       detail::Leader leader;

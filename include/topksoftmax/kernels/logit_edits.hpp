@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -13,29 +12,12 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// What a query changes in the logits: a mask and biases (QueryOptions), in plain pointers.
 struct LogitEdits {
-  const std::uint64_t* allowed = nullptr;  ///< a bit a token, or null: all allowed
-  const TokenBias* bias = nullptr;         ///< ids strictly ascending
+  AllowedTokens allowed = {};
+  const TokenBias* bias = nullptr;  ///< ids strictly ascending
   std::size_t bias_count = 0;
 
-  bool empty() const { return allowed == nullptr && bias_count == 0; }
-
-  bool allows(TokenId id) const {
-    const auto t = static_cast<std::size_t>(id);
-    return allowed == nullptr || (allowed[t / 64] >> (t % 64) & 1) != 0;
-  }
-
-  /// How many of `vocab` tokens the mask allows.
-  std::size_t count_allowed(std::size_t vocab) const {
-    if (allowed == nullptr) return vocab;
-    std::size_t count = 0;
-    for (std::size_t word = 0; word < vocab / 64; ++word)
-      count += static_cast<std::size_t>(std::popcount(allowed[word]));
-    if (vocab % 64 != 0) {
-      const std::uint64_t last = allowed[vocab / 64] & ((std::uint64_t{1} << (vocab % 64)) - 1);
-      count += static_cast<std::size_t>(std::popcount(last));
-    }
-    return count;
-  }
+  bool empty() const { return allowed.empty() && bias_count == 0; }
+  bool allows(TokenId id) const { return allowed.allows(id); }
 };
 
 /// A computed logit with a query's bias added, kept finite.
@@ -47,7 +29,7 @@ inline float add_bias(float logit, float bias) {
 
 /// Makes the logits of forbidden tokens −∞.
 inline void forbid(const LogitEdits& edits, std::size_t vocab, float* logits) {
-  if (edits.allowed == nullptr) return;
+  if (edits.allowed.empty()) return;
   for (std::size_t token = 0; token < vocab; ++token) {
     if (!edits.allows(static_cast<TokenId>(token))) logits[token] = -std::numeric_limits<float>::infinity();
   }

@@ -111,7 +111,7 @@ constexpr std::size_t kFusedBlock = 64;
 /// Applies a query's mask and biases to the logits of tokens first … first + count − 1. `next_bias` walks on.
 inline void Edit(const LogitEdits& edits, std::size_t first, std::size_t count, std::size_t& next_bias,
                  float* HWY_RESTRICT logits) {
-  if (edits.allowed != nullptr) {
+  if (!edits.allowed.empty()) {
     for (std::size_t i = 0; i < count; ++i) {
       if (!edits.allows(static_cast<TokenId>(first + i))) logits[i] = -std::numeric_limits<float>::infinity();
     }
@@ -141,10 +141,10 @@ HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std:
 /// Logits that FusedSelect takes at a time: what a context's maximum and threshold cost is shared by so many.
 constexpr std::size_t kSelectBlock = 512;
 
-/// A whole forbidden block need not be read. Blocks are words of the mask.
+/// A whole forbidden block need not be read.
 HWY_INLINE bool Forbidden(const LogitEdits& edits, std::size_t first) {
-  static_assert(kFusedBlock == 64, "a block is one word of the mask");
-  return edits.allowed != nullptr && edits.allowed[first / kFusedBlock] == 0;
+  static_assert(kFusedBlock == 64, "a block of rows is a block of the mask");
+  return !edits.allowed.empty() && edits.allowed.block(first / kFusedBlock) == 0;
 }
 
 inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,

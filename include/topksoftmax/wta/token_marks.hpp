@@ -23,10 +23,10 @@ inline std::size_t collect_tokens(std::span<const std::uint64_t> marks, TokenId*
 }
 
 /// Takes the tokens that are not allowed out of the set; returns how many are left.
-inline std::size_t keep_allowed(const std::uint64_t* allowed, std::span<std::uint64_t> marks) {
+inline std::size_t keep_allowed(const AllowedTokens& allowed, std::span<std::uint64_t> marks) {
   std::size_t count = 0;
   for (std::size_t word = 0; word < marks.size(); ++word) {
-    marks[word] &= allowed[word];
+    marks[word] &= allowed.block(word);
     count += static_cast<std::size_t>(std::popcount(marks[word]));
   }
   return count;

@@ -196,7 +196,7 @@ inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, s
         std::copy(frequent_.begin(), frequent_.end(), marks.begin());
         own[q] =
             kernels::mark_reaching(hits.of_token, words, static_cast<std::uint16_t>(threshold), marks.data());
-        if (query.edits.allowed != nullptr) own[q] = detail::keep_allowed(query.edits.allowed, marks);
+        if (!query.edits.allowed.empty()) own[q] = detail::keep_allowed(query.edits.allowed, marks);
         for (std::size_t word = 0; word < words; ++word) shared[word] |= marks[word];
         candidates.screened += hits.total;
         candidates.bytes_read += index_->bytes_read(hits);

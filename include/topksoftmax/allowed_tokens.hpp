@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ranges>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// Words that a mask may be made of. Of 64 bits: token t is bit t % 64 of word t / 64. Of 32 bits, as the
+/// masks of XGrammar and llguidance are: bit t % 32 of word t / 32; only on little-endian machines.
+template <class T>
+concept MaskWord = std::same_as<T, std::uint64_t> ||
+    (std::endian::native == std::endian::little &&
+     (std::same_as<T, std::uint32_t> || std::same_as<T, std::int32_t>));
+
+/// The tokens that may be returned, one bit each: a view of the caller's words. Without words it allows all.
+class AllowedTokens {
+ public:
+  AllowedTokens() = default;
+
+  template <MaskWord T>
+  AllowedTokens(const T* words, std::size_t count)
+      : bytes_(reinterpret_cast<const unsigned char*>(words)), size_(count * sizeof(T)) {}
+
+  /// A span, a vector or an array of words.
+  template <std::ranges::contiguous_range Words>
+  requires std::ranges::sized_range<Words> && MaskWord<std::ranges::range_value_t<Words>> AllowedTokens(
+      const Words& words)
+      : AllowedTokens(std::ranges::data(words), std::ranges::size(words)) {}
+
+  /// Whether all tokens are allowed because there are no words.
+  bool empty() const { return size_ == 0; }
+
+  /// How many tokens the words have a bit for.
+  std::size_t tokens() const { return 8 * size_; }
+
+  /// Whether it allows a token that it has a bit for.
+  bool allows(TokenId id) const {
+    const auto t = static_cast<std::size_t>(id);
+    return empty() || (block(t / 64) >> (t % 64) & 1) != 0;
+  }
+
+  /// The bits of tokens 64·i, …, 64·i + 63, the lowest first; not where it is empty. 0 for those that it has
+  /// no bit for.
+  std::uint64_t block(std::size_t i) const {
+    constexpr std::size_t whole = sizeof(std::uint64_t);
+    if (whole * i + whole <= size_) {
+      std::uint64_t bits;
+      std::memcpy(&bits, bytes_ + whole * i, whole);
+      return bits;
+    }
+    if (whole * i >= size_) return 0;
+    std::uint32_t bits;
+    std::memcpy(&bits, bytes_ + whole * i, sizeof(bits));
+    return bits;
+  }
+
+  /// How many of `vocab` tokens it allows.
+  std::size_t count(std::size_t vocab) const {
+    if (empty()) return vocab;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < vocab / 64; ++i) count += static_cast<std::size_t>(std::popcount(block(i)));
+    if (vocab % 64 == 0) return count;
+    const std::uint64_t last = block(vocab / 64) & ((std::uint64_t{1} << (vocab % 64)) - 1);
+    return count + static_cast<std::size_t>(std::popcount(last));
+  }
+
+ private:
+  const unsigned char* bytes_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
