@@ -9,6 +9,11 @@ endif()
 
 add_compile_options(-fsanitize=${TOPKSOFTMAX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
 add_link_options(-fsanitize=${TOPKSOFTMAX_SANITIZE})
+if(CMAKE_C_COMPILER_ID MATCHES Clang)
+  # C programs that use the C interface: what its C++ parts need of the runtime is not linked otherwise.
+  add_link_options($<$<LINK_LANGUAGE:C>:-fsanitize-link-c++-runtime>)
+  string(APPEND CMAKE_C_STANDARD_LIBRARIES " -lstdc++")
+endif()
 add_compile_definitions(TOPKSOFTMAX_SANITIZED) # tests with very many cases try fewer
 
 if(TOPKSOFTMAX_SANITIZE STREQUAL "thread")

@@ -84,7 +84,7 @@ TEST(TokenGumbels, TheLargestOfABlockIsThatOfItsTokens) {
 }
 
 TEST(TokenGumbels, VisitsAllAboveALimit) {
-  for (const std::size_t vocab : {1, 15, 16, 17, 1000}) {
+  for (const std::size_t vocab : {1U, 15U, 16U, 17U, 1000U}) {
     for (const double limit : {-40.0, -1.5, 0.0, 2.0, 6.0, 40.0}) {
       for (std::uint64_t key = 0; key < 40; ++key) {
         const TokenGumbels gumbels(key);

@@ -37,7 +37,7 @@ void expect_product(const Matrix& found, const Matrix& A, const Matrix& B) {
   EXPECT_LT(error, 1e-12 * static_cast<double>(A.cols()));
 }
 
-Matrix wide(std::size_t rows, std::size_t columns, unsigned seed) {
+Matrix wide(Eigen::Index rows, Eigen::Index columns, unsigned seed) {
   return testing::random_matrix(rows, columns, seed).cast<double>();
 }
 
