@@ -38,7 +38,7 @@ std::string ablation_names() {
 }
 
 /// What tokens are drawn by.
-constexpr std::array<const char*, 3> kDrawnBy = {"--temperature", "--top-p", "--min-p"};
+constexpr std::array<const char*, 4> kDrawnBy = {"--temperature", "--top-p", "--min-p", "--log-z-error"};
 
 /// The backends that an experiment is made with where none are named.
 std::string default_backends(LanguageModelExperiment experiment) {
@@ -206,6 +206,8 @@ void declare_sampling(CLI::App& app, CommandLine& line) {
   add(kDrawnBy[1], line.drawn_by.top_p, "Of --sampling: the share of the nucleus; 1: all tokens");
   add(kDrawnBy[2], line.drawn_by.min_p,
       "Of --sampling: the least probability that stays, as a share of the best one's");
+  add(kDrawnBy[3], line.drawn_by.log_z_error,
+      "Of --sampling: what the log Z of a nucleus may be off but for one draw in 1,000; 0: exact");
 }
 
 void declare_commands(CLI::App& app, CommandLine& line) {

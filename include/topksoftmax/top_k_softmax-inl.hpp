@@ -266,6 +266,33 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::sp
   }
 }
 
+TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::span<const float> h,
+                                                                        const SampledLogZOptions& how,
+                                                                        const QueryOptions& options,
+                                                                        Workspace& workspace) const {
+  constexpr double kLeast = 1e-30;
+  constexpr double kMost = 1e30;
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  if (!(how.error > 0.0)) {
+    throw std::invalid_argument("sample_log_z: error is " + std::to_string(how.error) +
+                                "; it must be above 0");
+  }
+  if (!(how.temperature >= kLeast && how.temperature <= kMost)) {
+    throw std::invalid_argument("sample_log_z: temperature is " + std::to_string(how.temperature) +
+                                "; it must be from 1e-30 to 1e30");
+  }
+  if (options.allowed.count(layer_.vocab()) == 0)
+    throw std::invalid_argument("sample_log_z: no token is allowed");
+  return do_sample_log_z(query, how, workspace);
+}
+
+TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::do_sample_log_z(const Query& /*query*/,
+                                                                           const SampledLogZOptions& /*how*/,
+                                                                           Workspace& /*workspace*/) const {
+  return std::nullopt;
+}
+
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,
                                                                      const QueryOptions& options,
                                                                      Workspace& workspace) const {

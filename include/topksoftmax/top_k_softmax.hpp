@@ -15,6 +15,7 @@
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
@@ -138,6 +139,15 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The layer that is answered for.
   const SoftmaxLayer& layer() const { return layer_; }
 
+  /// log Z of the context h [d] from a part of the rows, within an error that the caller chooses at a
+  /// confidence of 99.9 %: between an interval that is proven (QueryOptions::log_z_tolerance) and what was
+  /// learned (log_z_error()). Of `options` the mask and the biases count. Nothing where the backend has no
+  /// bounds to draw rows by; where a sample would read too many rows it reads all, V·d weights. Throws
+  /// std::invalid_argument as query does, for an error that is not above 0 and a temperature out of range,
+  /// and where no token is allowed.
+  std::optional<SampledLogZ> sample_log_z(std::span<const float> h, const SampledLogZOptions& how,
+                                          const QueryOptions& options, Workspace& workspace) const;
+
   /// The backend's name, as the harness takes and prints it.
   virtual std::string_view name() const = 0;
 
@@ -176,6 +186,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// The candidates of a query. The default has none.
   virtual std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const;
+
+  /// What sample_log_z() does, some token being allowed. The default has nothing to draw rows by.
+  virtual std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
+                                                     Workspace& workspace) const;
 
   /// Answers `batch` contexts at query.h, `stride` floats apart, on one thread. The default asks them one by
   /// one.

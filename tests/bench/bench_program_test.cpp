@@ -96,10 +96,10 @@ TEST(BenchProgramItself, TellsItsVersion) {
 TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
   const std::string help = run_bench("--help").out;
   for (const char* option :
-       {"--head",        "--backends", "--k",          "--queries",  "--timed",  "--rounds",
-        "--set",         "--threads",  "--batch",      "--json",     "--html",   "--sweep",
-        "--ablation",    "--decode",   "--perplexity", "--batching", "--text",   "--sampling",
-        "--temperature", "--top-p",    "--min-p",      "--list",     "--version"}) {
+       {"--head",        "--backends", "--k",          "--queries",     "--timed", "--rounds",
+        "--set",         "--threads",  "--batch",      "--json",        "--html",  "--sweep",
+        "--ablation",    "--decode",   "--perplexity", "--batching",    "--text",  "--sampling",
+        "--temperature", "--top-p",    "--min-p",      "--log-z-error", "--list",  "--version"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
@@ -124,6 +124,9 @@ TEST_F(BenchProgram, DrawsTokens) {
     }
     EXPECT_EQ(report.at("sampling")[0].at("speedup"), 1.0);
   }
+  const nlohmann::json sampled =
+      measured_json("--sampling --backends fused,certified --top-p 0.9 --log-z-error 0.01");
+  EXPECT_EQ(sampled.at("sampling")[1].at("log_z_error"), 0.01);
   const ProgramRun run = measure("--sampling");
   EXPECT_NE(run.out.find("certified"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("1.0 is fused"), std::string::npos) << run.out;

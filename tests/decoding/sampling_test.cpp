@@ -152,6 +152,26 @@ TEST(Sampling, TheWholeDistributionNeedsFewFullScansOfAProvenHead) {
   EXPECT_LT(sampler.trials(), 200U * 3000U / 16U);
 }
 
+TEST(Sampling, ANucleusByASampledLogZNeedsFewFullScans) {
+  const Large world;
+  for (const double temperature : {1.0, 0.8}) {
+    const SamplingOptions exact = {.temperature = temperature, .top_p = 0.7};
+    SamplingOptions near = exact;
+    near.log_z_error = 0.05;
+    Sampler ours(near);
+    Sampler theirs(exact);
+    RandomStream random(5);
+    RandomStream same(5);
+    std::size_t different = 0;
+    for (Eigen::Index q = 0; q < 200; ++q) {
+      const Eigen::VectorXf h = 2.0F * world.contexts.row(q);
+      different += ours.draw(*world.head, h, random).id != theirs.draw(*world.head, h, same).id ? 1 : 0;
+    }
+    EXPECT_LT(ours.full_scans(), theirs.full_scans()) << theirs.full_scans();
+    EXPECT_LT(different, 10U) << "tokens at the edge of the nucleus";
+  }
+}
+
 TEST(Sampling, XtcNeedsFewFullScansOfAProvenHead) {
   const Large world;
   Sampler sampler({.xtc_probability = 1.0, .xtc_threshold = 0.05});
@@ -371,6 +391,7 @@ TEST(Sampling, RefusesUnusableOptions) {
   EXPECT_THROW(Sampler({.top_n_sigma = HUGE_VAL}), std::invalid_argument);
   EXPECT_THROW(Sampler({.xtc_probability = nan}), std::invalid_argument);
   EXPECT_THROW(Sampler({.xtc_threshold = 0.0}), std::invalid_argument);
+  EXPECT_THROW(Sampler({.log_z_error = -0.1}), std::invalid_argument);
   SamplingOptions twice;
   twice.order.steps[0] = twice.order.steps[1];
   EXPECT_THROW(Sampler{twice}, std::invalid_argument);

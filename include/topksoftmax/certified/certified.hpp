@@ -13,6 +13,7 @@
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
@@ -22,6 +23,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -45,6 +47,7 @@
 //   threshold.hpp    a logit that k tokens reach
 //   outside.hpp      the estimate of log Z between its bounds
 //   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
+//   row_sample.hpp   log Z from rows that are drawn by their estimates
 //   certified.hpp    these steps in turn; certify.hpp: after another backend's answer
 // What survives is scored and ranked as any candidates are (candidates.hpp).
 
@@ -156,6 +159,8 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
       : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  inline std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
+                                                    Workspace& workspace) const override;
   inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                              TopK* answers) const override;
 };
@@ -202,6 +207,14 @@ inline Candidates CertifiedScreener::screen(const Query& query, Workspace& works
 inline void CertifiedScreener::save(IndexWriter& out) const {
   out.kind(Certified::kind);
   index_->save(out);
+}
+
+inline std::optional<SampledLogZ> Certified::do_sample_log_z(const Query& query,
+                                                             const SampledLogZOptions& how,
+                                                             Workspace& workspace) const {
+  const detail::CertifiedIndex& index = screener().index();
+  const detail::ContextBounds bounds = detail::bound(index, query, workspace);
+  return detail::sample_log_z({layer(), index, query, bounds, workspace}, how);
 }
 
 inline void Certified::do_query(const Query& query, Workspace& workspace, TopK& answer) const {

@@ -12,6 +12,7 @@
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
@@ -69,6 +70,8 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const detail::CertifiedIndex> index);
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  inline std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
+                                                    Workspace& workspace) const override;
   inline void do_save(IndexWriter& out) const override;
 
   std::shared_ptr<const TopKSoftmax> backend_;
@@ -136,6 +139,13 @@ inline std::optional<LogZError> Certify::log_z_error() const {
 
 inline std::size_t Certify::index_bytes() const {
   return backend_->index_bytes() + index_->bytes();
+}
+
+inline std::optional<SampledLogZ> Certify::do_sample_log_z(const Query& query, const SampledLogZOptions& how,
+                                                           Workspace& workspace) const {
+  const detail::CertifiedIndex& index = *index_;
+  const detail::ContextBounds bounds = detail::bound(index, query, workspace);
+  return detail::sample_log_z({layer(), index, query, bounds, workspace}, how);
 }
 
 inline void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) const {

@@ -20,6 +20,7 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -187,7 +188,9 @@ inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise
   sure.log_z = sure.log_z_low = sure.log_z_high = listed_.log_z;
   sure.normalizer = Normalizer::exact;
   const std::size_t counted = outside_ == detail::kNoScore ? count : total;
-  const detail::Staying stay = detail::staying(sure, counted, options_, excludes(noise));
+  const detail::Staying stay = detail::staying(sure, counted, options_, excludes(noise), [&](double at) {
+    return detail::outside_weights(sure, counted, at);
+  });
   if (!stay.decided || stay.others || stay.sure != stay.possible) return std::nullopt;
   detail::Leader leader;
   const std::size_t place = lead(noise, stay.first, stay.sure, leader);

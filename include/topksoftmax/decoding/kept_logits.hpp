@@ -18,6 +18,7 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

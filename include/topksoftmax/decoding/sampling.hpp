@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -19,7 +21,9 @@
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -41,7 +45,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
 /// what such a backend itself answers, see distribution_of.
 ///
-/// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities.
+/// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
+/// SamplingOptions::log_z_error within that.
 class TOPKSOFTMAX_EXPORT Sampler {
  public:
   /// Throws std::invalid_argument as check() does.
@@ -78,6 +83,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
 
   bool excludes(const TokenGumbels& gumbels) const { return gumbels.coin() < options_.xtc_probability; }
   Needed needed(bool excludes) const;
+  detail::Bounds sampled_outside(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
+                                 double temperature, std::uint64_t seed);
   double log_weight(float logit) const;
   std::size_t meet_listed(const TokenGumbels& gumbels, const detail::Staying& stay,
                           detail::Leader& leader) const;
@@ -156,7 +163,8 @@ inline Sampler::Needed Sampler::needed(bool excludes) const {
 
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
-  const TokenGumbels gumbels(random.bits());
+  const std::uint64_t key = random.bits();
+  const TokenGumbels gumbels(key);
   const std::span<const float> context(h, dim);
   const bool greedy = options_.temperature == 0.0;
   const bool excluding = excludes(gumbels);
@@ -169,6 +177,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t vocab = head.layer().vocab();
+  bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
     head.query(context, asked, workspace_, answer_);
     scanned |= answer_.work.candidates == vocab;
@@ -176,7 +185,11 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
     // Not before the query has found the mask to be long enough.
     const std::size_t total = query.allowed.count(vocab);
-    const detail::Staying stay = detail::staying(answer_, total, options_, excluding);
+    const detail::Staying stay =
+        detail::staying(answer_, total, options_, excluding, [&](double temperature) {
+          return sampled ? sampled_outside(head, context, query, temperature, key)
+                         : detail::outside_weights(answer_, total, temperature);
+        });
     if (stay.decided) {
       detail::Leader leader;
       const std::size_t place = meet_listed(gumbels, stay, leader);
@@ -188,8 +201,25 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
         return with_probability(leader.token, stay);
       }
     }
-    if (scanned || asked.k >= detail::kMostTokens) return draw_from_all(head, context, gumbels, query);
+    const std::size_t most = sampled ? vocab / detail::kTrialShare : detail::kMostTokens;
+    if (scanned || asked.k >= most) return draw_from_all(head, context, gumbels, query);
+    sampled = needed == Needed::log_z && options_.log_z_error > 0.0;
+    asked.probabilities &= !sampled;
   }
+}
+
+/// The weights of all tokens that the answer does not list, as a sample of the rows has them.
+inline detail::Bounds Sampler::sampled_outside(const TopKSoftmax& head, std::span<const float> h,
+                                               const QueryOptions& query, double temperature,
+                                               std::uint64_t seed) {
+  const SampledLogZOptions how = {.error = options_.log_z_error, .temperature = temperature, .seed = seed};
+  const std::optional<SampledLogZ> found = head.sample_log_z(h, how, query, workspace_);
+  if (!found) return {0.0, std::numeric_limits<double>::infinity()};
+  const double best = static_cast<double>(answer_.logits.front());
+  double inside = 0.0;
+  for (const float logit : answer_.logits) inside += std::exp(detail::tempered(logit, best, temperature));
+  const double outside = std::max(0.0, std::exp(found->log_z - best / temperature) - inside);
+  return {outside, outside};
 }
 
 /// The logarithm of a token's weight.

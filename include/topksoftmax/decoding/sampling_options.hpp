@@ -56,11 +56,15 @@ struct SamplingOptions {
   double xtc_probability = 0.0;
   double xtc_threshold = 0.1;  ///< of a distribution's probabilities: above 0 and at most 1
   SamplingOrder order = SamplingOrder::hugging_face;
+  /// What the log Z may be off, but for one draw in a thousand, that top_p and XTC cut by where the bounds of
+  /// a proven head do not decide: it is taken from a sample of the rows then (TopKSoftmax::sample_log_z), and
+  /// log_prob is off by as much. Tokens at the edge of a nucleus may then be in or out. 0: log Z is exact.
+  double log_z_error = 0.0;
 };
 
 /// Throws std::invalid_argument unless temperature is 0 or from 1e-30 to 1e30, 0 < top_p ≤ 1,
 /// 0 ≤ min_p ≤ 1, 0 < typical_p ≤ 1, top_n_sigma ≥ 0 is finite, 0 ≤ xtc_probability ≤ 1,
-/// 0 < xtc_threshold ≤ 1, and the order has every step.
+/// 0 < xtc_threshold ≤ 1, the order has every step, and log_z_error ≥ 0 is finite.
 void check(const SamplingOptions& options);
 
 /// A token that was drawn.
@@ -127,6 +131,8 @@ inline void check(const SamplingOptions& options) {
     detail::refuse("xtc_probability", options.xtc_probability, "between 0 and 1");
   if (!(options.xtc_threshold > 0.0 && options.xtc_threshold <= 1.0))
     detail::refuse("xtc_threshold", options.xtc_threshold, "above 0 and at most 1");
+  if (!(options.log_z_error >= 0.0 && options.log_z_error <= std::numeric_limits<double>::max()))
+    detail::refuse("log_z_error", options.log_z_error, "finite and at least 0");
   std::array<SamplingStep, 7> steps = options.order.steps;
   std::sort(steps.begin(), steps.end());
   for (std::size_t i = 0; i < steps.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <span>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -39,9 +41,13 @@ struct Staying {
   Bounds mass{};  ///< of Σ exp((logit − that of the first that stays)/temperature) over all that stay
 };
 
-/// Applies the options to a proven answer of at least one of `total` tokens, as far as it tells what they
-/// leave. `excludes`: whether XTC acts.
-Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes);
+/// What is known of the tokens that an answer does not list, at a temperature: see outside_weights().
+using Outside = std::function<Bounds(double temperature)>;
+
+/// Applies the options to an answer of at least one of `total` tokens, as far as it and what is known of the
+/// others tell what they leave. `excludes`: whether XTC acts.
+Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
+                const Outside& outside);
 
 /// Room for the rounding of exponentials and of an exact log Z.
 inline constexpr double kLogitRounding = 1e-6;
@@ -97,7 +103,8 @@ inline std::vector<double> weights_of(std::span<const float> logits, double best
 /// Follows what the options leave of an answer's tokens, step by step.
 class Narrowing {
  public:
-  Narrowing(const TopK& answer, std::size_t total) : answer_(answer), total_(total) {
+  Narrowing(const TopK& answer, std::size_t total, const Outside& outside)
+      : answer_(answer), total_(total), outside_at_(outside) {
     stay_.sure = stay_.possible = answer.size();
     stay_.others = stay_.others_sure = answer.size() < total;
     temper(1.0);
@@ -109,7 +116,7 @@ class Narrowing {
     weights_ = weights_of(answer_.logits, best, temperature);
     const double shift = tempered(answer_.logits.front(), best, temperature);
     const auto shifted = [shift](double x) { return x > 0.0 ? std::exp(std::log(x) + shift) : 0.0; };
-    const Bounds outside = outside_weights(answer_, total_, temperature);
+    const Bounds outside = outside_at_(temperature);
     outside_ = {shifted(outside.low), shifted(outside.high)};
   }
 
@@ -215,14 +222,16 @@ class Narrowing {
 
   const TopK& answer_;
   std::size_t total_;
+  const Outside& outside_at_;
   double temperature_ = 1.0;
   Staying stay_;
   std::vector<double> weights_;  ///< of the listed tokens, and of all others: 1 is the first's that stays
   Bounds outside_{};
 };
 
-inline Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes) {
-  Narrowing narrowing(answer, total);
+inline Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
+                       const Outside& outside) {
+  Narrowing narrowing(answer, total, outside);
   for (const SamplingStep step : options.order.steps) {
     if (step == SamplingStep::temperature && options.temperature != 1.0)
       narrowing.temper(options.temperature);

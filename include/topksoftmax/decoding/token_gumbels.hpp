@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -78,13 +79,7 @@ class TokenGumbels {
     std::size_t place;  ///< in its block
   };
 
-  /// Output number n of SplitMix64.
-  std::uint64_t bits(std::uint64_t n) const {
-    std::uint64_t x = key_ + (n + 1) * 0x9E3779B97F4A7C15U;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31);
-  }
+  std::uint64_t bits(std::uint64_t n) const { return detail::split_mix(key_, n); }
 
   /// One of 2⁵² equally likely numbers in (0, 1), of the upper bits.
   static double uniform(std::uint64_t random) { return (static_cast<double>(random >> 12) + 0.5) * 0x1p-52; }

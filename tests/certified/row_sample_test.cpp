@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/certified/row_sample.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "conformance/backends.hpp"
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::Reference;
+
+double log_sum(const std::vector<double>& logits, double temperature) {
+  double sum = 0.0;
+  for (const double logit : logits) sum += std::exp(logit / temperature);
+  return std::log(sum);
+}
+
+std::span<const float> span_of(const Eigen::VectorXf& h) {
+  return {h.data(), static_cast<std::size_t>(h.size())};
+}
+
+struct World {
+  SoftmaxLayer layer = random_layer(4000, 24, 3);
+  RowMajorMatrix contexts = clustered_contexts(300, 24, 6, 9);
+  std::unique_ptr<Certified> head = Certified::build(layer, contexts, {.width = 16});
+  std::unique_ptr<Certified> boxed =
+      Certified::build(layer, contexts, {.width = 16, .boxes = BoundBoxes::always});
+  Workspace workspace;
+};
+
+TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
+  World world;
+  for (const Certified* head : {world.head.get(), world.boxed.get()}) {
+    for (const double temperature : {0.7, 1.0, 1.5}) {
+      for (const double error : {0.05, 0.2}) {
+        std::size_t missed = 0;
+        std::size_t sampled = 0;
+        double sum = 0.0;
+        double squares = 0.0;
+        constexpr std::size_t kSeeds = 40;
+        for (Eigen::Index q = 0; q < 50; ++q) {
+          const Eigen::VectorXf h = world.contexts.row(q);
+          const double exact = log_sum(Reference(world.layer, h).logits, temperature);
+          for (std::size_t seed = 0; seed < kSeeds; ++seed) {
+            const auto found = head->sample_log_z(span_of(h),
+                                                  {.error = error,
+                                                   .temperature = temperature,
+                                                   .seed = 1000 * seed + static_cast<std::uint64_t>(q)},
+                                                  {}, world.workspace);
+            const double off = found->log_z - exact;
+            ASSERT_LE(found->error, error * 1.0001);
+            missed += std::abs(off) > error + 1e-5 ? 1 : 0;
+            sampled += found->rows_read < 4000 ? 1 : 0;
+            sum += off;
+            squares += off * off;
+          }
+        }
+        constexpr double kDraws = 50.0 * kSeeds;
+        EXPECT_LE(missed, 8U) << "2 of 2,000 are expected";
+        // Hot and exact: too many rows would be read.
+        if (temperature <= 1.0 || error > 0.1) {
+          EXPECT_GT(sampled, 1000U) << temperature << " " << error;
+        }
+        // Unbiased but for the logarithm of a sum that varies, and for when to stop.
+        EXPECT_LT(std::abs(sum / kDraws), 4.0 * std::sqrt(squares / kDraws / kDraws) + error * error)
+            << error;
+      }
+    }
+  }
+}
+
+TEST(SampledLogZ, ReadsFewerRowsForALargerError) {
+  World world;
+  std::size_t last = 4001;
+  for (const double error : {0.01, 0.05, 0.25}) {
+    std::size_t rows = 0;
+    for (Eigen::Index q = 0; q < 20; ++q) {
+      const Eigen::VectorXf h = world.contexts.row(q);
+      rows += world.head->sample_log_z(span_of(h), {.error = error}, {}, world.workspace)->rows_read;
+    }
+    EXPECT_LT(rows / 20, last);
+    last = rows / 20;
+  }
+}
+
+TEST(SampledLogZ, KnowsMasksAndBiases) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(3);
+  TokenMask mask(4000);
+  for (TokenId id = 0; id < 4000; id += 2) mask.allow(id);
+  const TokenBias bias[] = {{7, 50.0F}, {8, 9.0F}};
+  Reference reference(world.layer, h);
+  for (std::size_t id = 1; id < 4000; id += 2) reference.logits[id] = -HUGE_VAL;
+  reference.logits[8] += 9.0;
+  for (const Certified* head : {world.head.get(), world.boxed.get()}) {
+    const auto found = head->sample_log_z(span_of(h), {.error = 0.05}, {.allowed = mask, .logit_bias = bias},
+                                          world.workspace);
+    EXPECT_NEAR(found->log_z, log_sum(reference.logits, 1.0), 0.05);
+  }
+}
+
+TEST(SampledLogZ, IsExactWhereASampleWouldReadTooMuch) {
+  World world;
+  for (const Eigen::VectorXf& h :
+       {Eigen::VectorXf(world.contexts.row(5)), Eigen::VectorXf::Zero(24).eval()}) {
+    const auto found = world.head->sample_log_z(span_of(h), {.error = 1e-6}, {}, world.workspace);
+    EXPECT_EQ(found->rows_read, 4000U);
+    EXPECT_EQ(found->error, 0.0);
+    EXPECT_NEAR(found->log_z, log_sum(Reference(world.layer, h).logits, 1.0), 1e-4);
+  }
+}
+
+TEST(SampledLogZ, ExtremeTemperaturesAreNoTrouble) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(5);
+  const Reference reference(world.layer, h);
+  const auto hot = world.head->sample_log_z(span_of(h), {.temperature = 1e30}, {}, world.workspace);
+  EXPECT_NEAR(hot->log_z, std::log(4000.0), 0.01);
+  const double best = *std::max_element(reference.logits.begin(), reference.logits.end());
+  const auto cold = world.head->sample_log_z(span_of(h), {.temperature = 1e-3}, {}, world.workspace);
+  EXPECT_NEAR(cold->log_z * 1e-3, best, 1e-3);
+}
+
+TEST(SampledLogZ, IsForHeadsThatHaveBounds) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(world.layer, world.contexts);
+    const auto found = head->sample_log_z(span_of(h), {.error = 0.1}, {}, world.workspace);
+    EXPECT_EQ(found.has_value(), head->certifies() && !head->exhaustive()) << backend.name;
+    if (found) {
+      EXPECT_NEAR(found->log_z, log_sum(Reference(world.layer, h).logits, 1.0), 0.1) << backend.name;
+    }
+  }
+}
+
+TEST(SampledLogZ, RefusesWhatItCannotPromise) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const auto refusal = [&](const SampledLogZOptions& how, const QueryOptions& options = {}) -> std::string {
+    try {
+      world.head->sample_log_z(span_of(h), how, options, world.workspace);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal({.error = 0.0}).find("error is 0"), std::string::npos);
+  EXPECT_NE(refusal({.error = std::nan("")}).find("above 0"), std::string::npos);
+  EXPECT_NE(refusal({.temperature = 0.0}).find("temperature is 0"), std::string::npos);
+  const TokenMask none(4000);
+  EXPECT_NE(refusal({}, {.allowed = none}).find("no token is allowed"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace topksoftmax
