@@ -83,8 +83,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
 
   bool excludes(const TokenGumbels& gumbels) const { return gumbels.coin() < options_.xtc_probability; }
   Needed needed(bool excludes) const;
-  detail::Bounds sampled_outside(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
-                                 double temperature, std::uint64_t seed);
+  double sampled_log_z(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
+                       double temperature, std::uint64_t seed);
+  detail::Bounds outside_of_sampled(double log_z, double temperature) const;
   double log_weight(float logit) const;
   std::size_t meet_listed(const TokenGumbels& gumbels, const detail::Staying& stay,
                           detail::Leader& leader) const;
@@ -98,6 +99,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::vector<TokenId> ids_;  ///< tokens that are scored beside an answer's …
   std::vector<double> gumbels_;
   std::vector<float> logits_;
+  std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
   std::size_t full_scans_ = 0;
   std::size_t trials_ = 0;
 };
@@ -177,6 +179,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t vocab = head.layer().vocab();
+  log_zs_.clear();
   bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
     head.query(context, asked, workspace_, answer_);
@@ -187,8 +190,8 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
     const std::size_t total = query.allowed.count(vocab);
     const detail::Staying stay =
         detail::staying(answer_, total, options_, excluding, [&](double temperature) {
-          return sampled ? sampled_outside(head, context, query, temperature, key)
-                         : detail::outside_weights(answer_, total, temperature);
+          if (!sampled) return detail::outside_weights(answer_, total, temperature);
+          return outside_of_sampled(sampled_log_z(head, context, query, temperature, key), temperature);
         });
     if (stay.decided) {
       detail::Leader leader;
@@ -208,17 +211,25 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   }
 }
 
-/// The weights of all tokens that the answer does not list, as a sample of the rows has them.
-inline detail::Bounds Sampler::sampled_outside(const TopKSoftmax& head, std::span<const float> h,
-                                               const QueryOptions& query, double temperature,
-                                               std::uint64_t seed) {
+/// log Z at a temperature from a sample, which a draw takes once; infinite where the head cannot sample it.
+inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const float> h,
+                                     const QueryOptions& query, double temperature, std::uint64_t seed) {
+  for (const auto& [of, log_z] : log_zs_) {
+    if (of == temperature) return log_z;
+  }
   const SampledLogZOptions how = {.error = options_.log_z_error, .temperature = temperature, .seed = seed};
   const std::optional<SampledLogZ> found = head.sample_log_z(h, how, query, workspace_);
-  if (!found) return {0.0, std::numeric_limits<double>::infinity()};
+  log_zs_.emplace_back(temperature, found ? found->log_z : std::numeric_limits<double>::infinity());
+  return log_zs_.back().second;
+}
+
+/// The weights of all tokens that the answer does not list.
+inline detail::Bounds Sampler::outside_of_sampled(double log_z, double temperature) const {
+  if (std::isinf(log_z)) return {0.0, log_z};
   const double best = static_cast<double>(answer_.logits.front());
   double inside = 0.0;
   for (const float logit : answer_.logits) inside += std::exp(detail::tempered(logit, best, temperature));
-  const double outside = std::max(0.0, std::exp(found->log_z - best / temperature) - inside);
+  const double outside = std::max(0.0, std::exp(log_z - best / temperature) - inside);
   return {outside, outside};
 }
 

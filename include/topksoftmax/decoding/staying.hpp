@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -114,10 +115,7 @@ class Narrowing {
     temperature_ = temperature;
     const float best = answer_.logits[stay_.first];
     weights_ = weights_of(answer_.logits, best, temperature);
-    const double shift = tempered(answer_.logits.front(), best, temperature);
-    const auto shifted = [shift](double x) { return x > 0.0 ? std::exp(std::log(x) + shift) : 0.0; };
-    const Bounds outside = outside_at_(temperature);
-    outside_ = {shifted(outside.low), shifted(outside.high)};
+    outside_.reset();
   }
 
   void cut(SamplingStep step, const SamplingOptions& options, bool excludes) {
@@ -142,15 +140,26 @@ class Narrowing {
   const Staying& stay() const { return stay_; }
 
   /// Bounds of the weights of all that stay.
-  Bounds mass() const {
+  Bounds mass() {
     const bool all_others = stay_.others_sure && stay_.lowest == -std::numeric_limits<double>::infinity();
-    return {sum_of(listed(stay_.sure)) + (all_others ? outside_.low : 0.0),
-            sum_of(listed(stay_.possible)) + (stay_.others ? outside_.high : 0.0)};
+    return {sum_of(listed(stay_.sure)) + (all_others ? outside().low : 0.0),
+            sum_of(listed(stay_.possible)) + (stay_.others ? outside().high : 0.0)};
   }
 
  private:
   std::span<const double> listed(std::size_t end) const {
     return std::span(weights_).subspan(stay_.first, end - stay_.first);
+  }
+
+  /// All that are not listed. Asked for when it counts: it may cost a sample.
+  const Bounds& outside() {
+    if (!outside_) {
+      const double shift = tempered(answer_.logits.front(), answer_.logits[stay_.first], temperature_);
+      const auto shifted = [shift](double x) { return x > 0.0 ? std::exp(std::log(x) + shift) : 0.0; };
+      const Bounds found = outside_at_(temperature_);
+      outside_ = Bounds{shifted(found.low), shifted(found.high)};
+    }
+    return *outside_;
   }
 
   /// Leaves listed tokens alone, before this place.
@@ -226,7 +235,7 @@ class Narrowing {
   double temperature_ = 1.0;
   Staying stay_;
   std::vector<double> weights_;  ///< of the listed tokens, and of all others: 1 is the first's that stays
-  Bounds outside_{};
+  std::optional<Bounds> outside_;
 };
 
 inline Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
