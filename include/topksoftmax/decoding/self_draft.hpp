@@ -43,8 +43,8 @@ struct SelfDraftOptions {
 /// sampling options) says: what the approximate head misses costs time alone.
 ///
 /// Worth it where reading W is what a token costs and no head can prove its answers: Sampler over one that
-/// does is faster. Throws std::invalid_argument as query, check() and speculative_sample do, and for XTC; what
-/// the model throws passes through.
+/// does is faster. Throws std::invalid_argument as query, check() and speculative_sample do, and for XTC;
+/// what the model throws passes through.
 ///
 /// Cost of a round: K + 1 contexts, K queries of the head, V·d weights once, (K + 1)·V·d multiply-adds, and V
 /// exponentials for each draft that is looked at.
