@@ -76,8 +76,8 @@ inline Status try_query(const TopKSoftmax& head, std::span<const float> h, const
   return attempt([&] { head.query(h, options, workspace, answer); });
 }
 
-/// TopKSoftmax::query_batch() into flat memory that throws nothing; as it says there, rows may have been written
-/// where memory ran out.
+/// TopKSoftmax::query_batch() into flat memory that throws nothing; as it says there, rows may have been
+/// written where memory ran out.
 inline Status try_query_batch(const TopKSoftmax& head, const float* H, std::size_t batch, std::size_t dim,
                               std::size_t stride, const QueryOptions& options,
                               std::span<Workspace> workspaces, const FlatAnswers& answers,

@@ -27,7 +27,8 @@ std::vector<std::unique_ptr<TopKSoftmax>> balls_around(const SoftmaxLayer& layer
                                                        const RowMajorMatrix& contexts) {
   std::vector<std::unique_ptr<TopKSoftmax>> all;
   for (const char* clusters : {"0", "1", "7"}) {
-    all.push_back(bench::ball_bounds().build({.layer = layer, .contexts = Contexts::of(contexts)}, {{"clusters", clusters}}));
+    all.push_back(bench::ball_bounds().build({.layer = layer, .contexts = Contexts::of(contexts)},
+                                             {{"clusters", clusters}}));
   }
   return all;
 }

@@ -141,7 +141,8 @@ void check(const Backend& backend, const Question& question, std::size_t vocab, 
         "tokens are in order");
   }
   require(!backend.description.traits.exact || answer.certified, "an exact backend certifies its answers");
-  const bool exhausted = backend.description.traits.exhaustible && options.effort == QueryOptions::full_effort;
+  const bool exhausted =
+      backend.description.traits.exhaustible && options.effort == QueryOptions::full_effort;
   if (answer.certified || exhausted) {
     require(std::equal(answer.ids.begin(), answer.ids.end(), all.ids.begin()), "the top-k is exact");
   }

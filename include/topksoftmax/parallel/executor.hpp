@@ -7,9 +7,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Lends the library threads: a parallel loop over numbered parts. Builds, training, batches and single queries
-/// take one; default_executor() is what they take where none is given. Make one of an engine's
-/// own pool by deriving from it.
+/// Lends the library threads: a parallel loop over numbered parts. Builds, training, batches and single
+/// queries take one; default_executor() is what they take where none is given. Make one of an engine's own
+/// pool by deriving from it.
 class Executor {
  public:
   /// The body of a loop: by reference, and it throws nothing.
