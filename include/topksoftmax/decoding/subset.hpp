@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -27,13 +26,8 @@ inline double log_softmax_over(const TopKSoftmax& head, std::span<const float> h
                                std::span<const TokenId> ids, const QueryOptions& options,
                                const Workspace& workspace, std::span<float> log_probs) {
   head.logits_of(h, ids, options, workspace, log_probs);
-  constexpr double kNothing = -std::numeric_limits<double>::infinity();
-  if (ids.empty()) return kNothing;
-  const auto best = static_cast<double>(*std::max_element(log_probs.begin(), log_probs.end()));
-  if (best == kNothing) return kNothing;
-  double sum = 0.0;
-  for (const float logit : log_probs) sum += std::exp(static_cast<double>(logit) - best);
-  const double log_z = best + std::log(sum);
+  const double log_z = detail::log_sum_exp(log_probs, 1.0);
+  if (log_z == -std::numeric_limits<double>::infinity()) return log_z;
   for (float& value : log_probs) value = static_cast<float>(static_cast<double>(value) - log_z);
   return log_z;
 }
