@@ -18,6 +18,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -36,6 +37,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 struct LshScratch {
   ScratchBuffer projections;
   ScratchBuffer changes;
+  ScratchBuffer buckets;
   ScratchBuffer ids;
   TokenSet seen;
 };
@@ -242,22 +244,30 @@ inline Candidates LshMipsScreener::screen(const Query& query, Workspace& workspa
   auto* const projections = scratch.projections.get<float>(directions.count);
   kernels::scan(directions, 0, directions.count, query.h, projections);
 
-  auto* const ids = scratch.ids.get<TokenId>(index_->vocab());
-  scratch.seen.clear(index_->vocab());
-  std::size_t found = 0;
-  std::size_t met = 0;
+  // All buckets are found before the first is read: their lines arrive while other tables' codes are made.
+  // A place more than there are nonempty ones, as for the ids: what is not counted is written over.
+  const std::size_t most = index_->tables() * std::min(probes, index_->vocab()) + 1;
+  auto* const buckets = scratch.buckets.get<std::span<const TokenId>>(most);
+  std::size_t count = 0;
   for (std::size_t table = 0; table < index_->tables(); ++table) {
     detail::for_each_probe(*index_, projections + table * index_->bits(), probes, workspace,
                            [&](std::uint32_t code) {
-                             const std::span<const TokenId> bucket = index_->bucket(table, code);
-                             met += bucket.size();
-                             // In a register, whether or not this is inlined.
-                             TokenId* end = ids + found;
-                             for (const TokenId id : bucket) {
-                               if (scratch.seen.insert(id)) *end++ = id;
-                             }
-                             found = static_cast<std::size_t>(end - ids);
+                             buckets[count] = index_->bucket(table, code);
+                             kernels::prefetch(buckets[count].data());
+                             count += buckets[count].empty() ? 0U : 1U;
                            });
+  }
+
+  auto* const ids = scratch.ids.get<TokenId>(index_->vocab() + 1);
+  scratch.seen.clear(index_->vocab());
+  std::size_t found = 0;
+  std::size_t met = 0;
+  for (const std::span<const TokenId> bucket : std::span(buckets, count)) {
+    met += bucket.size();
+    for (const TokenId id : bucket) {
+      ids[found] = id;  // counted or not: no branch to guess wrong
+      found += scratch.seen.insert(id) ? 1U : 0U;
+    }
   }
   candidates.ids = {ids, found};
   candidates.screened = met;
