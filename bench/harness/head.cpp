@@ -2,15 +2,36 @@
 #include "harness/head.hpp"
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/rows/aligned_storage.hpp"
 
 namespace topksoftmax::bench {
 
 namespace {
+
+/// The layer in memory of its own, where an engine would have it: a file may hold rows at any address, and
+/// vectors that cross cache lines read slower.
+SoftmaxLayer on_cache_lines(const SoftmaxLayer& layer) {
+  struct Storage {
+    detail::AlignedStorage weights;
+    SoftmaxLayer layer;  // for the rest
+  };
+  kernels::Rows rows = layer.rows();
+  const std::size_t bytes = rows.count * rows.stride * weight_bytes(rows.type);
+  auto storage = std::make_shared<Storage>(Storage{detail::aligned_zeros(bytes), layer});
+  std::memcpy(storage->weights.get(), rows.data, bytes);
+  rows.data = storage->weights.get();
+  const auto bias_count = static_cast<std::ptrdiff_t>(rows.bias == nullptr ? 0 : rows.count);
+  return SoftmaxLayer::own(rows, bias_count, std::move(storage));
+}
 
 Head with_layer(const std::filesystem::path& path, const HeadFile& file, SoftmaxLayer layer) {
   return {.file = path.string(),
@@ -30,7 +51,7 @@ Head load_head(const std::filesystem::path& path) {
 
 Head load_stored_head(const std::filesystem::path& path) {
   const HeadFile file = HeadFile::open(path);
-  return with_layer(path, file, file.stored_layer());
+  return with_layer(path, file, on_cache_lines(file.stored_layer()));
 }
 
 std::string weight_type_name(WeightType type) {

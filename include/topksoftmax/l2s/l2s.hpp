@@ -67,6 +67,7 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   kernels::Rows clusters() const;
 
   L2SModel model_;
+  StoredArray<float> v_;  ///< the model's, as it is scanned
   L2SOptions options_;
   std::size_t vocab_;
   std::size_t dim_;
@@ -116,6 +117,7 @@ class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
 inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim,
                                 std::string name)
     : model_(std::move(model)),
+      v_(StoredArray<float>::copy(model_.v)),
       options_(std::move(options)),
       vocab_(vocab),
       dim_(dim),
@@ -125,7 +127,7 @@ inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t 
 
 inline kernels::Rows L2SScreener::clusters() const {
   kernels::Rows rows;
-  rows.data = model_.v.data();
+  rows.data = v_.data();
   rows.count = model_.clusters;
   rows.dim = rows.stride = dim_;
   return rows;

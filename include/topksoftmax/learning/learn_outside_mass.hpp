@@ -272,7 +272,7 @@ inline std::optional<OutsideMass> fit_outside_mass(const OutsideSample& sample, 
   });
   if (!weights.allFinite() || !offsets.allFinite() || !std::isfinite(most)) return std::nullopt;
 
-  OutsideMass::Learned found = {.models = StoredRows(std::move(weights), std::move(offsets)),
+  OutsideMass::Learned found = {.models = StoredRows(weights, std::move(offsets)),
                                 .error = {},
                                 .most = most,
                                 .sample = sample.size()};

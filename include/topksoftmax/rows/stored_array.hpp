@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/rows/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -26,6 +28,14 @@ class StoredArray {
   static StoredArray own(Container values) {
     const auto kept = std::make_shared<const Container>(std::move(values));
     return {std::span<const T>(kept->data(), static_cast<std::size_t>(kept->size())), kept};
+  }
+
+  /// A copy that begins on a cache line, for rows that are scanned: vectors that cross one read slower.
+  static StoredArray copy(std::span<const T> values) {
+    const std::shared_ptr<std::byte> storage = detail::aligned_zeros(values.size_bytes());
+    T* const copied = reinterpret_cast<T*>(storage.get());
+    std::copy(values.begin(), values.end(), copied);
+    return {std::span<const T>(copied, values.size()), storage};
   }
 
   /// Values that outlive the array.

@@ -16,11 +16,12 @@ class StoredRows {
  public:
   StoredRows() = default;
 
-  explicit StoredRows(RowMajorMatrix m)
+  /// A copy of m.
+  explicit StoredRows(const RowMajorMatrix& m)
       : count_(static_cast<std::size_t>(m.rows())),
         dim_(static_cast<std::size_t>(m.cols())),
-        weights_(StoredArray<float>::own(std::move(m))) {}
-  StoredRows(RowMajorMatrix m, Eigen::VectorXf biases) : StoredRows(std::move(m)) {
+        weights_(StoredArray<float>::copy({m.data(), count_ * dim_})) {}
+  StoredRows(const RowMajorMatrix& m, Eigen::VectorXf biases) : StoredRows(m) {
     biases_ = StoredArray<float>::own(std::move(biases));
   }
 

@@ -24,6 +24,7 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/aligned_storage.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/shortlist/alignment_lists.hpp"
@@ -139,17 +140,17 @@ class PackedTokens {
   PackedTokens(const SoftmaxLayer& layer, std::vector<TokenId> ids) : ids_(std::move(ids)) {
     const kernels::Rows& all = layer.rows();
     const std::size_t row_bytes = all.dim * weight_bytes(all.type);
-    weights_.resize(ids_.size() * row_bytes);
+    weights_ = aligned_zeros(ids_.size() * row_bytes);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const auto token = static_cast<std::size_t>(ids_[i]);
       const auto* const row =
           static_cast<const std::byte*>(all.data) + token * all.stride * weight_bytes(all.type);
-      std::copy_n(row, row_bytes, weights_.data() + i * row_bytes);
+      std::copy_n(row, row_bytes, weights_.get() + i * row_bytes);
       if (all.bias != nullptr) biases_.push_back(all.bias[token]);
       if (all.scales != nullptr) scales_.push_back(all.scales[token]);
     }
     rows_ = all;
-    rows_.data = weights_.data();
+    rows_.data = weights_.get();
     rows_.stride = all.dim;
     rows_.count = ids_.size();
     if (all.bias != nullptr) rows_.bias = biases_.data();
@@ -164,7 +165,7 @@ class PackedTokens {
 
  private:
   std::vector<TokenId> ids_;
-  std::vector<std::byte> weights_;
+  AlignedStorage weights_;
   std::vector<float> biases_;
   std::vector<float> scales_;
   kernels::Rows rows_;
