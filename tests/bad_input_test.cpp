@@ -133,6 +133,9 @@ const std::vector<BadInput>& rows() {
                                .type = WeightType::int8},
                               0);
        }},
+      {"a soft cap that is none", error,
+       "softmax layer: the soft cap is -30; it must be between 1e-09 and 1e+09, or 0 for none",
+       [] { random_layer(kVocab, kDim, 1).with({.soft_cap = -30.0F}); }},
       {"W without rows", error, "softmax layer: W has 0 rows; the vocabulary needs at least 1 token",
        [] { SoftmaxLayer::own(RowMajorMatrix(0, kDim), Eigen::VectorXf()); }},
       {"NaN in a context to learn from", error, "certified: context 3 has a value that is not finite",

@@ -52,6 +52,31 @@ TEST(SoftmaxLayer, WhatItOwnsLivesAsLongAsACopy) {
   EXPECT_EQ(head->query(random_vector(3, 3), {.k = 5}).size(), 5U);
 }
 
+TEST(SoftmaxLayer, ATransformSharesTheWeights) {
+  const RowMajorMatrix W = random_matrix(5, 3, 1);
+  const SoftmaxLayer layer = SoftmaxLayer::borrow(W);
+  EXPECT_TRUE(layer.transform().is_identity());
+  const SoftmaxLayer capped = layer.with({.scale = 0.5F, .soft_cap = 30.0F});
+  EXPECT_EQ(capped.rows().data, W.data());
+  EXPECT_EQ(capped.transform(), (LogitTransform{.scale = 0.5F, .soft_cap = 30.0F}));
+  EXPECT_TRUE(capped.products().transform.is_identity());
+  EXPECT_TRUE(layer.transform().is_identity());
+  // Another one takes its place.
+  EXPECT_EQ(capped.with({.scale = 2.0F}).transform(), (LogitTransform{.scale = 2.0F}));
+}
+
+TEST(SoftmaxLayer, RefusesTransformsThatAreNone) {
+  const SoftmaxLayer layer = SoftmaxLayer::own(random_matrix(5, 3, 1));
+  EXPECT_EQ(error_of([&] { layer.with({.scale = 0.0F}); }),
+            "softmax layer: the scale of the logits is 0; it must be between 1e-09 and 1e+09");
+  EXPECT_EQ(error_of([&] { layer.with({.scale = std::numeric_limits<float>::infinity()}); }),
+            "softmax layer: the scale of the logits is infinite; it must be between 1e-09 and 1e+09");
+  EXPECT_EQ(error_of([&] { layer.with({.soft_cap = -30.0F}); }),
+            "softmax layer: the soft cap is -30; it must be between 1e-09 and 1e+09, or 0 for none");
+  EXPECT_EQ(error_of([&] { layer.with({.soft_cap = std::numeric_limits<float>::quiet_NaN()}); }),
+            "softmax layer: the soft cap is NaN; it must be between 1e-09 and 1e+09, or 0 for none");
+}
+
 TEST(SoftmaxLayer, RefusesValuesThatAreNotFiniteByRowAndColumn) {
   RowMajorMatrix W = random_matrix(5, 3, 1);
   Eigen::VectorXf b = random_vector(5, 2);

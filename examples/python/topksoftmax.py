@@ -84,6 +84,7 @@ _P, _N = c_void_p, c_size_t
 # Functions that return a status, by their parameters before the last, which takes the error.
 _CALLS = {
     "topk_layer_borrow": [_P, _P],
+    "topk_layer_with_transform": [_P, c_float, c_float, _P],
     "topk_head_file_open": [c_char_p, _P],
     "topk_head_file_layer": [_P, _P],
     "topk_head_file_read_contexts": [_P, c_int, _P],
@@ -228,6 +229,13 @@ class Layer(_Handle):
         weights = _Weights(data=_address(W), type=WEIGHT_TYPES.index(W.dtype), vocab=vocab, dim=dim,
                            stride=stride, scales=_address(scales), bias=_address(b))
         super().__init__("layer", "topk_layer_borrow", byref(weights))
+
+    def with_transform(self, logit_scale=1.0, soft_cap=0.0):
+        """The same layer with logits logit_scale·(W·h + b), or with a cap cap·tanh(logit_scale·(W·h + b)/cap)."""
+        layer = Layer.__new__(Layer)
+        layer._weights = self  # used where they lie
+        _Handle.__init__(layer, "layer", "topk_layer_with_transform", self, logit_scale, soft_cap)
+        return layer
 
     @property
     def shape(self):

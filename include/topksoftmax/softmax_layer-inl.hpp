@@ -15,6 +15,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/in_memory.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/half.hpp"
@@ -73,6 +74,19 @@ inline void check_scales(const kernels::Rows& rows) {
   }
 }
 
+TOPKSOFTMAX_INLINE void check_transform(const LogitTransform& transform) {
+  constexpr float least = 1e-9F;
+  constexpr float most = 1e9F;
+  const auto check = [](const char* name, float value, const char* otherwise) {
+    if (value >= least && value <= most) return;
+    throw Error("softmax layer: the " + std::string(name) + " is " +
+                (std::isfinite(value) ? shortest(value) : described(value)) +
+                "; it must be between 1e-09 and 1e+09" + otherwise);
+  };
+  check("scale of the logits", transform.scale, "");
+  if (transform.soft_cap != 0.0F) check("soft cap", transform.soft_cap, ", or 0 for none");
+}
+
 inline void check_layer(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
   if (rows.count == 0) throw Error("softmax layer: W has 0 rows; the vocabulary needs at least 1 token");
   if (rows.dim == 0) throw Error("softmax layer: W has 0 columns; the dimension must be at least 1");
@@ -92,6 +106,7 @@ inline void check_layer(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
   if ((rows.type == WeightType::int8) != (rows.scales != nullptr)) {
     throw Error("softmax layer: int8 rows, and only they, need a scale each");
   }
+  check_transform(rows.transform);
   check_vector(rows.bias, rows.count, "b");
   check_vector(rows.scales, rows.count, "scale");
   if (rows.type == WeightType::int8) return check_scales(rows);
@@ -121,6 +136,13 @@ TOPKSOFTMAX_INLINE SoftmaxLayer SoftmaxLayer::own(const kernels::Rows& rows, std
                                                   std::shared_ptr<const void> storage) {
   detail::check_layer(rows, bias_count);
   return SoftmaxLayer(rows, std::move(storage));
+}
+
+TOPKSOFTMAX_INLINE SoftmaxLayer SoftmaxLayer::with(const LogitTransform& transform) const {
+  detail::check_transform(transform);
+  SoftmaxLayer layer = *this;
+  layer.rows_.transform = transform;
+  return layer;
 }
 
 TOPKSOFTMAX_INLINE void SoftmaxLayer::copy_row(std::size_t token, float* out) const {

@@ -9,12 +9,21 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/in_memory.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/types.hpp"
 
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Throws Error for values that LogitTransform does not allow.
+TOPKSOFTMAX_EXPORT void check_transform(const LogitTransform& transform);
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// The softmax layer that is being accelerated: W [V×d] row-major and b [V] (or none); logits are W·h + b.
+/// The softmax layer that is being accelerated: W [V×d] row-major and b [V] (or none); logits are W·h + b, or
+/// with a transform, its values at these.
 ///
 /// A layer is validated once, when it is made: every weight, scale and bias is finite (of int8 rows, every
 /// weight that a scale allows), V ≥ 1 and d ≥ 1, otherwise Error names the row and column. Copies are handles
@@ -59,15 +68,27 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
   static SoftmaxLayer own(const kernels::Rows& rows, std::ptrdiff_t bias_count,
                           std::shared_ptr<const void> storage);
 
+  /// The same layer, sharing its weights, with a scale and a soft cap for its logits in place of those it
+  /// has. Throws Error for values that LogitTransform does not allow.
+  SoftmaxLayer with(const LogitTransform& transform) const;
+
   /// V, the number of tokens.
   std::size_t vocab() const { return rows_.count; }
   /// d, the length of a context vector.
   std::size_t dim() const { return rows_.dim; }
   WeightType weight_type() const { return rows_.type; }
   bool has_bias() const { return rows_.bias != nullptr; }
+  const LogitTransform& transform() const { return rows_.transform; }
 
   /// The rows as the kernels take them.
   const kernels::Rows& rows() const { return rows_; }
+
+  /// The same without the transform: their logits are W·h + b, in the order of the layer's.
+  kernels::Rows products() const {
+    kernels::Rows rows = rows_;
+    rows.transform = {};
+    return rows;
+  }
 
   /// Bytes of weights, scales and biases: what one full product reads.
   std::size_t bytes() const { return rows_.bytes(rows_.count); }

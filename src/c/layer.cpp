@@ -14,6 +14,7 @@
 #include "topksoftmax/c/topksoftmax.h"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -77,6 +78,15 @@ topk_status topk_layer_borrow(const topk_weights* weights, topk_layer** layer, t
 
 void topk_layer_free(topk_layer* layer) {
   delete layer;
+}
+
+topk_status topk_layer_with_transform(const topk_layer* layer, float logit_scale, float soft_cap,
+                                      topk_layer** transformed, topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(transformed, "transformed");
+    const LogitTransform transform = {.scale = logit_scale, .soft_cap = soft_cap};
+    *transformed = new topk_layer{c::required(layer, "layer").layer.with(transform)};
+  });
 }
 
 size_t topk_layer_vocab(const topk_layer* layer) {

@@ -74,6 +74,13 @@ std::string layer_hash(const SoftmaxLayer& layer) {
   for (const float* const vector : {rows.scales, rows.bias}) {
     hash.add(std::as_bytes(std::span(vector, vector == nullptr ? 0 : rows.count)));
   }
+  // Layers without a transform have the hash that they had before there were any.
+  const LogitTransform& transform = layer.transform();
+  if (!transform.is_identity()) {
+    for (const float value : {transform.scale, transform.soft_cap}) {
+      hash.add(std::as_bytes(std::span(&value, 1)));
+    }
+  }
   return hexadecimal(hash.value());
 }
 

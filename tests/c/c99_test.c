@@ -13,6 +13,7 @@ static const struct {
     {"version", test_version},
     {"weight_types", test_weight_types},
     {"strided_rows", test_strided_rows},
+    {"transforms", test_transforms},
     {"layers_are_checked", test_layers_are_checked},
     {"head_file", test_head_file},
     {"backends_agree", test_backends_agree},

@@ -86,6 +86,19 @@ class CtypesTest(unittest.TestCase):
             head = tks.Backend.build(tks.Layer(stored, self.b, kept), "fused")
             Reference(values, self.b, self.test).check(self, head.query_batch(self.test, k=K))
 
+    def test_scale_and_soft_cap(self):
+        products = self.test.astype(np.float64) @ self.W.astype(np.float64).T + self.b
+        capped = self.layer.with_transform(logit_scale=0.5, soft_cap=3.0)
+        top = tks.Backend.build(capped, "certified", self.train).query_batch(self.test, k=K)
+        logits = 3.0 * np.tanh(0.5 * products / 3.0)
+        np.testing.assert_array_equal(top.ids, np.argsort(-products, axis=1, kind="stable")[:, :K])
+        np.testing.assert_allclose(top.logits, np.take_along_axis(logits, top.ids.astype(int), axis=1), atol=1e-4)
+        log_z = np.log(np.exp(logits).sum(axis=1))
+        exact = tks.Backend.build(capped, "fused").query_batch(self.test, k=K)
+        np.testing.assert_allclose(exact.log_z, log_z, atol=1e-4)
+        with self.assertRaisesRegex(tks.Error, "soft cap is -1"):
+            self.layer.with_transform(soft_cap=-1.0)
+
     def test_arrays_are_used_where_they_lie(self):
         wide = np.full((VOCAB, DIM + 3), np.nan, np.float32)
         wide[:, 2 : 2 + DIM] = self.W

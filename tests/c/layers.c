@@ -93,6 +93,30 @@ void test_strided_rows(void) {
   free_problem(&p);
 }
 
+void test_transforms(void) {
+  problem p = make_problem();
+  topk_error error;
+  float products[kVocab];
+  float logits[kVocab];
+  all_logits(&p, p.layer, products);
+  topk_layer* capped;
+  CHECK_OK(topk_layer_with_transform(p.layer, 0.5F, 2.0F, &capped, &error), error);
+  all_logits(&p, capped, logits);
+  for (size_t i = 0; i < kVocab; ++i) {
+    CHECK(fabs(logits[i] - 2.0 * tanh(0.5 * products[i] / 2.0)) < 1e-5);
+  }
+  topk_layer* const untouched = capped;
+  CHECK_FAILS(topk_layer_with_transform(p.layer, 0.0F, 0.0F, &capped, &error), error, TOPK_ERROR,
+              "scale of the logits is 0");
+  CHECK_FAILS(topk_layer_with_transform(p.layer, 1.0F, NAN, &capped, &error), error, TOPK_ERROR,
+              "soft cap is NaN");
+  CHECK_FAILS(topk_layer_with_transform(NULL, 1.0F, 0.0F, &capped, &error), error, TOPK_INVALID_ARGUMENT,
+              "layer is a null pointer");
+  CHECK(capped == untouched);
+  topk_layer_free(capped);
+  free_problem(&p);
+}
+
 void test_layers_are_checked(void) {
   problem p = make_problem();
   topk_error error;

@@ -12,6 +12,7 @@
 void test_version(void);
 void test_weight_types(void);
 void test_strided_rows(void);
+void test_transforms(void);
 void test_layers_are_checked(void);
 void test_head_file(void);
 /* backends.c */

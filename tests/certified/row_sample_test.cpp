@@ -86,6 +86,27 @@ TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
   }
 }
 
+TEST(SampledLogZ, IsOfTransformedLogits) {
+  const World plain;
+  const SoftmaxLayer layer = plain.layer.with({.scale = 2.0F, .soft_cap = 9.0F});
+  Workspace workspace;
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto head = Certified::build(layer, plain.contexts, {.width = 16, .boxes = boxes});
+    std::size_t missed = 0;
+    std::size_t sampled = 0;
+    for (Eigen::Index q = 0; q < 300; ++q) {
+      const Eigen::VectorXf h = plain.contexts.row(q);
+      const double exact = log_sum(Reference(layer, h).logits, 1.0);
+      const auto found = head->sample_log_z(span_of(h), {.error = 0.1, .seed = static_cast<std::uint64_t>(q)},
+                                            {}, workspace);
+      missed += std::abs(found->log_z - exact) > 0.1 ? 1 : 0;
+      sampled += found->rows_read < 4000 ? 1 : 0;
+    }
+    EXPECT_LE(missed, 3U);
+    EXPECT_GT(sampled, 150U);
+  }
+}
+
 TEST(SampledLogZ, ReadsFewerRowsForALargerError) {
   World world;
   std::size_t last = 4001;

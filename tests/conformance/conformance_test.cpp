@@ -125,46 +125,105 @@ TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
   }
 }
 
+/// What an answer of k tokens says of log Z is true.
+void expect_true_log_z(const TopKSoftmax& head, const Eigen::VectorXf& h, std::size_t k) {
+  const TopK answer = head.query(h, {.k = k});
+  const Reference reference(head.layer(), h);
+  ASSERT_NE(answer.normalizer, Normalizer::none);
+  EXPECT_LE(answer.log_z_low, answer.log_z);
+  EXPECT_LE(answer.log_z, answer.log_z_high);
+  switch (answer.normalizer) {
+    case Normalizer::exact:
+      EXPECT_NEAR(answer.log_z, reference.log_z, 1e-4);
+      break;
+    case Normalizer::candidates:
+      EXPECT_LE(answer.log_z, reference.log_z + 1e-4) << "a sum over fewer tokens";
+      break;
+    case Normalizer::interval:
+      EXPECT_LE(answer.log_z_low, reference.log_z + 1e-6);
+      EXPECT_GE(answer.log_z_high, reference.log_z - 1e-6);
+      break;
+    case Normalizer::learned: {
+      ASSERT_TRUE(head.log_z_error());
+      Workspace workspace;
+      const std::vector<float> values(h.begin(), h.end());
+      const auto found = head.candidates(values.data(), values.size(), {.k = k}, workspace);
+      ASSERT_TRUE(found);
+      double inside = 0.0;
+      for (const TokenId id : found->ids) inside += std::exp(reference.logits[static_cast<std::size_t>(id)]);
+      EXPECT_TRUE(std::isfinite(answer.log_z));
+      EXPECT_GE(answer.log_z, std::log(inside) - 1e-4) << "at least the candidates";
+      break;
+    }
+    case Normalizer::low_rank:
+    case Normalizer::none:
+      break;
+  }
+  EXPECT_LE(answer.log_prob(0), 1e-6);
+}
+
 TEST_P(Conformance, TheNormalizerSaysWhatItMeans) {
   for (Eigen::Index i = 0; i < 20; ++i) {
+    expect_true_log_z(head(), context(i), 3);
     const TopK answer = head().query(context(i), {.k = 3});
-    const Reference reference(world().layer, context(i));
-    ASSERT_NE(answer.normalizer, Normalizer::none);
-    EXPECT_LE(answer.log_z_low, answer.log_z);
-    EXPECT_LE(answer.log_z, answer.log_z_high);
-    switch (answer.normalizer) {
-      case Normalizer::exact:
-        EXPECT_NEAR(answer.log_z, reference.log_z, 1e-4);
-        break;
-      case Normalizer::candidates:
-        EXPECT_LE(answer.log_z, reference.log_z + 1e-4) << "a sum over fewer tokens";
-        break;
-      case Normalizer::interval:
-        EXPECT_LE(answer.log_z_low, reference.log_z + 1e-6);
-        EXPECT_GE(answer.log_z_high, reference.log_z - 1e-6);
-        break;
-      case Normalizer::learned: {
-        ASSERT_TRUE(head().log_z_error());
-        Workspace workspace;
-        const std::vector<float> h(world().test.row(i).begin(), world().test.row(i).end());
-        const auto found = head().candidates(h.data(), h.size(), {.k = 3}, workspace);
-        ASSERT_TRUE(found);
-        double inside = 0.0;
-        for (const TokenId id : found->ids)
-          inside += std::exp(reference.logits[static_cast<std::size_t>(id)]);
-        EXPECT_TRUE(std::isfinite(answer.log_z));
-        EXPECT_GE(answer.log_z, std::log(inside) - 1e-4) << "at least the candidates";
-        break;
-      }
-      case Normalizer::low_rank:
-      case Normalizer::none:
-        break;
-    }
-    EXPECT_LE(answer.log_prob(0), 1e-6);
     const TopK ids_only = head().query(context(i), {.k = 3, .probabilities = false});
     EXPECT_EQ(ids_only.ids, answer.ids);
     EXPECT_EQ(ids_only.normalizer, Normalizer::none);
     EXPECT_TRUE(std::isnan(ids_only.log_z));
+  }
+}
+
+TEST_P(Conformance, AScaleAndASoftCapLeaveIdsAndChangeProbabilities) {
+  const LogitTransform transforms[] = {{.scale = 0.25F}, {.scale = 1.5F, .soft_cap = 12.0F}};
+  TokenMask mask(kVocab);
+  for (TokenId id = 0; id < kVocab; id += 3) mask.allow(id);
+  const std::vector<TokenBias> bias = {{3, 0.5F}, {60, -0.25F}};
+  for (const LogitTransform& transform : transforms) {
+    const SoftmaxLayer layer = world().layer.with(transform);
+    const auto changed = make(layer, world().train);
+    const auto exact = Exact::make(layer);
+    for (Eigen::Index i = 0; i < 20; ++i) {
+      const TopK answer = changed->query(context(i), {.k = 5});
+      EXPECT_EQ(answer.ids, head().query(context(i), {.k = 5}).ids);
+      const Reference reference(layer, context(i));
+      for (std::size_t n = 0; n < answer.size(); ++n) {
+        const auto token = static_cast<std::size_t>(answer.ids[n]);
+        EXPECT_NEAR(answer.logits[n], reference.logits[token], reference.tolerance(token, kDim));
+      }
+      expect_true_log_z(*changed, context(i), 5);
+      // A query's biases are added behind the transform.
+      const QueryOptions edited = {.k = 5, .allowed = mask, .logit_bias = bias};
+      const TopK among = changed->query(context(i), edited);
+      const TopK truth = exact->query(context(i), edited);
+      if (among.certified) {
+        EXPECT_EQ(among.ids, truth.ids);
+        EXPECT_EQ(among.logits, truth.logits);
+      }
+      if (among.normalizer == Normalizer::interval) {
+        EXPECT_LE(among.log_z_low, truth.log_z + 1e-4);
+        EXPECT_GE(among.log_z_high, truth.log_z - 1e-4);
+      }
+    }
+  }
+}
+
+TEST_P(Conformance, TiesAtTheSoftCapGoToTheLowerId) {
+  // Products of up to 7 are far beyond a cap of a tenth: many logits are the cap itself.
+  const SoftmaxLayer layer = world().layer.with({.soft_cap = 0.1F});
+  const auto saturated = make(layer, world().train);
+  const auto exact = Exact::make(layer);
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    const TopK truth = exact->query(context(i), {.k = 5});
+    ASSERT_EQ(truth.logits.front(), truth.logits.back());
+    const TopK answer = saturated->query(context(i), {.k = 5});
+    for (std::size_t n = 1; n < answer.size(); ++n) {
+      EXPECT_TRUE(ranks_before({answer.logits[n - 1], answer.ids[n - 1]}, {answer.logits[n], answer.ids[n]}));
+    }
+    if (answer.certified) {
+      EXPECT_EQ(answer.ids, truth.ids);
+      EXPECT_EQ(answer.logits, truth.logits);
+    }
+    expect_true_log_z(*saturated, context(i), 5);
   }
 }
 

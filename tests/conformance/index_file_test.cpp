@@ -143,6 +143,7 @@ TEST_P(IndexFile, IsRefusedForAnotherLayer) {
   EXPECT_EQ(refusal(file, SoftmaxLayer::own(W, b)), "");
   const auto stale =
       AllOf(HasSubstr("was built for another layer: its layer_hash is"), HasSubstr("build the index again"));
+  EXPECT_THAT(refusal(file, SoftmaxLayer::own(W, b).with({.soft_cap = 30.0F})), stale);
   // Signs of weights far apart, values swapped, one bit of a bias.
   RowMajorMatrix other = W;
   other(0, 0) = -other(0, 0);

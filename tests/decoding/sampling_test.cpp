@@ -104,6 +104,24 @@ TEST(Sampling, MatchesTheDistributionForEveryOption) {
   }
 }
 
+TEST(Sampling, MatchesTheDistributionUnderASoftCap) {
+  const Drawn world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const SoftmaxLayer layer = world.layer.with({.scale = 1.5F, .soft_cap = 6.0F});
+  const Reference reference(layer, h);
+  const auto head = Certified::build(layer, world.contexts, {.width = 16});
+  const SamplingOptions some[] = {
+      {}, {.temperature = 0.8, .top_p = 0.9}, {.top_k = 10}, {.min_p = 0.05}, {.typical_p = 0.5}};
+  for (const SamplingOptions& options : some) {
+    const std::vector<double> expected = expected_distribution(reference.logits, options);
+    Sampler sampler(options);
+    RandomStream random(11);
+    std::vector<std::size_t> counts(expected.size());
+    for (int i = 0; i < 10000; ++i) ++counts[static_cast<std::size_t>(sampler.draw(*head, h, random).id)];
+    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0) << &options - some;
+  }
+}
+
 TEST(Sampling, EveryBackendGivesTheSameToken) {
   const Drawn world;
   for (const testing::Backend& backend : testing::all_backends()) {

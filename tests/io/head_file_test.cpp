@@ -106,6 +106,29 @@ TEST_F(HeadFileTest, StoredLayersMayBeginAtAnyByte) {
   }
 }
 
+TEST_F(HeadFileTest, ReadsAScaleAndASoftCap) {
+  const auto with = [&](const TensorMetadata& metadata) {
+    const std::vector<float> weights = values<float>(W_);
+    const std::filesystem::path path = folder_.path() / "capped.safetensors";
+    write_safetensors(path, std::vector{tensor_view("weight", {6, 4}, weights)}, metadata);
+    return HeadFile::open(path);
+  };
+  const LogitTransform expected = {.scale = 0.0625F, .soft_cap = 30.0F};
+  const HeadFile head = with({{"logit_scale", "0.0625"}, {"soft_cap", "30"}});
+  EXPECT_EQ(head.transform(), expected);
+  EXPECT_EQ(head.layer().transform(), expected);
+  EXPECT_EQ(head.stored_layer().transform(), expected);
+  EXPECT_TRUE(with({{"name", "plain"}}).transform().is_identity());
+  EXPECT_THAT(error_of([&] {
+                with({{"soft_cap", "thirty"}});
+              }),
+              HasSubstr("capped.safetensors: metadata soft_cap is \"thirty\"; it must be a number"));
+  EXPECT_THAT(error_of([&] {
+                with({{"logit_scale", "-1"}});
+              }),
+              HasSubstr("the scale of the logits is -1; it must be between 1e-09 and 1e+09"));
+}
+
 TEST_F(HeadFileTest, RefusesWhatIsNoHead) {
   const std::vector<float> six(6, 1.0F);
   const std::vector<std::int8_t> q(24, 3);

@@ -18,6 +18,7 @@ struct Reference {
   std::vector<double> logits;      ///< [V]
   std::vector<double> magnitudes;  ///< Σ|w_j·h_j| + |b|, what a rounding error is relative to
   double log_z = 0.0;
+  double scale = 1.0;  ///< of the layer's transform, whose slope is nowhere larger
 
   Reference(const SoftmaxLayer& layer, const Eigen::VectorXf& h) {
     const RowMajorMatrix W = layer.weights();
@@ -31,18 +32,29 @@ struct Reference {
         logit += product;
         magnitude += std::abs(product);
       }
-      logits.push_back(logit);
+      logits.push_back(transformed(layer.transform(), logit));
       magnitudes.push_back(magnitude);
-      max = std::max(max, logit);
+      max = std::max(max, logits.back());
     }
     double sum = 0.0;
     for (const double logit : logits) sum += std::exp(logit - max);
     log_z = max + std::log(sum);
+    scale = static_cast<double>(layer.transform().scale);
   }
 
-  /// How far a float32 logit of this token may be from the real one: d rounded products and additions.
+  /// What the layer makes of a product, as a model's own code writes it.
+  static double transformed(const LogitTransform& transform, double product) {
+    const double scaled = product * static_cast<double>(transform.scale);
+    if (transform.soft_cap == 0.0F) return scaled;
+    const auto cap = static_cast<double>(transform.soft_cap);
+    return std::tanh(scaled / cap) * cap;
+  }
+
+  /// How far a float32 logit of this token may be from the real one: d rounded products and additions, and
+  /// what a transform adds.
   double tolerance(std::size_t token, std::size_t dim) const {
-    return static_cast<double>(dim + 2) * std::ldexp(1.0, -24) * magnitudes[token] + 1e-37;
+    return scale * static_cast<double>(dim + 2) * std::ldexp(1.0, -24) * magnitudes[token] +
+           std::ldexp(std::abs(logits[token]), -20) + 1e-37;
   }
 };
 

@@ -19,6 +19,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
@@ -217,7 +218,7 @@ class AdaptiveTiers {
 
   // What only the building constructor needs, defined with it.
   struct Gates;
-  inline Eigen::VectorXd largest_of_tiers(const Eigen::VectorXf& logits) const;
+  inline Eigen::VectorXd largest_of_tiers(const Eigen::VectorXf& products) const;
   TOPKSOFTMAX_BUILD_INLINE void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts,
                                             const Executor& executor, Gates& out) const;
   TOPKSOFTMAX_BUILD_INLINE void bound_gates(const SoftmaxLayer& layer, Gates& out) const;
@@ -272,7 +273,8 @@ inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace&
   };
   score(tiers.head());
   for (std::size_t t = 0; t < tiers.size(); ++t) {
-    const double upper = static_cast<double>(says[t]) + tiers.reach(t) * length + lost;
+    const double product = static_cast<double>(says[t]) + tiers.reach(t) * length + lost;
+    const double upper = kernels::highest_logit(layer_.transform(), product);
     if (t < always || upper >= static_cast<double>(best.threshold())) score(tiers.tier(t));
   }
   candidates.ids = {ids, count};

@@ -38,13 +38,13 @@ struct AdaptiveTiers::Gates {
   std::vector<float> reach;  ///< [tiers]
 };
 
-/// The largest logit of each tier for a context, from the logits of all tokens.
+/// The largest product of each tier with a context, from those of all tokens.
 TOPKSOFTMAX_BUILD_INLINE Eigen::VectorXd AdaptiveTiers::largest_of_tiers(
-    const Eigen::VectorXf& logits) const {
+    const Eigen::VectorXf& products) const {
   Eigen::VectorXd largest(static_cast<Eigen::Index>(size()));
   for (std::size_t t = 0; t < size(); ++t) {
     float most = -std::numeric_limits<float>::infinity();
-    for (const TokenId id : tier(t)) most = std::max(most, logits[id]);
+    for (const TokenId id : tier(t)) most = std::max(most, products[id]);
     largest[static_cast<Eigen::Index>(t)] = static_cast<double>(most);
   }
   return largest;
@@ -59,11 +59,12 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& lay
   H << sample.cast<double>(), Eigen::VectorXd::Ones(count);
   Eigen::MatrixXd largest(count, static_cast<Eigen::Index>(size()));
   for_each_chunk(executor, static_cast<std::size_t>(count), [&](std::size_t first, std::size_t in_chunk) {
-    Eigen::VectorXf logits(static_cast<Eigen::Index>(layer.vocab()));
+    const kernels::Rows rows = layer.products();
+    Eigen::VectorXf products(static_cast<Eigen::Index>(layer.vocab()));
     for (std::size_t i = first; i < first + in_chunk; ++i) {
       const auto at = static_cast<Eigen::Index>(i);
-      kernels::scan(layer.rows(), 0, layer.vocab(), sample.row(at).data(), logits.data());
-      largest.row(at) = largest_of_tiers(logits);
+      kernels::scan(rows, 0, layer.vocab(), sample.row(at).data(), products.data());
+      largest.row(at) = largest_of_tiers(products);
     }
   });
   Eigen::MatrixXd normal = H.transpose() * H;
@@ -79,7 +80,7 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& lay
   }
 }
 
-/// Gates that no logit of their tier is above, whatever is rounded. A row's float32 product x with h
+/// Gates that no product of their tier is above, whatever is rounded. A row's float32 product x with h
 /// exceeds the gate's, y, by no more than ‖h‖ times the row's distance from the gate's vector and the
 /// roundings of both products; adding a bias rounds in order, so x + b ≤ x + the largest b, and its own
 /// rounding is at most one of each of x, y and that bias. One more is for rows of int8, which copy_row()
@@ -132,7 +133,7 @@ TOPKSOFTMAX_BUILD_INLINE AdaptiveTiers::AdaptiveTiers(const SoftmaxLayer& layer,
   } else if (size() > 0) {
     bound_gates(layer, gates);
   }
-  gates_ = StoredRows(std::move(gates.weights), std::move(gates.offsets));
+  gates_ = StoredRows(gates.weights, std::move(gates.offsets));
   reach_ = StoredArray<float>::own(std::move(gates.reach));
   longest_ = longest_row();
 }

@@ -74,7 +74,7 @@ typedef struct topk_error {
 // ---------------------------------------------------------------------------------------------------------
 // Layers
 
-/// A softmax layer: logits are W·h + b.
+/// A softmax layer: logits are W·h + b, or what topk_layer_with_transform makes of it.
 typedef struct topk_layer topk_layer;
 
 /// How the rows of W are stored.
@@ -108,13 +108,19 @@ typedef struct topk_weights {
 TOPK_API topk_status topk_layer_borrow(const topk_weights* weights, topk_layer** layer, topk_error* error);
 TOPK_API void topk_layer_free(topk_layer* layer);
 
+/// The same layer, sharing its weights, with logits that are logit_scale·(W·h + b), or with a soft cap
+/// soft_cap·tanh(logit_scale·(W·h + b)/soft_cap). Both are from 1e-9 to 1e9; a soft_cap of 0: none.
+/// TOPK_ERROR for other values.
+TOPK_API topk_status topk_layer_with_transform(const topk_layer* layer, float logit_scale, float soft_cap,
+                                               topk_layer** transformed, topk_error* error);
+
 /// V and d; 0 of NULL.
 TOPK_API size_t topk_layer_vocab(const topk_layer* layer);
 TOPK_API size_t topk_layer_dim(const topk_layer* layer);
 
 /// A softmax layer in a safetensors file, with contexts that its model has produced: weight [V,d] in F32,
 /// F16, BF16, or I8 with weight.scale [V]; and, where it has them, bias [V], contexts.train [N,d],
-/// contexts.test [M,d] and counts [V].
+/// contexts.test [M,d] and counts [V]; a logit_scale and a soft_cap in its metadata.
 typedef struct topk_head_file topk_head_file;
 
 /// Opens and checks a head file. It may be replaced or removed while it is open, but must not be changed in

@@ -14,6 +14,7 @@
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
@@ -32,12 +33,19 @@ struct CertifiedScratch {
   ScratchBuffer integers;     ///< ĥ₁ of every context, and the magnitudes of one
   ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
   ScratchBuffer radii;
-  ScratchBuffer opened;     ///< bounds of the rows of some blocks
-  ScratchBuffer blocks;     ///< which these are
-  ScratchBuffer survivors;  ///< bounds of the rows that their prefixes let pass
-  ScratchBuffer ids;        ///< which these are; the candidates
-  ScratchBuffer logits;     ///< of rows that are scored; the candidates'
-  ScratchBuffer features;   ///< of the context, for the estimate of log Z
+  ScratchBuffer transformed;  ///< bounds of logits, where these are not those of the products
+  ScratchBuffer opened;       ///< bounds of the rows of some blocks
+  ScratchBuffer blocks;       ///< which these are
+  ScratchBuffer survivors;    ///< bounds of the rows that their prefixes let pass
+  ScratchBuffer ids;          ///< which these are; the candidates
+  ScratchBuffer logits;       ///< of rows that are scored; the candidates'
+  ScratchBuffer features;     ///< of the context, for the estimate of log Z
+};
+
+/// Bounds of some logits.
+struct LogitBounds {
+  const float* estimates;
+  const float* radii;
 };
 
 /// What a context's bounds are made of, and the first of them, in the workspace that they were made in.
@@ -72,8 +80,8 @@ void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t st
 /// The same for one.
 ContextBounds bound(const CertifiedIndex& index, const Query& query, Workspace& workspace);
 
-/// Rows that were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞: no bound of
-/// theirs holds.
+/// Rows whose products were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞: no
+/// bound of theirs holds.
 struct BoundedRows {
   const float* estimates = nullptr;
   const float* radii = nullptr;
@@ -250,12 +258,28 @@ inline BoundedRows all_rows(const BoundedQuery& bounded) {
       .estimates = bounded.bounds.estimates, .radii = bounded.bounds.radii, .count = bounded.index.rows()};
 }
 
-/// Writes which bounds may reach the threshold to `reaching`; the sum of the others only where it is asked
-/// for.
-inline kernels::Partition divide_bounds(const Query& query, const float* estimates, const float* radii,
-                                        std::size_t count, float threshold, TokenId* reaching) {
-  if (query.probabilities) return kernels::partition(estimates, radii, count, threshold, reaching);
-  return {kernels::reaching(estimates, radii, count, threshold, reaching), {}};
+/// What the layer's transform makes of bounds of products: these themselves where it leaves them.
+inline LogitBounds logit_bounds(const BoundedQuery& bounded, const float* estimates, const float* radii,
+                                std::size_t count) {
+  const LogitTransform& transform = bounded.layer.transform();
+  if (transform.is_identity()) return {estimates, radii};
+  auto* const to_estimates = bounded.scratch().transformed.get<float>(2 * count);
+  float* const to_radii = to_estimates + count;
+  kernels::transform_bounds(transform, estimates, radii, count, to_estimates, to_radii);
+  return {to_estimates, to_radii};
+}
+
+/// Writes which products may have logits that reach the threshold to `reaching`; the sum of the others only
+/// where it is asked for.
+inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const float* estimates,
+                                        const float* radii, std::size_t count, float threshold,
+                                        TokenId* reaching) {
+  if (!bounded.query.probabilities) {
+    const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
+    return {kernels::reaching(estimates, radii, count, product, reaching), {}};
+  }
+  const LogitBounds logits = logit_bounds(bounded, estimates, radii, count);
+  return kernels::partition(logits.estimates, logits.radii, count, threshold, reaching);
 }
 
 inline BoundedRows likely_rows(const BoundedQuery& bounded, std::size_t wanted) {
@@ -274,7 +298,7 @@ inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
   const std::size_t count = bounded.index.boxes().count();
   auto* const blocks = bounded.scratch().blocks.get<TokenId>(count + kernels::kSlack);
   const kernels::Partition boxes =
-      divide_bounds(bounded.query, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
+      divide_bounds(bounded, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
   BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});
   rows.others = static_cast<double>(kBlockRows) * boxes.rest.high;
   return rows;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -29,6 +30,7 @@
 #include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -50,9 +52,11 @@ inline double position_of_outside(const SoftmaxLayer& layer, const CertifiedInde
   query.h = trials.contexts.row(trial).data();
   const ContextBounds bounds = bound(index, query, workspace);
   if (!bounds.usable) return kNone;
-  const auto threshold = static_cast<float>(trials.thresholds[trial]);
+  const LogitTransform& transform = layer.transform();
+  const auto threshold = static_cast<float>(transform(trials.thresholds[trial]));
   const Survivors found = survivors({layer, index, query, bounds, workspace}, threshold, index.rows());
-  Eigen::ArrayXd terms = (trials.logits.col(trial).array() - static_cast<double>(threshold)).exp();
+  const auto logits = trials.products.col(trial).unaryExpr(std::cref(transform)).array();
+  Eigen::ArrayXd terms = (logits - static_cast<double>(threshold)).exp();
   for (const TokenId id : found.ids) terms[id] = 0.0;
   const double low = std::log(found.outside.low);
   const double position = (std::log(terms.sum()) - low) / (std::log(found.outside.high) - low);

@@ -169,6 +169,15 @@ inline BoundedRows every_row(const BoundedQuery& bounded) {
   return open_blocks(bounded, {all, blocks});
 }
 
+/// The same with bounds of their logits.
+inline BoundedRows every_logit(const BoundedQuery& bounded) {
+  BoundedRows rows = every_row(bounded);
+  const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, rows.count);
+  rows.estimates = logits.estimates;
+  rows.radii = logits.radii;
+  return rows;
+}
+
 /// Σ exp((logit − best)/temperature) over the allowed tokens that the query biases.
 inline double sum_of_biased(const BoundedQuery& bounded, double best, double temperature) {
   const kernels::LogitEdits& edits = bounded.query.edits;
@@ -196,7 +205,7 @@ inline SampledLogZ log_z_of_all(const BoundedQuery& bounded, double temperature)
 inline SampledLogZ sample_log_z(const BoundedQuery& bounded, const SampledLogZOptions& options) {
   constexpr double kMostShrinking = 0.7;
   if (!bounded.bounds.usable) return log_z_of_all(bounded, options.temperature);
-  const BoundedRows rows = every_row(bounded);
+  const BoundedRows rows = every_logit(bounded);
   RowSample sample(bounded, rows, options);
   const double best = static_cast<double>(sample.best());
   if (!std::isfinite(best)) return log_z_of_all(bounded, options.temperature);

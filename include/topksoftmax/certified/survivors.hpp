@@ -12,6 +12,7 @@
 #include "topksoftmax/certified/outside.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -37,9 +38,9 @@ inline bool is_worth_bounding(const Query& query, const CertifiedIndex& index) {
   return query.k <= index.rows() / kBoundingShare && !exact_log_z;
 }
 
-/// Bounds rows at `places` again, by their tails, and moves those that may still reach the threshold to the
-/// front; returns how many these are. The bounds of the others are what the rows' estimates and radii begin
-/// with then.
+/// Bounds rows at `places` again, by their tails, and moves those whose products may still reach the
+/// threshold to the front; returns how many these are. The bounds of the others are what the rows' estimates
+/// and radii begin with then.
 inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, std::span<TokenId> places,
                                  float* estimates, float* radii) {
   const kernels::PrefixTails& tails = bounded.index.tails.tails();
@@ -67,8 +68,7 @@ inline Survivors survivors(const BoundedQuery& bounded, float threshold, std::si
   Survivors result;
   result.bounded = rows.blocks.empty() ? 0 : rows.count;
   result.bytes_read = rows.bytes_read;
-  const auto [passing, rest] =
-      divide_bounds(bounded.query, rows.estimates, rows.radii, rows.count, threshold, ids);
+  const auto [passing, rest] = divide_bounds(bounded, rows.estimates, rows.radii, rows.count, threshold, ids);
   result.outside = {rest.low, rest.high + rows.others};
   auto* const estimates = scratch.survivors.get<float>(2 * passing);
   float* const radii = estimates + passing;
@@ -79,11 +79,14 @@ inline Survivors survivors(const BoundedQuery& bounded, float threshold, std::si
   }
   std::size_t kept = passing;
   if (!index.tails.empty() && passing <= most) {
-    kept = keep_by_tails(bounded, threshold, {ids, passing}, estimates, radii);
+    const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
+    kept = keep_by_tails(bounded, product, {ids, passing}, estimates, radii);
     result.bounded += passing;
     result.bytes_read += passing * index.tails.tails().row_bytes();
     if (bounded.query.probabilities) {
-      const kernels::SumBounds more = kernels::sum_exp_bounds(estimates, radii, passing - kept, threshold);
+      const LogitBounds logits = logit_bounds(bounded, estimates, radii, passing - kept);
+      const kernels::SumBounds more =
+          kernels::sum_exp_bounds(logits.estimates, logits.radii, passing - kept, threshold);
       result.outside.low += more.low;
       result.outside.high += more.high;
     }

@@ -22,7 +22,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// A few contexts with all their logits, to see what an index makes of them.
+/// A few contexts with all their products, to see what an index makes of them.
 struct Trials {
   /// Without contexts there is nothing to see. k is clamped to V.
   Trials(const SoftmaxLayer& layer, const Eigen::MatrixXd& W, RowMajorMatrix some, std::size_t k,
@@ -31,19 +31,19 @@ struct Trials {
   std::size_t count() const { return static_cast<std::size_t>(contexts.rows()); }
 
   RowMajorMatrix contexts;     ///< [n×d]
-  Eigen::MatrixXd logits;      ///< [V×n]
-  Eigen::VectorXd thresholds;  ///< the k-th best logit of each [n]
+  Eigen::MatrixXd products;    ///< w·h + b [V×n]
+  Eigen::VectorXd thresholds;  ///< the k-th best product of each [n]
 };
 
 inline Trials::Trials(const SoftmaxLayer& layer, const Eigen::MatrixXd& W, RowMajorMatrix some, std::size_t k,
                       const Executor& executor)
     : contexts(std::move(some)),
-      logits(product<double>(W, contexts.cast<double>().transpose(), executor)),
+      products(product<double>(W, contexts.cast<double>().transpose(), executor)),
       thresholds(contexts.rows()) {
-  logits.colwise() += layer.biases().cast<double>();
+  products.colwise() += layer.biases().cast<double>();
   for_each_part(executor, count(), 1, [&](std::size_t trial, std::size_t) {
     const auto i = static_cast<Eigen::Index>(trial);
-    Eigen::VectorXd sorted = logits.col(i);
+    Eigen::VectorXd sorted = products.col(i);
     const auto kth = sorted.begin() + static_cast<Eigen::Index>(std::min(k, layer.vocab()) - 1);
     std::nth_element(sorted.begin(), kth, sorted.end(), std::greater<>());
     thresholds[i] = *kth;

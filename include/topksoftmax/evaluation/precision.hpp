@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -136,7 +137,8 @@ inline std::vector<double> reference_log_z(const SoftmaxLayer& layer, const Cons
       H.col(static_cast<Eigen::Index>(i)) =
           contexts.row(static_cast<Eigen::Index>(references[first + i])).cast<double>();
     }
-    const Eigen::MatrixXd logits = (W * H).colwise() + b;
+    Eigen::MatrixXd logits = (W * H).colwise() + b;
+    if (!layer.transform().is_identity()) logits = logits.unaryExpr(std::cref(layer.transform()));
     for (std::size_t i = 0; i < count; ++i) {
       const auto column = logits.col(static_cast<Eigen::Index>(i)).array();
       const double max = column.maxCoeff();
@@ -154,7 +156,7 @@ inline double reference_log_prob(const SoftmaxLayer& layer, const ConstContexts&
   const double product = row.cast<double>().dot(
       contexts.row(static_cast<Eigen::Index>(context)).cast<double>().transpose().eval());
   const double bias = layer.has_bias() ? static_cast<double>(layer.rows().bias[id]) : 0.0;
-  return product + bias - log_z;
+  return layer.transform()(product + bias) - log_z;
 }
 
 /// A token, and how many stand before it in a list.

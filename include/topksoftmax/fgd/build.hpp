@@ -34,7 +34,7 @@ TOPKSOFTMAX_BUILD_INLINE FgdIndex::FgdIndex(const SoftmaxLayer& layer, const Fgd
     : options_(options),
       graph_(layer, {.M = options.M, .ef_construction = options.ef_construction, .seed = options.seed},
              std::move(entries)),
-      rows_(layer.rows()),
+      rows_(layer.products()),
       dim_(layer.dim()) {
   if (layer.weight_type() != WeightType::int8) rows_ = copy_.emplace(layer).rows();
 }

@@ -33,7 +33,7 @@ class FgdIndex {
 
   /// Reads what save() has written.
   explicit FgdIndex(const IndexReader& in)
-      : options_(read_fgd_options(in)), graph_(in), rows_(in.layer().rows()), dim_(in.dim()) {
+      : options_(read_fgd_options(in)), graph_(in), rows_(in.layer().products()), dim_(in.dim()) {
     if (in.layer().weight_type() != WeightType::int8) rows_ = copy_.emplace(in).rows();
   }
 

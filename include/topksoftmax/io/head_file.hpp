@@ -4,15 +4,19 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -27,11 +31,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///   contexts.test   [M,d]  likewise: what they are judged on
 ///   counts          [V]    integers, optional: how often each token occurred in the training text
 ///
-/// Metadata: name, provenance.
+/// Metadata: name, provenance; logit_scale and soft_cap (LogitTransform) as decimal numbers where the model
+/// has them.
 class HeadFile {
  public:
   /// Opens and checks the file. Throws Error where it is no head file: a tensor missing, of another shape or
-  /// type.
+  /// type, or a transform that LogitTransform does not allow.
   static HeadFile open(const std::filesystem::path& path);
 
   /// "name" of the metadata, or else the file's name.
@@ -42,10 +47,13 @@ class HeadFile {
   std::size_t train_count() const { return train_count_; }
   std::size_t test_count() const { return test_count_; }
 
+  const LogitTransform& transform() const { return transform_; }
+
   /// The layer in float32, a copy where it is stored otherwise.
   SoftmaxLayer layer() const {
     return SoftmaxLayer::own(float_weights(),
-                             file_.contains("bias") ? file_.vector("bias") : Eigen::VectorXf());
+                             file_.contains("bias") ? file_.vector("bias") : Eigen::VectorXf())
+        .with(transform_);
   }
 
   /// The layer in the type that it is stored in, used where it lies in the mapped file; a copy where it does
@@ -75,6 +83,7 @@ class HeadFile {
 
   SafetensorsFile file_;
   std::string name_;
+  LogitTransform transform_;
   std::size_t vocab_ = 0;
   std::size_t dim_ = 0;
   std::size_t train_count_ = 0;
@@ -90,6 +99,31 @@ inline constexpr std::size_t kAnySize = SafetensorsFile::any_size;
 inline std::size_t count_contexts(const SafetensorsFile& file, const char* tensor, std::size_t dim) {
   if (!file.contains(tensor)) return 0;
   return file.tensor(tensor, std::array{kAnySize, dim}).shape[0];
+}
+
+/// A number of the metadata; `otherwise` where there is none of this name.
+inline float metadata_number(const SafetensorsFile& file, const char* name, float otherwise) {
+  const auto found = file.metadata().find(name);
+  if (found == file.metadata().end()) return otherwise;
+  const std::string& text = found->second;
+  float value = 0.0F;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error(file.path().string() + ": metadata " + name + " is \"" + text + "\"; it must be a number");
+  }
+  return value;
+}
+
+/// The transform of the metadata.
+inline LogitTransform transform_in(const SafetensorsFile& file) {
+  const LogitTransform transform = {.scale = metadata_number(file, "logit_scale", 1.0F),
+                                    .soft_cap = metadata_number(file, "soft_cap", 0.0F)};
+  try {
+    check_transform(transform);
+  } catch (const Error& error) {
+    throw Error(file.path().string() + ": " + error.what());
+  }
+  return transform;
 }
 
 inline WeightType stored_weight_type(const SafetensorsFile& file, const TensorView& weight) {
@@ -129,6 +163,7 @@ inline HeadFile HeadFile::open(const std::filesystem::path& path) {
   head.test_count_ = detail::count_contexts(file, "contexts.test", head.dim_);
   const auto name = file.metadata().find("name");
   head.name_ = name != file.metadata().end() ? name->second : path.stem().string();
+  head.transform_ = detail::transform_in(file);
   return head;
 }
 
@@ -152,6 +187,7 @@ inline SoftmaxLayer HeadFile::stored_layer() const {
   rows.type = detail::stored_weight_type(file_, weight);
   rows.count = vocab_;
   rows.dim = rows.stride = dim_;
+  rows.transform = transform_;
   if (file_.contains("bias")) {
     storage->bias = file_.vector("bias");
     rows.bias = storage->bias.data();

@@ -22,6 +22,7 @@
 #include "topksoftmax/kernels/scan-inl.h"
 #include "topksoftmax/kernels/squared_distance-inl.h"
 #include "topksoftmax/kernels/sum-inl.h"
+#include "topksoftmax/kernels/transform-inl.h"
 #include "topksoftmax/kernels/wta-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,6 +58,8 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .promising = &Promising,
       .reaching = &Reaching,
       .partition = &PartitionAt,
+      .transform = &TransformLogits,
+      .transform_bounds = &TransformBounds,
       .sum_exp_bounds = &SumExpBounds,
       .wta_codes = &WtaCodes,
       .wta_codes_batch = &WtaCodesBatch,

@@ -62,6 +62,9 @@ struct Implementation {
                           TokenId* ids);
   Partition (*partition)(const float* estimates, const float* radii, std::size_t count, float threshold,
                          TokenId* ids);
+  void (*transform)(const LogitTransform& transform, float* values, std::size_t count);
+  void (*transform_bounds)(const LogitTransform& transform, const float* estimates, const float* radii,
+                           std::size_t count, float* logit_estimates, float* logit_radii);
   SumBounds (*sum_exp_bounds)(const float* estimates, const float* radii, std::size_t count, float shift);
   void (*wta_codes)(const WtaBands& bands, const float* x, std::uint32_t* codes);
   void (*wta_codes_batch)(const WtaBands& bands, const float* columns, std::uint32_t* codes);

@@ -9,6 +9,7 @@
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
@@ -25,8 +26,8 @@
 // computes it. Between instruction sets N differs, and with it the rounding: a logit is within
 // d·2⁻²⁴·Σ|w_j·h_j| of the real one in all.
 //
-// Every logit that comes out is finite: too large becomes ±max, no number becomes −max. Vectors need no
-// alignment.
+// The logit of a row is rows.transform of that product and its bias. Every logit that comes out is finite:
+// too large becomes ±max, no number becomes −max. Vectors need no alignment.
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// logits[i] = rows[first + i]·h + bias for i < count. Reads count·d weights.
@@ -182,6 +183,19 @@ inline std::size_t reaching(const float* estimates, const float* radii, std::siz
 inline Partition partition(const float* estimates, const float* radii, std::size_t count, float threshold,
                            TokenId* ids) {
   return detail::active().partition(estimates, radii, count, threshold, ids);
+}
+
+/// The logits of count products in place, as scans compute them; −∞ stays so.
+inline void transform(const LogitTransform& transform, float* values, std::size_t count) {
+  detail::active().transform(transform, values, count);
+}
+
+/// Bounds of the logits of products in estimates[i] ± radii[i], i < count, as kernels compute them:
+/// logit_estimates[i] ± logit_radii[i]. An estimate of −∞ stays so, and what is no number is none. Not in
+/// place.
+inline void transform_bounds(const LogitTransform& transform, const float* estimates, const float* radii,
+                             std::size_t count, float* logit_estimates, float* logit_radii) {
+  detail::active().transform_bounds(transform, estimates, radii, count, logit_estimates, logit_radii);
 }
 
 /// Proven bounds of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i]: the upper one within 8

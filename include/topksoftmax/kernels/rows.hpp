@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -23,7 +24,8 @@ constexpr std::size_t weight_bytes(WeightType type) {
 
 namespace kernels {
 
-/// A matrix of rows [count × dim] with a bias each, as every kernel takes it: plain pointers, nothing owned.
+/// A matrix of rows [count × dim] with a bias each, and what its logits go through, as every kernel takes it:
+/// plain pointers, nothing owned.
 struct Rows {
   const void* data = nullptr;     ///< row i begins at data + i · stride · weight_bytes(type)
   const float* scales = nullptr;  ///< [count], for int8 rows; otherwise null
@@ -32,6 +34,7 @@ struct Rows {
   std::size_t dim = 0;
   std::size_t stride = 0;  ///< from one row to the next, in weights; at least dim
   WeightType type = WeightType::float32;
+  LogitTransform transform{};
 
   /// Bytes that reading n whole rows with their scales and biases touches.
   std::size_t bytes(std::size_t n) const {

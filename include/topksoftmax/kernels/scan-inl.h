@@ -22,12 +22,13 @@
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/row_dot-inl.h"
+#include "topksoftmax/kernels/transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
-/// logits[i] for i < count of the rows that row_of names, in tiles; the last one repeats its last row.
+/// Products and biases of the count rows that row_of names, in tiles; the last one repeats its last row.
 template <WeightType type, class RowOf>
 HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t count,
                          const float* HWY_RESTRICT h, float* HWY_RESTRICT logits) {
@@ -49,6 +50,7 @@ inline void Scan(const Rows& rows, std::size_t first, std::size_t count, const f
     ScanRows<decltype(type)::value>(
         rows, [first](std::size_t i) { return first + i; }, count, h, logits);
   });
+  TransformLogits(rows.transform, logits, count);
 }
 
 inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
@@ -57,6 +59,7 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
     ScanRows<decltype(type)::value>(
         rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); }, count, h, logits);
   });
+  TransformLogits(rows.transform, logits, count);
 }
 
 /// sums[i] = Σ_j x_j · m[j][i] for the kVectors vectors of columns that begin at `first`.
@@ -157,6 +160,7 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
       const std::size_t count = std::min(kFusedBlock, rows.count - first);
       ScanRows<decltype(type)::value>(
           rows, [first](std::size_t i) { return first + i; }, count, h, logits);
+      TransformLogits(rows.transform, logits, count);
       if (!edits.empty()) Edit(edits, first, count, next_bias, logits);
       Absorb(logits, first, count, Max(logits, count), heap, sum);
     }
@@ -257,6 +261,7 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
       }
     }
   });
+  TransformLogits(rows.transform, logits, batch * count);
 }
 
 inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
@@ -299,6 +304,7 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
         for (std::size_t q = 0; q < size; ++q) {
           float* const of_context = logits + q * kFusedBlock;
           next_bias = block_bias;
+          TransformLogits(rows.transform, of_context, count);
           if (!edits.empty()) Edit(edits, first, count, next_bias, of_context);
           Absorb(of_context, first, count, Max(of_context, count), heaps[group + q],
                  sums == nullptr ? nullptr : &sums[group + q]);

@@ -25,7 +25,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr std::size_t kQuantizedAtOnce = 64 * kernels::PrefixBlocks::kRows;
 
 TOPKSOFTMAX_BUILD_INLINE QuantizedRows::QuantizedRows(const SoftmaxLayer& layer, const Executor& executor)
-    : dim_(layer.dim()) {
+    : dim_(layer.dim()), transform_(layer.transform()) {
   const std::size_t width = width_for(dim_);
   PrefixWriter writer(layer.vocab(), width);
   const Eigen::VectorXf b = layer.biases();

@@ -14,6 +14,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -122,19 +123,23 @@ class QuantizedRows {
 
   /// Reads what save() has written.
   explicit QuantizedRows(const IndexReader& in)
-      : dim_(in.dim()), store_(in, kQuantizedRowsName, in.vocab(), width_for(dim_)) {
+      : dim_(in.dim()),
+        transform_(in.layer().transform()),
+        store_(in, kQuantizedRowsName, in.vocab(), width_for(dim_)) {
     store_.check_biases(in, kQuantizedRowsName, RowOrder());
   }
 
   void save(IndexWriter& out) const { store_.save(out, kQuantizedRowsName); }
 
   std::size_t dim() const { return dim_; }
+  const LogitTransform& transform() const { return transform_; }
   const kernels::PrefixBlocks& blocks() const { return store_.blocks(); }
 
  private:
   static std::size_t width_for(std::size_t dim) { return (dim + 3) / 4 * 4; }
 
   std::size_t dim_;
+  LogitTransform transform_;
   PrefixStore store_;
 };
 
@@ -159,7 +164,8 @@ inline Candidates QuantizedScreener::screen(const Query& query, Workspace& works
   auto* const estimates = scratch.estimates.get<float>(room);
   auto* const radii = scratch.radii.get<float>(room);
   prefix_bounds(workspace, blocks, {n, scale, 0.0F}, estimates, radii);
-  Candidates candidates = detail::best_estimated(query, estimates, blocks.rows, wanted, workspace);
+  Candidates candidates =
+      detail::best_estimated(query, rows_->transform(), estimates, blocks.rows, wanted, workspace);
   candidates.screened = blocks.rows;
   candidates.bytes_read = blocks.bytes();
   return candidates;

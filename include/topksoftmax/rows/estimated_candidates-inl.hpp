@@ -11,6 +11,7 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/estimated_candidates.hpp"
 #include "topksoftmax/rows/largest.hpp"
@@ -26,8 +27,9 @@ struct EstimatedScratch {
   ScratchBuffer ids;
 };
 
-TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, float* estimates, std::size_t vocab,
-                                             std::size_t wanted, Workspace& workspace) {
+TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, const LogitTransform& transform,
+                                             float* estimates, std::size_t vocab, std::size_t wanted,
+                                             Workspace& workspace) {
   constexpr float nothing = -std::numeric_limits<float>::infinity();
   Candidates candidates;
   kernels::leave_out_edited(query.edits, vocab, estimates);
@@ -46,6 +48,7 @@ TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, float* estimate
 
   for (const TokenId id : candidates.ids) estimates[id] = nothing;
   candidates.normalizer = Normalizer::low_rank;
+  kernels::transform(transform, estimates, vocab);
   const float max = kernels::max(estimates, vocab);
   if (max > nothing) {
     candidates.outside = static_cast<double>(max) + std::log(kernels::sum_exp(estimates, vocab, max));

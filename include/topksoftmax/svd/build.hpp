@@ -23,7 +23,8 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width,
-                                                const Executor& executor) {
+                                                const Executor& executor)
+    : transform_(layer.transform()) {
   const Eigen::MatrixXd W = layer.weights().cast<double>();
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(detail::gram(W, executor));

@@ -7,6 +7,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
@@ -29,34 +30,44 @@ class SvdPreview {
   SvdPreview(const IndexReader& in, std::size_t width);
   void save(IndexWriter& out) const;
 
-  /// The low-rank logits of all tokens for h [d]: logits [V] = UΣ(Vᵀh) + b. turned [width] is scratch. Reads
-  /// bytes(), on the workspace's crew.
+  /// The low-rank products of all tokens with h [d]: products [V] = UΣ(Vᵀh) + b. turned [width] is scratch.
+  /// Reads bytes(), on the workspace's crew.
+  void products(const float* h, const Workspace& workspace, float* turned, float* products) const;
+
+  /// Their low-rank logits: the layer's transform of these.
   void logits(const float* h, const Workspace& workspace, float* turned, float* logits) const;
 
   std::size_t width() const { return directions_.count(); }
-
+  const LogitTransform& transform() const { return transform_; }
   std::size_t vocab() const { return tokens_.count(); }
   std::size_t bytes() const { return directions_.rows().bytes(width()) + tokens_.rows().bytes(vocab()); }
 
  private:
   detail::StoredRows directions_;  ///< Vᵀ [width×d]
   detail::StoredRows tokens_;      ///< UΣ [V×width] and b
+  LogitTransform transform_;
 };
 
 inline SvdPreview::SvdPreview(const IndexReader& in, std::size_t width)
     : directions_(in.floats("directions", {width, in.dim()}), in.dim()),
-      tokens_(in.floats("tokens", {in.vocab(), width}), width, StoredArray<float>::own(in.layer().biases())) {
-}
+      tokens_(in.floats("tokens", {in.vocab(), width}), width, StoredArray<float>::own(in.layer().biases())),
+      transform_(in.layer().transform()) {}
 
 inline void SvdPreview::save(IndexWriter& out) const {
   out.array("directions", {directions_.count(), directions_.dim()}, directions_.weights());
   out.array("tokens", {tokens_.count(), tokens_.dim()}, tokens_.weights());
 }
 
+inline void SvdPreview::products(const float* h, const Workspace& workspace, float* turned,
+                                 float* products) const {
+  kernels::scan(directions_.rows(), 0, width(), h, turned);
+  scan(workspace, tokens_.rows(), 0, vocab(), turned, products);
+}
+
 inline void SvdPreview::logits(const float* h, const Workspace& workspace, float* turned,
                                float* logits) const {
-  kernels::scan(directions_.rows(), 0, width(), h, turned);
-  scan(workspace, tokens_.rows(), 0, vocab(), turned, logits);
+  products(h, workspace, turned, logits);
+  kernels::transform(transform_, logits, vocab());
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

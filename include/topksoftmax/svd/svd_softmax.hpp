@@ -28,7 +28,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// What SvdSoftmaxScreener works in.
 struct SvdScratch {
   ScratchBuffer coordinates;  ///< of the context
-  ScratchBuffer logits;       ///< low-rank ones of all tokens
+  ScratchBuffer products;     ///< low-rank ones of all tokens
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -122,9 +122,9 @@ inline Candidates SvdSoftmaxScreener::screen(const Query& query, Workspace& work
     return candidates;
   }
   detail::SvdScratch& scratch = workspace.scratch<detail::SvdScratch>();
-  auto* const logits = scratch.logits.get<float>(vocab);
-  preview_->logits(query.h, workspace, scratch.coordinates.get<float>(preview_->width()), logits);
-  candidates = detail::best_estimated(query, logits, vocab, wanted, workspace);
+  auto* const products = scratch.products.get<float>(vocab);
+  preview_->products(query.h, workspace, scratch.coordinates.get<float>(preview_->width()), products);
+  candidates = detail::best_estimated(query, preview_->transform(), products, vocab, wanted, workspace);
   candidates.screened = vocab;
   candidates.bytes_read = preview_->bytes();
   return candidates;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a layer's transform makes of products, and of their bounds.
+// Included once for every instruction set.
+
+#if defined(TOPKSOFTMAX_KERNELS_TRANSFORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOPKSOFTMAX_KERNELS_TRANSFORM_INL_H_
+#undef TOPKSOFTMAX_KERNELS_TRANSFORM_INL_H_
+#else
+#define TOPKSOFTMAX_KERNELS_TRANSFORM_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/kernels/row_dot-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
+namespace HWY_NAMESPACE {
+
+/// The logits of products, finite in any case.
+template <class V>
+HWY_INLINE V Transform(const LogitTransform& transform, V z) {
+  const FloatTag d;
+  if (transform.soft_cap == 0.0F) return KeepFinite(hn::Mul(z, hn::Set(d, transform.scale)));
+  // Beyond this tanh is 1 in floats.
+  const auto flat = hn::Set(d, 16.0F);
+  const auto x = hn::Mul(z, hn::Set(d, transform.scale / transform.soft_cap));
+  const auto held = hn::Min(hn::Max(x, hn::Neg(flat)), flat);
+  return hn::Mul(hn::Tanh(d, held), hn::Set(d, transform.soft_cap));
+}
+
+inline void TransformLogits(const LogitTransform& transform, float* values, std::size_t count) {
+  if (transform.is_identity()) return;
+  const FloatTag d;
+  const auto never = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const auto logits_of = [&](auto z) HWY_ATTR {
+    return hn::IfThenElse(hn::Eq(z, never), never, Transform(transform, z));
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(logits_of(hn::LoadU(d, values + i)), d, values + i);
+  if (i == count) return;
+  HWY_ALIGN float last[kLanes];
+  hn::Store(logits_of(LoadTail<WeightType::float32>(values + i, count - i)), d, last);
+  std::memcpy(values + i, last, (count - i) * sizeof(float));
+}
+
+inline void TransformBounds(const LogitTransform& transform, const float* HWY_RESTRICT estimates,
+                            const float* HWY_RESTRICT radii, std::size_t count,
+                            float* HWY_RESTRICT logit_estimates, float* HWY_RESTRICT logit_radii) {
+  const FloatTag d;
+  const auto never = hn::Set(d, -std::numeric_limits<float>::infinity());
+  // Twice what a logit may be wrong by, and the roundings here.
+  const auto slack = hn::Set(d, 4.0F * kTransformError);
+  const auto least = hn::Set(d, 4.0F * kTransformLoss);
+  const auto bound = [&](auto estimate, auto radius, float* to_estimates, float* to_radii) HWY_ATTR {
+    const auto high = hn::Add(estimate, radius);
+    const auto low = hn::Sub(estimate, radius);
+    const auto known = hn::And(hn::Eq(high, high), hn::Eq(low, low));
+    const auto highest = Transform(transform, high);
+    const auto lowest = Transform(transform, low);
+    const auto middle = hn::MulAdd(highest, hn::Set(d, 0.5F), hn::Mul(lowest, hn::Set(d, 0.5F)));
+    const auto far = hn::Add(hn::Sub(highest, middle),
+                             hn::MulAdd(hn::Max(hn::Abs(highest), hn::Abs(lowest)), slack, least));
+    // What is no number stays none, and what was left out stays out.
+    const auto kept = hn::IfThenElse(hn::Eq(estimate, never), never, hn::IfThenElse(known, middle, high));
+    hn::StoreU(kept, d, to_estimates);
+    hn::StoreU(hn::IfThenElse(known, far, radius), d, to_radii);
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    bound(hn::LoadU(d, estimates + i), hn::LoadU(d, radii + i), logit_estimates + i, logit_radii + i);
+  }
+  if (i == count) return;
+  const std::size_t rest = count - i;
+  HWY_ALIGN float last[2 * kLanes];
+  bound(LoadTail<WeightType::float32>(estimates + i, rest), LoadTail<WeightType::float32>(radii + i, rest),
+        last, last + kLanes);
+  std::memcpy(logit_estimates + i, last, rest * sizeof(float));
+  std::memcpy(logit_radii + i, last + kLanes, rest * sizeof(float));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif
