@@ -108,11 +108,12 @@ TEST_P(TransformKernels, BoundsHoldEveryLogitOfTheProductsBetweenThem) {
         EXPECT_LE(low, logit);
         EXPECT_GE(high, logit);
       }
-      // They are no wider than they must be.
-      const double width = static_cast<double>(inside[4]) - static_cast<double>(inside[0]);
-      const double size = std::max(std::abs(inside[0]), std::abs(inside[4]));
-      EXPECT_LE(2.0 * static_cast<double>(to_radii[at]),
-                width + 1e-5 * size + 16.0 * static_cast<double>(kernels::kTransformLoss));
+      // The upper one is no higher than it must be, and the width no larger than the slope tells.
+      const double width = 2.0 * static_cast<double>(transform.scale) * static_cast<double>(radii[i]);
+      const double slack = 1e-5 * (std::abs(static_cast<double>(inside[4])) + width) +
+                           16.0 * static_cast<double>(kernels::kTransformLoss);
+      EXPECT_LE(high, static_cast<double>(inside[4]) + slack);
+      EXPECT_LE(2.0 * static_cast<double>(to_radii[at]), width + slack);
     }
   }
 }

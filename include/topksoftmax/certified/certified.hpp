@@ -83,7 +83,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// A scale and a soft cap (LogitTransform): the bounds are of products, and the threshold is turned back into
 /// one that no product with such a logit is below (kernels::lowest_product). For log Z the bounds themselves
-/// are transformed, outward: two tanh each.
+/// are transformed, outward: a tanh each.
 ///
 /// The balanced coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so
 /// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal (coordinates.hpp): no other choice makes both

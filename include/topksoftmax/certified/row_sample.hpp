@@ -14,6 +14,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
@@ -169,13 +170,14 @@ inline BoundedRows every_row(const BoundedQuery& bounded) {
   return open_blocks(bounded, {all, blocks});
 }
 
-/// The same with bounds of their logits.
-inline BoundedRows every_logit(const BoundedQuery& bounded) {
-  BoundedRows rows = every_row(bounded);
-  const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, rows.count);
-  rows.estimates = logits.estimates;
-  rows.radii = logits.radii;
-  return rows;
+/// Estimates of their logits.
+inline const float* logit_estimates(const BoundedQuery& bounded, const BoundedRows& rows) {
+  const LogitTransform& transform = bounded.layer.transform();
+  if (transform.is_identity()) return rows.estimates;
+  auto* const logits = bounded.scratch().transformed.get<float>(rows.count);
+  std::copy_n(rows.estimates, rows.count, logits);
+  kernels::transform(transform, logits, rows.count);
+  return logits;
 }
 
 /// Σ exp((logit − best)/temperature) over the allowed tokens that the query biases.
@@ -205,7 +207,8 @@ inline SampledLogZ log_z_of_all(const BoundedQuery& bounded, double temperature)
 inline SampledLogZ sample_log_z(const BoundedQuery& bounded, const SampledLogZOptions& options) {
   constexpr double kMostShrinking = 0.7;
   if (!bounded.bounds.usable) return log_z_of_all(bounded, options.temperature);
-  const BoundedRows rows = every_logit(bounded);
+  BoundedRows rows = every_row(bounded);
+  rows.estimates = logit_estimates(bounded, rows);
   RowSample sample(bounded, rows, options);
   const double best = static_cast<double>(sample.best());
   if (!std::isfinite(best)) return log_z_of_all(bounded, options.temperature);
