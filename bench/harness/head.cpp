@@ -3,15 +3,15 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
 
 namespace topksoftmax::bench {
 
@@ -21,14 +21,14 @@ namespace {
 /// vectors that cross cache lines read slower.
 SoftmaxLayer on_cache_lines(const SoftmaxLayer& layer) {
   struct Storage {
-    detail::AlignedStorage weights;
+    StoredArray<std::byte> weights;
     SoftmaxLayer layer;  // for the rest
   };
   kernels::Rows rows = layer.rows();
   const std::size_t bytes = rows.count * rows.stride * weight_bytes(rows.type);
-  auto storage = std::make_shared<Storage>(Storage{detail::aligned_zeros(bytes), layer});
-  std::memcpy(storage->weights.get(), rows.data, bytes);
-  rows.data = storage->weights.get();
+  const std::span<const std::byte> weights(static_cast<const std::byte*>(rows.data), bytes);
+  auto storage = std::make_shared<Storage>(Storage{StoredArray<std::byte>::copy(weights), layer});
+  rows.data = storage->weights.data();
   const auto bias_count = static_cast<std::ptrdiff_t>(rows.bias == nullptr ? 0 : rows.count);
   return SoftmaxLayer::own(rows, bias_count, std::move(storage));
 }
