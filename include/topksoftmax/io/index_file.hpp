@@ -17,7 +17,7 @@
 //   format_version  "1"
 //   vocab, dim      V and d of the layer
 //   dtype           how its weights are stored: F32, F16, BF16, I8
-//   layer_hash      of W and b: an index is loaded for the layer that it was built for, and no other
+//   layer_hash      of W, b and the transform: an index is loaded for its own layer, and no other
 //   checksum        of all other metadata and of the tensors: see verify_index()
 //   options.NAME    the numbers that it was built with, those that were left open as they were chosen
 //

@@ -192,8 +192,7 @@ inline void transform(const LogitTransform& transform, float* values, std::size_
 
 /// Bounds of the logits of products in estimates[i] ± radii[i], i < count, as kernels compute them:
 /// logit_estimates[i] ± logit_radii[i], the upper one tight, the lower one as if the slope were the scale
-/// everywhere. An estimate of −∞ stays so, and what is no number is none. Not in
-/// place.
+/// everywhere. An estimate of −∞ stays so, and what is no number is none. Not in place.
 inline void transform_bounds(const LogitTransform& transform, const float* estimates, const float* radii,
                              std::size_t count, float* logit_estimates, float* logit_radii) {
   detail::active().transform_bounds(transform, estimates, radii, count, logit_estimates, logit_radii);
