@@ -10,6 +10,7 @@
 
 #include "support/errors.hpp"
 #include "support/layers.hpp"
+#include "support/weight_blocks.hpp"
 #include "topksoftmax/exact.hpp"
 
 namespace topksoftmax {
@@ -153,6 +154,43 @@ TEST(SoftmaxLayer, RefusesWrongShapes) {
   rows.type = WeightType::int8;
   EXPECT_EQ(error_of([&] { SoftmaxLayer::borrow(rows, 0); }),
             "softmax layer: int8 rows, and only they, need a scale each");
+}
+
+TEST(SoftmaxLayer, TakesBlocksOfWeightsWhereTheyLie) {
+  const SoftmaxLayer layer = testing::random_block_layer(WeightType::q6_k, 7, 512, 3);
+  EXPECT_EQ(layer.weight_type(), WeightType::q6_k);
+  EXPECT_EQ(layer.bytes(), 7U * (2U * 210U + 4U));
+  EXPECT_EQ(layer.rows().row(2) - layer.rows().row(1), 3 * 210);
+}
+
+TEST(SoftmaxLayer, RefusesBlocksThatAreNotWholeOrNotFinite) {
+  const std::vector<std::uint8_t> blocks = testing::random_blocks(WeightType::q4_k, 4, 5);
+  kernels::Rows rows;
+  rows.type = WeightType::q4_k;
+  rows.data = blocks.data();
+  rows.count = 2;
+  rows.dim = 320;
+  rows.stride = 512;
+  EXPECT_EQ(
+      error_of([&] { SoftmaxLayer::borrow(rows, 0); }),
+      "softmax layer: rows of 320 weights, 512 apart, are not whole blocks of 256, as q4_k stores them");
+  rows.dim = 256;
+  rows.stride = 300;
+  EXPECT_EQ(
+      error_of([&] { SoftmaxLayer::borrow(rows, 0); }),
+      "softmax layer: rows of 256 weights, 300 apart, are not whole blocks of 256, as q4_k stores them");
+  for (const WeightType type : {WeightType::q8_0, WeightType::q6_k, WeightType::q4_k}) {
+    for (const std::size_t offset : testing::half_offsets(type)) {
+      std::vector<std::uint8_t> damaged = testing::random_blocks(type, 2, 5);
+      damaged[weight_block(type).bytes + offset + 1] = 0x7e;  // a NaN
+      rows.type = type;
+      rows.data = damaged.data();
+      rows.count = 2;
+      rows.dim = rows.stride = weight_block(type).weights;
+      EXPECT_EQ(error_of([&] { SoftmaxLayer::borrow(rows, 0); }),
+                "softmax layer: W at row 1, column 0 is NaN; it must be finite");
+    }
+  }
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ SoftmaxLayer on_cache_lines(const SoftmaxLayer& layer) {
     SoftmaxLayer layer;  // for the rest
   };
   kernels::Rows rows = layer.rows();
-  const std::size_t bytes = rows.count * rows.stride * weight_bytes(rows.type);
+  const std::size_t bytes = rows.count * weight_bytes(rows.type, rows.stride);
   const std::span<const std::byte> weights(static_cast<const std::byte*>(rows.data), bytes);
   auto storage = std::make_shared<Storage>(Storage{StoredArray<std::byte>::copy(weights), layer});
   rows.data = storage->weights.data();
@@ -52,20 +52,6 @@ Head load_head(const std::filesystem::path& path) {
 Head load_stored_head(const std::filesystem::path& path) {
   const HeadFile file = HeadFile::open(path);
   return with_layer(path, file, on_cache_lines(file.stored_layer()));
-}
-
-std::string weight_type_name(WeightType type) {
-  switch (type) {
-    case WeightType::float32:
-      return "float32";
-    case WeightType::float16:
-      return "float16";
-    case WeightType::bfloat16:
-      return "bfloat16";
-    case WeightType::int8:
-      return "int8";
-  }
-  throw std::logic_error("a weight type without a name");
 }
 
 void check_finite(const std::filesystem::path& file, const std::string& tensor,

@@ -29,9 +29,6 @@ Head load_head(const std::filesystem::path& path);
 /// reads no more than it must.
 Head load_stored_head(const std::filesystem::path& path);
 
-/// As --json and the tables name it: "bfloat16".
-std::string weight_type_name(WeightType type);
-
 /// Throws Error where a value of a file's tensor is not finite: with its row and column.
 void check_finite(const std::filesystem::path& file, const std::string& tensor, const RowMajorMatrix& values);
 

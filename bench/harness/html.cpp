@@ -225,7 +225,7 @@ std::string facts(const Machine& machine, const Measurer& measurer, const Measur
   return "<p class=\"facts\">V = " + std::to_string(head.layer.vocab()) +
          " tokens, d = " + std::to_string(head.layer.dim()) + ", " +
          fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) + " MB of " +
-         weight_type_name(head.layer.weight_type()) + ". Learned from " + std::to_string(head.train.rows()) +
+         std::string(weight_type_name(head.layer.weight_type())) + ". Learned from " + std::to_string(head.train.rows()) +
          " contexts, measured on " + std::to_string(measurer.queries()) + " others. " +
          escape_html(machine.cpu) + ", " + std::to_string(options.threads) +
          (options.threads == 1 ? " thread, " : " threads, ") +

@@ -11,35 +11,36 @@
 namespace topksoftmax::bench {
 namespace {
 
+/// d of the kernels that are not measured for several.
 constexpr std::size_t kDim = 256;
 constexpr std::size_t kBatch = 16;
 constexpr std::size_t kTopK = 5;
 
 /// Rows of one stored type in about so many bytes, and contexts to multiply them by.
 struct Data {
-  Data(WeightType type, std::size_t bytes) {
+  Data(WeightType type, std::size_t bytes, std::size_t dim = kDim) {
     rows.type = type;
-    rows.dim = rows.stride = kDim;
-    rows.count = bytes / (kDim * weight_bytes(type));
+    rows.dim = rows.stride = dim;
+    rows.count = bytes / rows.row_bytes();
     std::mt19937 engine(1);
-    weights.resize(rows.count * kDim * weight_bytes(type));
+    weights.resize(rows.count * rows.row_bytes());
     if (type == WeightType::float32) {
       auto* const values = reinterpret_cast<float*>(weights.data());
-      std::generate_n(values, rows.count * kDim, [&] { return normal(engine); });
+      std::generate_n(values, rows.count * dim, [&] { return normal(engine); });
     } else if (type == WeightType::int8) {
       for (std::uint8_t& weight : weights) weight = static_cast<std::uint8_t>(engine());
       scales.assign(rows.count, 0.01F);
       rows.scales = scales.data();
     } else {
-      // Bits of small numbers in both 16-bit formats.
+      // Bits of small numbers in both 16-bit formats, and as factors of blocks.
       auto* const values = reinterpret_cast<std::uint16_t*>(weights.data());
-      std::generate_n(values, rows.count * kDim,
+      std::generate_n(values, weights.size() / 2,
                       [&] { return static_cast<std::uint16_t>(0x3000U | (engine() & 0x8fffU)); });
     }
     rows.data = weights.data();
     bias.assign(rows.count, 0.5F);
     rows.bias = bias.data();
-    contexts.resize(kBatch * kDim);
+    contexts.resize(kBatch * dim);
     std::generate(contexts.begin(), contexts.end(), [&] { return normal(engine); });
     ids.resize(rows.count);
     std::iota(ids.begin(), ids.end(), 0);
@@ -66,8 +67,8 @@ void count_products(benchmark::State& state, const Data& data) {
 }
 
 void scan(benchmark::State& state, const kernels::detail::Implementation& kernel, WeightType type,
-          std::size_t bytes) {
-  Data data(type, bytes);
+          std::size_t dim, std::size_t bytes) {
+  Data data(type, bytes, dim);
   for ([[maybe_unused]] auto iteration : state) {
     kernel.scan(data.rows, 0, data.rows.count, data.contexts.data(), data.logits.data());
     benchmark::ClobberMemory();
@@ -138,13 +139,14 @@ void fused_scan_batch(benchmark::State& state, const kernels::detail::Implementa
 
 void register_row_kernels() {
   using kernels::detail::Implementation;
-  const std::array<std::pair<const char*, WeightType>, 4> types = {{{"scan_float32", WeightType::float32},
-                                                                    {"scan_float16", WeightType::float16},
-                                                                    {"scan_bfloat16", WeightType::bfloat16},
-                                                                    {"scan_int8", WeightType::int8}}};
-  for (const auto& [name, type] : types) {
-    register_kernel(name, [type = type](benchmark::State& state, const Implementation& kernel,
-                                        std::size_t bytes) { scan(state, kernel, type, bytes); });
+  for (const WeightType type : {WeightType::float32, WeightType::float16, WeightType::bfloat16,
+                                WeightType::int8, WeightType::q8_0, WeightType::q6_k, WeightType::q4_k}) {
+    for (const std::size_t dim : {200U, 256U, 576U, 1024U, 2048U}) {
+      if (dim % weight_block(type).weights != 0) continue;
+      const std::string name = "scan_" + std::string(weight_type_name(type)) + "/d:" + std::to_string(dim);
+      register_kernel(name, [type, dim](benchmark::State& state, const Implementation& kernel,
+                                        std::size_t bytes) { scan(state, kernel, type, dim, bytes); });
+    }
   }
   register_kernel("scan_gathered", scan_gathered);
   register_kernel("scan_gathered_batch_16", scan_gathered_batch);

@@ -20,6 +20,7 @@ import numpy as np
 
 FULL_EFFORT = c_size_t(-1).value
 NORMALIZERS = ("none", "exact", "candidates", "low_rank", "interval", "learned")
+BLOCK_TYPES = {"q8_0": (4, 32, 34), "q6_k": (5, 256, 210), "q4_k": (6, 256, 144)}  # number, weights, bytes
 WEIGHT_TYPES = (np.float32, np.float16, np.uint16, np.int8)  # uint16: the bits of bfloat16
 
 # ------------------------------------------------------------------------------------------
@@ -229,6 +230,23 @@ class Layer(_Handle):
         weights = _Weights(data=_address(W), type=WEIGHT_TYPES.index(W.dtype), vocab=vocab, dim=dim,
                            stride=stride, scales=_address(scales), bias=_address(b))
         super().__init__("layer", "topk_layer_borrow", byref(weights))
+
+    @classmethod
+    def from_blocks(cls, blocks, kind, b=None):
+        """A layer whose rows are ggml's blocks: uint8 [V, bytes of a row]; kind is "q8_0", "q6_k" or "q4_k"."""
+        number, block_weights, block_bytes = BLOCK_TYPES[kind]
+        stride = _stride(blocks, np.uint8, "blocks")
+        vocab, row_bytes = blocks.shape
+        if row_bytes % block_bytes != 0 or stride % block_bytes != 0:
+            raise ValueError(f"blocks has rows of {row_bytes} bytes, {stride} apart; "
+                             f"{kind} has {block_bytes} for each {block_weights} weights")
+        layer = cls.__new__(cls)
+        layer._arrays = blocks, _vector(b, np.float32, vocab, "b")
+        weights = _Weights(data=_address(blocks), type=number, vocab=vocab,
+                           dim=row_bytes // block_bytes * block_weights,
+                           stride=stride // block_bytes * block_weights, bias=_address(b))
+        _Handle.__init__(layer, "layer", "topk_layer_borrow", byref(weights))
+        return layer
 
     def with_transform(self, logit_scale=1.0, soft_cap=0.0):
         """The same layer with logits logit_scale·(W·h + b), or with a cap cap·tanh(logit_scale·(W·h + b)/cap)."""

@@ -19,6 +19,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/numeric/weight_blocks.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -26,7 +27,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 template <class Lane>
 void convert_row(const kernels::Rows& rows, std::size_t token, float* out) {
-  const Lane* row = static_cast<const Lane*>(rows.data) + token * rows.stride;
+  const auto* const row = reinterpret_cast<const Lane*>(rows.row(token));
   const float scale = rows.scales != nullptr ? rows.scales[token] : 1.0F;
   for (std::size_t j = 0; j < rows.dim; ++j) out[j] = scale * static_cast<float>(row[j]);
 }
@@ -41,6 +42,10 @@ inline void copy_row_of(const kernels::Rows& rows, std::size_t token, float* out
       return convert_row<Bfloat16>(rows, token, out);
     case WeightType::int8:
       return convert_row<std::int8_t>(rows, token, out);
+    case WeightType::q8_0:
+    case WeightType::q6_k:
+    case WeightType::q4_k:
+      return unpack_blocks(rows, token, out);
   }
 }
 
@@ -98,6 +103,12 @@ inline void check_layer(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
   if (rows.stride < rows.dim) {
     throw Error("softmax layer: rows are " + std::to_string(rows.stride) +
                 " weights apart, less than their length " + std::to_string(rows.dim));
+  }
+  const std::size_t block = weight_block(rows.type).weights;
+  if (rows.dim % block != 0 || rows.stride % block != 0) {
+    throw Error("softmax layer: rows of " + std::to_string(rows.dim) + " weights, " +
+                std::to_string(rows.stride) + " apart, are not whole blocks of " + std::to_string(block) +
+                ", as " + std::string(weight_type_name(rows.type)) + " stores them");
   }
   if (rows.bias != nullptr && bias_count != static_cast<std::ptrdiff_t>(rows.count)) {
     throw Error("softmax layer: b has " + std::to_string(bias_count) + " values, W has " +

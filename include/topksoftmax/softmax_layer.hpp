@@ -26,10 +26,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// with a transform, its values at these.
 ///
 /// A layer is validated once, when it is made: every weight, scale and bias is finite (of int8 rows, every
-/// weight that a scale allows), V ≥ 1 and d ≥ 1, otherwise Error names the row and column. Copies are handles
-/// that share the weights, so backends keep a layer by value: what `own` was given lives as long as any copy,
-/// what `borrow` was given must outlive them all and stay unchanged. Weights are used in the type that they
-/// are stored in; no float32 copy is made.
+/// weight that a scale allows), V ≥ 1, d ≥ 1, and d whole blocks where weights are stored so, otherwise Error
+/// names the row and column. Copies are handles that share the weights, so backends keep a layer by value:
+/// what `own` was given lives as long as any copy, what `borrow` was given must outlive them all and stay
+/// unchanged. Weights are used in the type that they are stored in; no float32 copy is made.
 class TOPKSOFTMAX_EXPORT SoftmaxLayer {
  public:
   /// Views W [V×d] and b [V] without copying: a row-major float matrix or map (rows may be strided) and a

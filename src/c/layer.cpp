@@ -29,12 +29,13 @@ namespace {
 
 WeightType weight_type(int type) {
   constexpr std::array types = {WeightType::float32, WeightType::float16, WeightType::bfloat16,
-                                WeightType::int8};
+                                WeightType::int8,    WeightType::q8_0,    WeightType::q6_k,
+                                WeightType::q4_k};
   if (type >= 0 && static_cast<std::size_t>(type) < types.size())
     return types[static_cast<std::size_t>(type)];
   throw std::invalid_argument("weights.type is " + std::to_string(type) +
                               "; there are TOPK_FLOAT32, TOPK_FLOAT16, "
-                              "TOPK_BFLOAT16 and TOPK_INT8");
+                              "TOPK_BFLOAT16, TOPK_INT8, TOPK_Q8_0, TOPK_Q6_K and TOPK_Q4_K");
 }
 
 void check_aligned(const void* data, std::size_t alignment, const char* name) {
@@ -52,7 +53,7 @@ kernels::Rows rows_of(const topk_weights& weights) {
   rows.dim = weights.dim;
   rows.stride = weights.stride != 0 ? weights.stride : weights.dim;
   rows.type = weight_type(weights.type);
-  check_aligned(rows.data, weight_bytes(rows.type), "weights.data");
+  check_aligned(rows.data, weight_alignment(rows.type), "weights.data");
   check_aligned(rows.scales, sizeof(float), "weights.scales");
   check_aligned(rows.bias, sizeof(float), "weights.bias");
   return rows;

@@ -56,6 +56,12 @@ std::string layer_dtype(const SoftmaxLayer& layer) {
       return std::string(data_type_name(DataType::bfloat16));
     case WeightType::int8:
       return std::string(data_type_name(DataType::int8));
+    case WeightType::q8_0:
+      return "Q8_0";
+    case WeightType::q6_k:
+      return "Q6_K";
+    case WeightType::q4_k:
+      return "Q4_K";
     case WeightType::float32:
       break;
   }
@@ -64,12 +70,10 @@ std::string layer_dtype(const SoftmaxLayer& layer) {
 
 std::string layer_hash(const SoftmaxLayer& layer) {
   const kernels::Rows& rows = layer.rows();
-  const std::size_t weight = weight_bytes(rows.type);
   ByteHash hash;
   hash.add(layer_dtype(layer));
   for (std::size_t token = 0; token < rows.count; ++token) {
-    const auto* const row = static_cast<const std::byte*>(rows.data) + token * rows.stride * weight;
-    hash.add(std::span(row, rows.dim * weight));
+    hash.add(std::span(rows.row(token), rows.row_bytes()));
   }
   for (const float* const vector : {rows.scales, rows.bias}) {
     hash.add(std::as_bytes(std::span(vector, vector == nullptr ? 0 : rows.count)));

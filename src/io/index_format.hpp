@@ -17,7 +17,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// The version of the format that is written, and the newest that is read.
 inline constexpr std::uint64_t kIndexVersion = 1;
 
-/// How the layer's weights are stored, in the names of safetensors.
+/// How the layer's weights are stored, in the names of safetensors, or of ggml where it has none.
 std::string layer_dtype(const SoftmaxLayer& layer);
 
 /// A hash of W and b, whatever the distance of the rows, in hexadecimal. Cost: reads them once.

@@ -86,6 +86,21 @@ class CtypesTest(unittest.TestCase):
             head = tks.Backend.build(tks.Layer(stored, self.b, kept), "fused")
             Reference(values, self.b, self.test).check(self, head.query_batch(self.test, k=K))
 
+    def test_blocks_of_weights(self):
+        factors = (np.abs(self.W).max(axis=1) / 127).astype(np.float16)
+        q = np.round(self.W / factors[:, None].astype(np.float32)).clip(-127, 127).astype(np.int8)
+        blocks = np.concatenate([factors[:, None].view(np.uint8), q.view(np.uint8)], axis=1)  # d = 32: one a row
+        layer = tks.Layer.from_blocks(np.ascontiguousarray(blocks), "q8_0", self.b)
+        self.assertEqual(layer.shape, (VOCAB, DIM))
+        values = q * factors[:, None].astype(np.float64)
+        for name in ("fused", "certified"):
+            head = tks.Backend.build(layer, name, self.train)
+            Reference(values, self.b, self.test).check(self, head.query_batch(self.test, k=K))
+        with self.assertRaisesRegex(ValueError, "34 for each 32"):
+            tks.Layer.from_blocks(np.ascontiguousarray(blocks[:, :33]), "q8_0")
+        with self.assertRaisesRegex(tks.Error, "must be finite"):
+            tks.Layer.from_blocks(np.full_like(blocks, 0xff, order="C"), "q8_0")
+
     def test_scale_and_soft_cap(self):
         products = self.test.astype(np.float64) @ self.W.astype(np.float64).T + self.b
         capped = self.layer.with_transform(logit_scale=0.5, soft_cap=3.0)

@@ -24,6 +24,7 @@
 #include "support/same_answers.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
+#include "topksoftmax/rows/q8_0_copy.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -173,7 +174,8 @@ TEST_P(Conformance, TheNormalizerSaysWhatItMeans) {
   }
 }
 
-/// The tokens that are scored for `h`, rising; none where the backend has no candidates apart from its answer.
+/// The tokens that are scored for `h`, rising; none where the backend has no candidates apart from its
+/// answer.
 std::vector<TokenId> searched(const TopKSoftmax& head, const Eigen::VectorXf& h, std::size_t k) {
   Workspace workspace;
   const auto found = head.candidates(h.data(), static_cast<std::size_t>(h.size()), {.k = k}, workspace);
@@ -372,6 +374,22 @@ TEST_P(Conformance, LayersWithoutBiasAndWithEqualRowsWork) {
   const TopK answer = equal->query(contexts.row(0), {.k = 4, .effort = QueryOptions::full_effort});
   if (GetParam().description.traits.exhaustible || GetParam().description.traits.exact) {
     EXPECT_EQ(answer.ids, (std::vector<TokenId>{50, 0, 1, 2}));
+  }
+}
+
+TEST_P(Conformance, BlocksOfWeightsGiveTheAnswersOfTheirFloats) {
+  const SoftmaxLayer blocks = q8_0_copy(random_layer(400, 64, 5));
+  const SoftmaxLayer floats = SoftmaxLayer::own(blocks.weights(), blocks.biases());
+  const RowMajorMatrix train = clustered_contexts(300, 64, 8, 6);
+  const auto of_blocks = make(blocks, train);
+  const auto of_floats = make(floats, train);
+  for (Eigen::Index i = 0; i < 10; ++i) {
+    const Eigen::VectorXf h = train.row(i * 29);
+    const TopK answer = of_blocks->query(h, {.k = 5});
+    const TopK expected = of_floats->query(h, {.k = 5});
+    EXPECT_EQ(answer.ids, expected.ids);
+    EXPECT_EQ(answer.logits, expected.logits);
+    expect_true_log_z(*of_blocks, h, 5);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "conformance/backends.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/weight_blocks.hpp"
 #include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/registry/standard.hpp"
@@ -168,6 +169,28 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   save(*Certified::build(layer, many, with_tails), "estimate");
   save(*Certify::wrap(Shortlist::build(layer), many, with_tails), "estimate and shortlist");
   EXPECT_EQ(complaint("numpy_table.py", arguments), "");
+}
+
+TEST_F(NumpyTest, UnpacksBlocksOfWeightsToTheSameBits) {
+  constexpr std::size_t kBlocks = 500;
+  std::vector<std::vector<std::uint8_t>> blocks;
+  std::vector<RowMajorMatrix> weights;
+  std::vector<TensorView> tensors;
+  for (const WeightType type : {WeightType::q8_0, WeightType::q6_k, WeightType::q4_k}) {
+    const WeightBlock shape = weight_block(type);
+    kernels::Rows rows;
+    blocks.push_back(testing::random_blocks(type, kBlocks, 8, 0, 30));
+    rows.data = blocks.back().data();
+    rows.count = kBlocks;
+    rows.dim = rows.stride = shape.weights;
+    rows.type = type;
+    weights.push_back(SoftmaxLayer::borrow(rows, 0).weights());
+    const std::string name(weight_type_name(type));
+    tensors.push_back(tensor_view(name + ".blocks", {kBlocks, shape.bytes}, blocks.back()));
+    tensors.push_back(tensor_view(name + ".weights", {kBlocks, shape.weights}, values(weights.back())));
+  }
+  write_safetensors(file("blocks"), tensors);
+  EXPECT_EQ(complaint("numpy_blocks.py", {file("blocks")}), "");
 }
 
 TEST_F(NumpyTest, NoticesAWrongAnswer) {

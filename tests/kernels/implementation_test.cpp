@@ -6,11 +6,13 @@
 #include <Eigen/Core>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/weight_blocks.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
 namespace topksoftmax {
@@ -36,11 +38,12 @@ class StoredLayer {
     const std::size_t stride = dim + 3;
     const RowMajorMatrix W = testing::random_matrix(size.vocab, size.dim, seed, 0.5F);
     bias_ = testing::random_vector(size.vocab, seed + 1);
-    bytes_.resize(vocab * stride * weight_bytes(type) + 64);
-    std::byte* const start = bytes_.data() + weight_bytes(type);  // never on a vector's boundary
+    const std::size_t weight = weight_block(type).bytes;
+    bytes_.resize(vocab * stride * weight + 64);
+    std::byte* const start = bytes_.data() + weight;  // never on a vector's boundary
     for (std::size_t i = 0; i < vocab; ++i) {
       for (std::size_t j = 0; j < dim; ++j) {
-        std::byte* const p = start + (i * stride + j) * weight_bytes(type);
+        std::byte* const p = start + (i * stride + j) * weight;
         put(type, W(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)), p);
       }
     }
@@ -72,6 +75,8 @@ class StoredLayer {
       case WeightType::int8:
         return copy(
             static_cast<std::int8_t>(std::lround(std::fmin(std::fmax(value * 60.0F, -128.0F), 127.0F))), p);
+      default:
+        throw std::logic_error("blocks are not written weight by weight");
     }
   }
   template <class T>
@@ -195,6 +200,44 @@ TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
         for (const ScoredToken& token : heaps[q].sort()) {
           ASSERT_EQ(token.logit, logits[static_cast<std::size_t>(token.id)]);
         }
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, RowsOfBlocksGiveTheBitsOfTheirWeightsInFloat32) {
+  for (const WeightType type : {WeightType::q8_0, WeightType::q6_k, WeightType::q4_k}) {
+    for (const Size size : {Size{1, 256}, Size{67, 512}, Size{130, 768}}) {
+      const SoftmaxLayer blocks = testing::random_block_layer(type, size.vocab, size.dim, 4);
+      const SoftmaxLayer floats = SoftmaxLayer::own(blocks.weights(), blocks.biases());
+      const RowMajorMatrix H = testing::random_matrix(5, size.dim, 8);
+      const std::size_t count = blocks.vocab();
+      std::vector<TokenId> ids;
+      for (std::size_t i = count; i-- > 0;) ids.push_back(static_cast<TokenId>(i * 7 % count));
+      const auto scans = [&](const Rows& rows, std::vector<float>& all) {
+        const auto dim = static_cast<std::size_t>(size.dim);
+        all.resize(11 * count);
+        kernel().scan(rows, 0, count, H.data(), all.data());
+        kernel().scan_gathered_batch(rows, ids.data(), count, H.data(), dim, 5, all.data() + count);
+        kernel().scan_batch(rows, H.data(), dim, 5, all.data() + 6 * count);
+      };
+      std::vector<float> of_blocks;
+      std::vector<float> of_floats;
+      scans(blocks.rows(), of_blocks);
+      scans(floats.rows(), of_floats);
+      EXPECT_EQ(of_blocks, of_floats) << weight_type_name(type) << ", d = " << size.dim;
+      for (Eigen::Index q = 0; q < H.rows(); ++q) {
+        const Eigen::VectorXf h = H.row(q);
+        const auto best = [&](const Rows& rows) {
+          std::vector<ScoredToken> storage(count);
+          TopKHeap heap(storage.data(), storage.size());
+          LogSumExp sum;
+          kernel().fused_scan(rows, h.data(), {}, heap, &sum);
+          std::vector<float> logits = {static_cast<float>(sum.value())};
+          for (const ScoredToken& token : heap.sort()) logits.push_back(token.logit);
+          return logits;
+        };
+        EXPECT_EQ(best(blocks.rows()), best(floats.rows()));
       }
     }
   }

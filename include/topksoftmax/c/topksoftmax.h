@@ -82,14 +82,17 @@ enum {
   TOPK_FLOAT32 = 0,
   TOPK_FLOAT16 = 1,   ///< IEEE binary16
   TOPK_BFLOAT16 = 2,  ///< the upper half of a float32
-  TOPK_INT8 = 3       ///< signed bytes with a scale a row: w = scale · q
+  TOPK_INT8 = 3,      ///< signed bytes with a scale a row: w = scale · q
+  TOPK_Q8_0 = 4,      ///< ggml's blocks of 32 weights in 34 bytes; d is a multiple of 32
+  TOPK_Q6_K = 5,      ///< ggml's blocks of 256 weights in 210 bytes; d is a multiple of 256
+  TOPK_Q4_K = 6       ///< ggml's blocks of 256 weights in 144 bytes; d is a multiple of 256
 };
 
 /// W and b, in memory of the caller.
 typedef struct topk_weights {
   size_t struct_size;
   const void* data;     ///< W: row i begins i·stride weights behind it; aligned as its weights are
-  int type;             ///< TOPK_FLOAT32, TOPK_FLOAT16, TOPK_BFLOAT16 or TOPK_INT8
+  int type;             ///< TOPK_FLOAT32, TOPK_FLOAT16, TOPK_BFLOAT16, TOPK_INT8, …
   size_t vocab;         ///< V, the number of tokens: 1 to 2³¹ − 1
   size_t dim;           ///< d, the length of a context: at least 1
   size_t stride;        ///< from one row to the next, in weights: at least dim; 0: dim

@@ -123,11 +123,9 @@ class GraphSearch {
     links_followed_ += links.size();
     const std::size_t first = count_;
     for (const TokenId link : links) add(link);
-    const std::size_t bytes = rows_.dim * weight_bytes(rows_.type);
-    const std::size_t stride = rows_.stride * weight_bytes(rows_.type);
+    const std::size_t bytes = rows_.row_bytes();
     for (std::size_t i = first; i < count_; ++i) {
-      const auto* const weights =
-          static_cast<const std::byte*>(rows_.data) + static_cast<std::size_t>(ids_[i]) * stride;
+      const std::byte* const weights = rows_.row(static_cast<std::size_t>(ids_[i]));
       for (std::size_t line = 0; line < bytes; line += kCacheLine) kernels::prefetch(weights + line);
     }
   }

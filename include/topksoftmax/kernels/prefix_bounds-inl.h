@@ -373,7 +373,8 @@ inline void TailBounds(const PrefixTails& tails, const TailContext& context, con
     for (std::size_t i = first + kTile; i < std::min(count, first + 2 * kTile); ++i) hwy::Prefetch(row_of(i));
     const Lane* rows[kTile];
     for (std::size_t r = 0; r < kTile; ++r) rows[r] = row_of(first + std::min(r, size - 1));
-    DotTile<WeightType::int8>(rows, row_bytes, context.h, dots);  // zeros of h meet what is not a coordinate
+    DotTile<WeightType::int8>(rows, NothingNext(), row_bytes, context.h,
+                              dots);  // zeros of h meet what is not a coordinate
     for (std::size_t r = 0; r < size; ++r) {
       const PrefixTails::Footer footer = tails.footer(rows[r]);
       const float before = estimates[first + r];

@@ -28,27 +28,22 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
-/// Products and biases of the count rows that row_of names, in tiles; the last one repeats its last row.
+/// Products and biases of the count rows that row_of names, in tiles; the last one is cut short.
 template <WeightType type, class RowOf>
 HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t count,
                          const float* HWY_RESTRICT h, float* HWY_RESTRICT logits) {
   std::size_t i = 0;
-  for (; i + kTile <= count; i += kTile) {
-    LogitTile<type>(
-        rows, [&](std::size_t r) { return row_of(i + r); }, h, logits + i);
-  }
+  for (; i + kTile <= count; i += kTile) LogitTile<type>(rows, row_of, i, h, logits + i);
   if (i < count) {
     HWY_ALIGN float rest[kTile];
-    LogitTile<type>(
-        rows, [&](std::size_t r) { return row_of(std::min(i + r, count - 1)); }, h, rest);
+    LogitTile<type>(rows, row_of, i, h, rest);
     std::memcpy(logits + i, rest, (count - i) * sizeof(float));
   }
 }
 
 inline void Scan(const Rows& rows, std::size_t first, std::size_t count, const float* h, float* logits) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
-    ScanRows<decltype(type)::value>(
-        rows, [first](std::size_t i) { return first + i; }, count, h, logits);
+    ScanRows<decltype(type)::value>(rows, RowsFrom{first, rows.count - 1}, count, h, logits);
   });
   TransformLogits(rows.transform, logits, count);
 }
@@ -56,8 +51,7 @@ inline void Scan(const Rows& rows, std::size_t first, std::size_t count, const f
 inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
                          float* logits) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
-    ScanRows<decltype(type)::value>(
-        rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); }, count, h, logits);
+    ScanRows<decltype(type)::value>(rows, RowsNamed{ids, count - 1}, count, h, logits);
   });
   TransformLogits(rows.transform, logits, count);
 }
@@ -79,7 +73,7 @@ HWY_INLINE void CombineColumns(const Rows& m, std::size_t first, const float* HW
       acc[v] = hn::MulAdd(Stored<type>::Load(row + v * kLanes), factor, acc[v]);
     }
   };
-  const Lane* row = static_cast<const Lane*>(m.data) + first;
+  const Lane* row = RowStart<Lane>(m, 0) + first;
   std::size_t j = 0;
   for (; j + 2 <= m.count; j += 2, row += 2 * m.stride) {
     add(row, x[j], even);
@@ -92,7 +86,7 @@ HWY_INLINE void CombineColumns(const Rows& m, std::size_t first, const float* HW
 }
 
 inline void CombineRows(const Rows& m, const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
-  WithType(m.type, [&](auto type) HWY_ATTR {
+  WithSingleType(m.type, [&](auto type) HWY_ATTR {
     constexpr WeightType kType = decltype(type)::value;
     std::size_t first = 0;
     const auto combine = [&](auto vectors) HWY_ATTR {
@@ -158,8 +152,7 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
     for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
       if (Forbidden(edits, first)) continue;
       const std::size_t count = std::min(kFusedBlock, rows.count - first);
-      ScanRows<decltype(type)::value>(
-          rows, [first](std::size_t i) { return first + i; }, count, h, logits);
+      ScanRows<decltype(type)::value>(rows, RowsFrom{first, rows.count - 1}, count, h, logits);
       TransformLogits(rows.transform, logits, count);
       if (!edits.empty()) Edit(edits, first, count, next_bias, logits);
       Absorb(logits, first, count, Max(logits, count), heap, sum);
@@ -209,7 +202,7 @@ class BatchTile {
     };
     Part made = {{}, {rows, row_at}};
     for (std::size_t r = 0; r < kTileRows; ++r) {
-      made.rows[r] = static_cast<const Lane*>(rows.data) + row_at(r) * rows.stride;
+      made.rows[r] = RowStart<Lane>(rows, row_at(r));
     }
     return made;
   }
@@ -226,9 +219,8 @@ HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::siz
 
 /// Asks for the lines of a row that will be read soon.
 HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
-  const std::size_t bytes = weight_bytes(rows.type);
-  const auto* const data = static_cast<const char*>(rows.data) + row * rows.stride * bytes;
-  for (std::size_t at = 0; at < rows.dim * bytes; at += 64) hwy::Prefetch(data + at);
+  const std::byte* const data = rows.row(row);
+  for (std::size_t at = 0; at < rows.row_bytes(); at += 64) hwy::Prefetch(data + at);
 }
 
 /// logits[q·count + i] for i < count of the rows that row_of names and `batch` contexts; soon(i) is told
@@ -245,7 +237,7 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
     for (std::size_t i = 0; i < count; i += kTileRows) {
       const Lane* p[kTileRows];
       for (std::size_t r = 0; r < kTileRows; ++r) {
-        p[r] = static_cast<const Lane*>(rows.data) + row_at(i + r) * rows.stride;
+        p[r] = RowStart<Lane>(rows, row_at(i + r));
         soon(row_at(i + kTileRows + r));
       }
       const std::size_t size = std::min(kTileRows, count - i);

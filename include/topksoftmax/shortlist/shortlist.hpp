@@ -139,13 +139,11 @@ class PackedTokens {
  public:
   PackedTokens(const SoftmaxLayer& layer, std::vector<TokenId> ids) : ids_(std::move(ids)) {
     const kernels::Rows& all = layer.rows();
-    const std::size_t row_bytes = all.dim * weight_bytes(all.type);
+    const std::size_t row_bytes = all.row_bytes();
     weights_ = aligned_zeros(ids_.size() * row_bytes);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const auto token = static_cast<std::size_t>(ids_[i]);
-      const auto* const row =
-          static_cast<const std::byte*>(all.data) + token * all.stride * weight_bytes(all.type);
-      std::copy_n(row, row_bytes, weights_.get() + i * row_bytes);
+      std::copy_n(all.row(token), row_bytes, weights_.get() + i * row_bytes);
       if (all.bias != nullptr) biases_.push_back(all.bias[token]);
       if (all.scales != nullptr) scales_.push_back(all.scales[token]);
     }
