@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/ablation.hpp"
+#include "harness/copied_layer.hpp"
 #include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/version.hpp"
@@ -96,16 +97,16 @@ void check(const CLI::App& app, CommandLine& line) {
   }
   if (line.experiment != LanguageModelExperiment::none) {
     refuse(app, "an experiment on a language model",
-           {"--sweep", "--ablation", "--html", "--k", "--queries", "--timed", "--rounds", "--threads",
+           {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--timed", "--rounds", "--threads",
             "--batch"});
   }
   if (!line.ablation.empty()) {
     find_ablation(line.ablation);
-    refuse(app, "--ablation", {"--sweep", "--backends", "--json", "--html"});
+    refuse(app, "--ablation", {"--sweep", "--backends", "--as", "--json", "--html"});
   }
   if (line.sampling) {
     refuse(app, "--sampling",
-           {"--sweep", "--ablation", "--html", "--k", "--queries", "--threads", "--batch", "--decode",
+           {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch", "--decode",
             "--perplexity", "--batching"});
     check_usable(line.drawn_by);
   } else {
@@ -153,6 +154,11 @@ void declare_measuring(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   app.add_option("--set", line.settings, "A backend's parameter, as l2s.clusters=100; may be repeated")
       ->type_name("BACKEND.PARAMETER=VALUE");
+  app.add_option(
+         "--as", line.copied_as,
+         "Measure the fused softmax over a copy of the layer in this type too, as engines store it: " +
+             std::string(copied_types))
+      ->type_name("TYPE");
   app.add_option("--threads", measure.threads,
                  "Threads that answer a query together, or share the contexts of a batch")
       ->check(whole_number(1, kMostThreads))

@@ -20,6 +20,7 @@ struct CommandLine {
   std::filesystem::path head;
   std::string backends = "all";
   std::vector<std::string> settings;  ///< of --set
+  std::string copied_as;              ///< a type that the layer is stored as besides its own; empty: none
   MeasureOptions measure;
   bool sweep = false;        ///< each backend at every value of its own trade-off
   std::string ablation;      ///< its name; empty: none

@@ -2,11 +2,13 @@
 #include "harness/run.hpp"
 
 #include <array>
+#include <memory>
 #include <ostream>
 #include <sstream>
 
 #include "harness/ablation.hpp"
 #include "harness/choice.hpp"
+#include "harness/copied_layer.hpp"
 #include "harness/head.hpp"
 #include "harness/html.hpp"
 #include "harness/language_model/request.hpp"
@@ -90,7 +92,12 @@ void run(const Registry& registry, const CommandLine& line, std::ostream& out, P
     out << (line.list ? describe_backends(registry) : line.answer);
     return;
   }
-  const std::vector<Choice> choices = choose_backends(registry, line.backends, line.settings);
+  std::vector<Choice> choices = choose_backends(registry, line.backends, line.settings);
+  if (!line.copied_as.empty()) {
+    choices.push_back(
+        {.backend = std::make_shared<const BackendDescription>(describe_copied_layer(line.copied_as)),
+         .settings = {}});
+  }
   if (line.sweep) check_sweep(choices);
   const std::array<Output, 2> outputs = {{{"--json", line.json}, {"--html", line.html}}};
   check_distinct(outputs, line.head);

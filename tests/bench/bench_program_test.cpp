@@ -96,10 +96,10 @@ TEST(BenchProgramItself, TellsItsVersion) {
 TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
   const std::string help = run_bench("--help").out;
   for (const char* option :
-       {"--head",        "--backends", "--k",          "--queries",     "--timed", "--rounds",
-        "--set",         "--threads",  "--batch",      "--json",        "--html",  "--sweep",
-        "--ablation",    "--decode",   "--perplexity", "--batching",    "--text",  "--sampling",
-        "--temperature", "--top-p",    "--min-p",      "--log-z-error", "--list",  "--version"}) {
+       {"--head",   "--backends",    "--k",        "--queries", "--timed",    "--rounds",      "--set",
+        "--as",     "--threads",     "--batch",    "--json",    "--html",     "--sweep",       "--ablation",
+        "--decode", "--perplexity",  "--batching", "--text",    "--sampling", "--temperature", "--top-p",
+        "--min-p",  "--log-z-error", "--list",     "--version"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <Eigen/Eigenvalues>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "bench/program.hpp"
 #include "support/temporary_folder.hpp"
@@ -88,6 +89,26 @@ TEST(MakeHead, WritesAFileThatTheHarnessMeasures) {
   EXPECT_EQ(testing::run_bench("make-head --type q4 --out " + path).exit_code, 2);
   EXPECT_EQ(testing::run_bench("make-head --vocab 0 --out " + path).exit_code, 2);
   EXPECT_EQ(testing::run_bench("make-head").exit_code, 2);
+}
+
+TEST(MakeHead, IsMeasuredInTheTypeThatAnEngineWouldStore) {
+  const testing::TemporaryFolder folder(testing::memory_folder());
+  const std::string path = (folder.path() / "head.safetensors").string();
+  const std::string json = (folder.path() / "out.json").string();
+  ASSERT_EQ(testing::run_bench("make-head --vocab 400 --dim 64 --train 50 --test 60 --out " + path).exit_code,
+            0);
+  const testing::ProgramRun run = testing::run_bench(
+      "--head " + path + " --backends fused --as q8_0 --json " + json + " --rounds 1 --timed 20");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json rows = nlohmann::json::parse(testing::read_text(json)).at("results");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].at("backend"), "fused:q8_0");
+  EXPECT_EQ(rows[1].at("certified_rate"), 0.0);
+  EXPECT_GT(rows[1].at("p_at").at("1"), 0.9);
+  EXPECT_EQ(rows[1].at("bytes_per_query"), 400.0 * 64.0 / 32.0 * 34.0);
+  const testing::ProgramRun refused = testing::run_bench("--head " + path + " --as q5_0");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--as: unknown type q5_0; there is q8_0"), std::string::npos) << refused.err;
 }
 
 }  // namespace
