@@ -14,15 +14,19 @@
 #include <vector>
 
 #include "support/allocations.hpp"
+#include "support/gguf_writer.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/fgd/build.hpp"
+#include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 
 namespace topksoftmax {
 namespace {
 
+using testing::GgufWriter;
+using testing::number_bytes;
 using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
@@ -72,24 +76,32 @@ void layer_with(float weight, float bias) {
   SoftmaxLayer::borrow(W, b);
 }
 
-/// Opens a safetensors file with this header and so many bytes of data, and says what `length` the header
-/// has.
-void open_file(const std::string& header, std::size_t data, std::uint64_t length) {
+/// Writes a file and opens it; an Error tells of it by its name, wherever the folder may be.
+template <class Open>
+void open_bytes(const std::string& name, const std::string& bytes, const Open& open) {
   const TemporaryFolder folder;
-  std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> (8 * i));
-  const auto path = folder.write("head.safetensors", bytes + header + std::string(data, '\0'));
+  const auto path = folder.write(name, bytes);
   try {
-    HeadFile::open(path);
-  } catch (const Error& error) {  // wherever the folder may be
+    open(path);
+  } catch (const Error& error) {
     std::string message = error.what();
     EXPECT_TRUE(message.starts_with(path.string()));
     throw Error(message.substr(folder.path().string().size() + 1));
   }
 }
 
+/// Opens a safetensors file with this header and so many bytes of data, and says what `length` the header
+/// has.
+void open_file(const std::string& header, std::size_t data, std::uint64_t length) {
+  open_bytes("head.safetensors", number_bytes(length) + header + std::string(data, '\0'), HeadFile::open);
+}
+
 void open_file(const std::string& header, std::size_t data) {
   open_file(header, data, header.size());
+}
+
+void open_gguf(const GgufWriter& writer) {
+  open_bytes("model.gguf", writer.bytes(), [](const auto& path) { find_gguf_head(GgufFile::open(path)); });
 }
 
 std::string weight_entry(const std::string& type, const std::string& shape, const std::string& offsets) {
@@ -229,6 +241,14 @@ const std::vector<BadInput>& rows() {
       {"a tensor of a type that is of no use", error,
        "head.safetensors: tensor \"weight\": is stored as I32, expected F32, F16, BF16 or I8",
        [] { open_file(weight_entry("I32", "[10,2]", "[0,80]"), 80); }},
+      {"a GGUF file that claims more than it holds", error,
+       "model.gguf: the header has 4294967296 tensors; the 16 bytes that follow hold at most 0",
+       [] { open_gguf(GgufWriter().claiming_tensors(std::uint64_t{1} << 32)); }},
+      {"a GGUF file with a tensor past its end", error,
+       "model.gguf: tensor \"output.weight\": begins at 0 and takes 64 bytes; the data have 32",
+       [] {
+         open_gguf(GgufWriter().tensor("output.weight", {4, 4}, 0, std::string(32, 'w')));
+       }},
       {"a lexical table with a line of another form", error,
        "lex.s2t, line 1: \"1.5\" is no probability; it must be a number from 0 to 1",
        [] {

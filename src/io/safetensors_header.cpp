@@ -5,7 +5,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -242,7 +241,7 @@ TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte
                 std::to_string(data.size()));
   }
   std::size_t bytes = 0;
-  if (!tensor_bytes(type, *entry.shape, bytes)) {
+  if (!tensor_bytes(data_type_size(type), *entry.shape, bytes)) {
     throw error("shape " + shape_text(*entry.shape) + " has more values than this machine can address");
   }
   if (bytes != end - begin) {
@@ -273,20 +272,6 @@ void check_no_overlap_and_no_gap(std::span<const TensorView> tensors, std::span<
 }
 
 }  // namespace
-
-Error tensor_error(const std::filesystem::path& path, std::string_view name, std::string_view what) {
-  return Error(path.string() + ": tensor " + detail::in_quotes(name) + ": " + std::string(what));
-}
-
-bool tensor_bytes(DataType type, std::span<const std::size_t> shape, std::size_t& bytes) {
-  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  bytes = data_type_size(type);
-  for (const std::size_t size : shape) {
-    if (size > kMost || (size != 0 && bytes > kMost / size)) return false;
-    bytes *= size;
-  }
-  return true;
-}
 
 TensorMetadata parse_safetensors_metadata(std::span<const std::byte> file,
                                           const std::filesystem::path& path) {

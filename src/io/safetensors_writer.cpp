@@ -24,7 +24,7 @@ void check_tensors(std::span<const TensorView> tensors, const std::filesystem::p
     if (tensor.name.starts_with(kReservedPrefix)) throw error("names that begin with \"__\" are reserved");
     if (!names.insert(tensor.name).second) throw error("is given twice");
     std::size_t bytes = 0;
-    if (!tensor_bytes(tensor.type, tensor.shape, bytes) || bytes != tensor.bytes.size()) {
+    if (!tensor_bytes(data_type_size(tensor.type), tensor.shape, bytes) || bytes != tensor.bytes.size()) {
       throw error("has " + std::to_string(tensor.bytes.size()) + " bytes, which is not shape " +
                   shape_text(tensor.shape) + " of " + std::string(data_type_name(tensor.type)));
     }

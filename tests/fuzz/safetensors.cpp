@@ -3,21 +3,12 @@
 
 #include <vector>
 
+#include "fuzz/attempt.hpp"
 #include "fuzz/memory_file.hpp"
 #include "fuzz/targets.hpp"
 
 namespace topksoftmax::fuzz {
 namespace {
-
-/// Errors are an answer too.
-template <class Action>
-void attempt(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    require(error.what()[0] != '\0', "an Error says what is wrong");
-  }
-}
 
 template <class T>
 void read_as(const SafetensorsFile& file, const TensorView& tensor) {

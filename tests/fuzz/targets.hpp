@@ -14,6 +14,9 @@ using Bytes = std::span<const std::uint8_t>;
 /// A safetensors file: opened, and every tensor read as everything that it can be read as.
 void safetensors(Bytes input);
 
+/// A GGUF file: opened, everything in it looked up, and its head found.
+void gguf(Bytes input);
+
 /// A head file: opened, and its layers asked.
 void head_file(Bytes input);
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/io/gguf.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// The softmax layer of a language model in a GGUF file, as far as the file tells: views that stay valid as
+/// long as its storage() lives.
+struct GgufHead {
+  std::string name;                ///< "general.name" of the metadata, or else the file's name
+  GgufTensor weight;               ///< [V,d], of any type that is known
+  std::optional<GgufTensor> bias;  ///< [V], where there is one
+  bool tied = false;               ///< the weights are those of the embedding
+  LogitTransform transform;
+
+  std::size_t vocab() const { return weight.shape[0]; }
+  std::size_t dim() const { return weight.shape[1]; }
+};
+
+/// Finds the head: the tensors output.weight, or where there is none token_embd.weight, and output.bias.
+///
+/// The transform is what llama.cpp makes of ARCH.final_logit_softcapping and ARCH.logit_scale, where ARCH is
+/// general.architecture: logits are multiplied by the scale (Command R, Grok), but divided by that of Granite
+/// and MiniCPM; 0 is none. Files of Gemma 2, 3n and 4 without a soft cap have one of 30, and those of Grok
+/// without a scale 1/√3, as their models do. What a model's code does beyond that is in no file: MiniCPM3
+/// scales its contexts.
+///
+/// Cost: a few look-ups. Throws Error where there are no such weights, as in the other files of a model that
+/// is split over several; where they are of another shape or of an unknown type; where the bias has another
+/// length; and for a transform that LogitTransform does not allow.
+TOPKSOFTMAX_EXPORT GgufHead find_gguf_head(const GgufFile& file);
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/gguf_head.hpp"
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+namespace {
+
+constexpr std::string_view kOutput = "output.weight";
+constexpr std::string_view kEmbedding = "token_embd.weight";
+constexpr std::string_view kBias = "output.bias";
+
+bool divides_by_its_scale(std::string_view architecture) {
+  return architecture.starts_with("granite") || architecture == "minicpm";
+}
+
+/// What files were written without that their models have all the same.
+double usual_scale(std::string_view architecture) {
+  return architecture == "grok" ? 1.0 / std::sqrt(3.0) : 0.0;
+}
+double usual_soft_cap(std::string_view architecture) {
+  const bool capped = architecture == "gemma2" || architecture == "gemma3n" || architecture == "gemma4";
+  return capped ? 30.0 : 0.0;
+}
+
+/// The nearest float, which may be infinite.
+float as_float(double value) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (std::abs(value) <= kLargest || std::isnan(value)) return static_cast<float>(value);
+  return value < 0.0 ? -kInfinity : kInfinity;
+}
+
+LogitTransform transform_in(const GgufFile& file) {
+  const std::string architecture(file.text("general.architecture").value_or(""));
+  double scale = file.number(architecture + ".logit_scale").value_or(usual_scale(architecture));
+  if (scale == 0.0) scale = 1.0;
+  if (divides_by_its_scale(architecture)) scale = 1.0 / scale;
+  const double soft_cap =
+      file.number(architecture + ".final_logit_softcapping").value_or(usual_soft_cap(architecture));
+  const LogitTransform transform = {.scale = as_float(scale), .soft_cap = as_float(soft_cap)};
+  try {
+    detail::check_transform(transform);
+  } catch (const Error& error) {
+    throw Error(file.path().string() + ": " + error.what());
+  }
+  return transform;
+}
+
+}  // namespace
+
+GgufHead find_gguf_head(const GgufFile& file) {
+  GgufHead head;
+  head.tied = !file.contains(kOutput);
+  if (head.tied && !file.contains(kEmbedding)) {
+    throw Error(file.path().string() + ": has neither a tensor \"" + std::string(kOutput) + "\" nor \"" +
+                std::string(kEmbedding) + "\"; is this a language model, or a part of one?");
+  }
+  head.weight = file.tensor(head.tied ? kEmbedding : kOutput);
+  const std::vector<std::size_t>& shape = head.weight.shape;
+  if (shape.size() != 2) {
+    throw file.error(head.weight.name, "shape is " + shape_text(shape) + ", expected [V, d]");
+  }
+  if (file.contains(kBias)) {
+    head.bias = file.tensor(kBias);
+    if (head.bias->shape != std::vector{head.vocab()}) {
+      throw file.error(kBias, "shape is " + shape_text(head.bias->shape) + ", expected " +
+                                  shape_text(std::vector{head.vocab()}));
+    }
+  }
+  head.name = file.text("general.name").value_or("");
+  if (head.name.empty()) head.name = file.path().stem().string();
+  head.transform = transform_in(file);
+  return head;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
