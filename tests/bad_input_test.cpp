@@ -18,6 +18,7 @@
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/fgd/build.hpp"
+#include "topksoftmax/io/checkpoint.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
@@ -241,6 +242,13 @@ const std::vector<BadInput>& rows() {
       {"a tensor of a type that is of no use", error,
        "head.safetensors: tensor \"weight\": is stored as I32, expected F32, F16, BF16 or I8",
        [] { open_file(weight_entry("I32", "[10,2]", "[0,80]"), 80); }},
+      {"a checkpoint with a shard in another folder", error,
+       "model.safetensors.index.json: the index has the tensor \"lm_head.weight\" in \"../a.safetensors\", "
+       "which is no name of a file in its folder",
+       [] {
+         open_bytes("model.safetensors.index.json", R"({"weight_map":{"lm_head.weight":"../a.safetensors"}})",
+                    open_checkpoint_layer);
+       }},
       {"a GGUF file that claims more than it holds", error,
        "model.gguf: the header has 4294967296 tensors; the 16 bytes that follow hold at most 0",
        [] { open_gguf(GgufWriter().claiming_tensors(std::uint64_t{1} << 32)); }},

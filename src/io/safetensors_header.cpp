@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include "io/json_text.hpp"
+
 namespace TOPKSOFTMAX_NAMESPACE {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian and used in place");
@@ -20,6 +22,7 @@ using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxRank = 64;
+constexpr std::string_view kSubject = "the header is";
 
 /// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
 std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
@@ -39,13 +42,9 @@ std::string_view header_text(std::span<const std::byte> file, const std::filesys
   }
   const auto* const text = reinterpret_cast<const char*>(file.data()) + kLengthBytes;
   if (length == 0 || *text != '{') throw Error(path.string() + ": the header does not begin with '{'");
-
-  // The JSON parser takes a zero byte for the end of its input, and would not see what follows.
-  if (const void* const zero = std::memchr(text, '\0', static_cast<std::size_t>(length))) {
-    throw Error(path.string() + ": the header is not valid JSON at byte " +
-                std::to_string(static_cast<const char*>(zero) - text) + ": a zero byte");
-  }
-  return {text, static_cast<std::size_t>(length)};
+  const std::string_view header(text, static_cast<std::size_t>(length));
+  check_no_zero_byte(header, path, kSubject);
+  return header;
 }
 
 /// Takes the events of the JSON parser. Only the one structure that a header may have is accepted, so nothing
@@ -174,8 +173,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& exception) override {
-    throw Error(path_.string() + ": the header is not valid JSON at byte " + std::to_string(position) + ": " +
-                exception.what());
+    throw json_error(path_, kSubject, position, exception.what());
   }
 
  private:

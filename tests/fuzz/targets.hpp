@@ -14,6 +14,9 @@ using Bytes = std::span<const std::uint8_t>;
 /// A safetensors file: opened, and every tensor read as everything that it can be read as.
 void safetensors(Bytes input);
 
+/// The index of a checkpoint whose shards are a.safetensors and b.safetensors: opened, and its tensors read.
+void shard_index(Bytes input);
+
 /// A GGUF file: opened, everything in it looked up, and its head found.
 void gguf(Bytes input);
 

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/io/stored_layer.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -94,8 +94,6 @@ class HeadFile {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-inline constexpr std::size_t kAnySize = SafetensorsFile::any_size;
-
 inline std::size_t count_contexts(const SafetensorsFile& file, const char* tensor, std::size_t dim) {
   if (!file.contains(tensor)) return 0;
   return file.tensor(tensor, std::array{kAnySize, dim}).shape[0];
@@ -126,22 +124,6 @@ inline LogitTransform transform_in(const SafetensorsFile& file) {
   return transform;
 }
 
-inline WeightType stored_weight_type(const SafetensorsFile& file, const TensorView& weight) {
-  switch (weight.type) {
-    case DataType::float32:
-      return WeightType::float32;
-    case DataType::float16:
-      return WeightType::float16;
-    case DataType::bfloat16:
-      return WeightType::bfloat16;
-    case DataType::int8:
-      return WeightType::int8;
-    default:
-      throw file.error(weight.name, "is stored as " + std::string(data_type_name(weight.type)) +
-                                        ", expected F32, F16, BF16 or I8");
-  }
-}
-
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -168,36 +150,11 @@ inline HeadFile HeadFile::open(const std::filesystem::path& path) {
 }
 
 inline SoftmaxLayer HeadFile::stored_layer() const {
-  const TensorView& weight = file_.tensor("weight");
-  // What lies in the file as it is used there, and what had to be converted, live together.
-  struct Storage {
-    std::shared_ptr<const void> file;
-    std::vector<std::byte> weight;
-    Eigen::VectorXf bias;
-    Eigen::VectorXf scales;
+  const auto vector = [this](const char* name) {
+    return file_.contains(name) ? file_.vector(name) : Eigen::VectorXf();
   };
-  auto storage = std::make_shared<Storage>();
-  storage->file = file_.storage();
-  kernels::Rows rows;
-  rows.data = weight.bytes.data();
-  if (reinterpret_cast<std::uintptr_t>(rows.data) % data_type_size(weight.type) != 0) {
-    storage->weight.assign(weight.bytes.begin(), weight.bytes.end());
-    rows.data = storage->weight.data();
-  }
-  rows.type = detail::stored_weight_type(file_, weight);
-  rows.count = vocab_;
-  rows.dim = rows.stride = dim_;
-  rows.transform = transform_;
-  if (file_.contains("bias")) {
-    storage->bias = file_.vector("bias");
-    rows.bias = storage->bias.data();
-  }
-  if (file_.contains("weight.scale")) {
-    storage->scales = file_.vector("weight.scale");
-    rows.scales = storage->scales.data();
-  }
-  const Eigen::Index bias_count = storage->bias.size();
-  return SoftmaxLayer::own(rows, bias_count, std::move(storage));
+  return detail::stored_layer(file_, file_.tensor("weight"), vector("bias"), vector("weight.scale"),
+                              transform_);
 }
 
 inline std::vector<std::int64_t> HeadFile::counts() const {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+inline constexpr std::size_t kAnySize = SafetensorsFile::any_size;
+
+inline WeightType stored_weight_type(const SafetensorsFile& file, const TensorView& weight) {
+  switch (weight.type) {
+    case DataType::float32:
+      return WeightType::float32;
+    case DataType::float16:
+      return WeightType::float16;
+    case DataType::bfloat16:
+      return WeightType::bfloat16;
+    case DataType::int8:
+      return WeightType::int8;
+    default:
+      throw file.error(weight.name, "is stored as " + std::string(data_type_name(weight.type)) +
+                                        ", expected F32, F16, BF16 or I8");
+  }
+}
+
+/// A layer whose weights [V,d], a tensor of `file`, are used where they lie in it; a copy where they do not
+/// lie at a multiple of their size. The bias is [V] or empty, the scales [V] for I8 and empty otherwise.
+inline SoftmaxLayer stored_layer(const SafetensorsFile& file, const TensorView& weight, Eigen::VectorXf bias,
+                                 Eigen::VectorXf scales, const LogitTransform& transform) {
+  // What lies in the file as it is used there, and what had to be converted, live together.
+  struct Storage {
+    std::shared_ptr<const void> file;
+    std::vector<std::byte> weight;
+    Eigen::VectorXf bias;
+    Eigen::VectorXf scales;
+  };
+  auto storage = std::make_shared<Storage>();
+  storage->file = file.storage();
+  storage->bias = std::move(bias);
+  storage->scales = std::move(scales);
+  kernels::Rows rows;
+  rows.data = weight.bytes.data();
+  if (reinterpret_cast<std::uintptr_t>(rows.data) % data_type_size(weight.type) != 0) {
+    storage->weight.assign(weight.bytes.begin(), weight.bytes.end());
+    rows.data = storage->weight.data();
+  }
+  rows.type = stored_weight_type(file, weight);
+  rows.count = weight.shape[0];
+  rows.dim = rows.stride = weight.shape[1];
+  rows.transform = transform;
+  const Eigen::Index bias_count = storage->bias.size();
+  if (bias_count != 0) rows.bias = storage->bias.data();
+  if (storage->scales.size() != 0) rows.scales = storage->scales.data();
+  return SoftmaxLayer::own(rows, bias_count, std::move(storage));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/safetensors_shards.hpp"
+
+#include <utility>
+
+#include "io/file_mapping.hpp"
+#include "io/shard_index.hpp"
+#include "io/tensor_checks.hpp"
+#include "topksoftmax/index/quoted.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+namespace {
+
+ShardMap read_index(const std::filesystem::path& path) {
+  const FileMapping mapping(path);
+  const std::span<const std::byte> bytes = mapping.bytes();
+  if (bytes.size() > SafetensorsShards::max_index_bytes) {
+    throw Error(path.string() + ": has " + std::to_string(bytes.size()) +
+                " bytes, the limit for an index is " + std::to_string(SafetensorsShards::max_index_bytes));
+  }
+  return parse_shard_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+}  // namespace
+
+SafetensorsShards SafetensorsShards::open(const std::filesystem::path& path) {
+  SafetensorsShards shards;
+  shards.path_ = path;
+  if (path.extension() != ".json") {
+    shards.files_.push_back(SafetensorsFile::open(path));
+    for (const TensorView& tensor : shards.files_.front().tensors()) shards.index_.emplace(tensor.name, 0);
+    return shards;
+  }
+  const ShardMap map = read_index(path);
+  std::map<std::string_view, std::size_t> places;
+  for (const auto& [tensor, name] : map) places.emplace(name, 0);
+  for (auto& [name, place] : places) {
+    place = shards.files_.size();
+    shards.files_.push_back(SafetensorsFile::open(path.parent_path() / name));
+  }
+  for (const auto& [tensor, name] : map) {
+    const std::size_t place = places.at(name);
+    const SafetensorsFile& file = shards.files_[place];
+    if (!file.contains(tensor))
+      throw file.error(tensor, "is not in the file, where " + path.string() + " has it");
+    shards.index_.emplace(tensor, place);
+  }
+  return shards;
+}
+
+const SafetensorsFile& SafetensorsShards::file(std::string_view name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw tensor_error(path_, name, "is not in the file");
+  return files_[found->second];
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  SoftmaxLayer layer_of(const std::vector<TensorView>& tensors) const {
+    write_safetensors(folder_.path() / "model.safetensors", tensors);
+    return open_checkpoint_layer(folder_.path() / "model.safetensors");
+  }
+
+  std::string refusal(const std::vector<TensorView>& tensors) const {
+    return error_of([&] { layer_of(tensors); });
+  }
+
+  testing::TemporaryFolder folder_;
+  std::vector<float> six_ = {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F};
+  std::vector<float> three_ = {7.0F, 8.0F, 9.0F};
+  std::vector<Eigen::bfloat16> rounded_ = std::vector<Eigen::bfloat16>(6, Eigen::bfloat16(0.5F));
+};
+
+TEST_F(CheckpointTest, TakesTheHeadWhereItLies) {
+  const SoftmaxLayer layer =
+      layer_of({tensor_view("model.embed_tokens.weight", {2, 3}, six_),
+                tensor_view("lm_head.weight", {3, 2}, rounded_), tensor_view("lm_head.bias", {3}, three_)});
+  EXPECT_EQ(layer.vocab(), 3U);
+  EXPECT_EQ(layer.dim(), 2U);
+  EXPECT_EQ(layer.weight_type(), WeightType::bfloat16);
+  EXPECT_EQ(layer.weights()(2, 1), 0.5F);
+  EXPECT_EQ(layer.biases()[1], 8.0F);
+  EXPECT_TRUE(layer.transform().is_identity());
+}
+
+TEST_F(CheckpointTest, TakesTheEmbeddingThatAHeadIsTiedTo) {
+  for (const char* const name : {"model.embed_tokens.weight", "transformer.wte.weight", "wte.weight",
+                                 "model.decoder.embed_tokens.weight", "model.shared.weight"}) {
+    const SoftmaxLayer layer = layer_of({tensor_view(name, {2, 3}, six_), tensor_view("x", {3}, three_)});
+    EXPECT_EQ(layer.weights()(1, 0), 4.0F) << name;
+    EXPECT_FALSE(layer.has_bias());
+  }
+}
+
+TEST_F(CheckpointTest, TakesABiasThatIsARow) {
+  const SoftmaxLayer layer = layer_of(
+      {tensor_view("model.shared.weight", {3, 2}, six_), tensor_view("final_logits_bias", {1, 3}, three_)});
+  EXPECT_EQ(layer.biases()[2], 9.0F);
+}
+
+TEST_F(CheckpointTest, TakesWeightsAndBiasFromSeveralFiles) {
+  write_safetensors(folder_.path() / "1.safetensors",
+                    std::vector{tensor_view("lm_head.weight", {3, 2}, six_)});
+  write_safetensors(folder_.path() / "2.safetensors", std::vector{tensor_view("lm_head.bias", {3}, three_)});
+  const SoftmaxLayer layer = open_checkpoint_layer(
+      folder_.write("model.safetensors.index.json",
+                    R"({"weight_map":{"lm_head.weight":"1.safetensors","lm_head.bias":"2.safetensors"}})"));
+  for (const char* const name : {"1.safetensors", "2.safetensors"})
+    std::filesystem::remove(folder_.path() / name);
+  EXPECT_EQ(layer.weights()(2, 1), 6.0F);
+  EXPECT_EQ(layer.biases()[0], 7.0F);
+}
+
+TEST_F(CheckpointTest, TakesOtherNames) {
+  write_safetensors(folder_.path() / "f",
+                    std::vector{tensor_view("out.w", {3, 2}, six_), tensor_view("out.b", {3}, three_)});
+  const SafetensorsShards checkpoint = SafetensorsShards::open(folder_.path() / "f");
+  EXPECT_FALSE(checkpoint_layer(checkpoint, "out.w").has_bias());
+  EXPECT_EQ(checkpoint_layer(checkpoint, "out.w", "out.b").biases()[2], 9.0F);
+  EXPECT_THAT(error_of([&] { checkpoint_layer(checkpoint, "out.w", "out.c"); }),
+              HasSubstr("tensor \"out.c\": is not in the file"));
+}
+
+TEST_F(CheckpointTest, RefusesWhatIsNoHead) {
+  const std::vector<std::int8_t> bytes(6, 1);
+  const std::vector<std::int32_t> integers(6, 1);
+  EXPECT_THAT(refusal({tensor_view("x", {3}, three_)}),
+              HasSubstr("model.safetensors: has no tensor \"lm_head.weight\" and no embedding"));
+  EXPECT_THAT(refusal({tensor_view("lm_head.weight", {6}, six_)}),
+              HasSubstr("shape is [6], expected [*, *]"));
+  EXPECT_THAT(refusal({tensor_view("lm_head.weight", {3, 2}, bytes)}),
+              HasSubstr("is stored as I8, expected F32, F16 or BF16"));
+  EXPECT_THAT(refusal({tensor_view("lm_head.weight", {3, 2}, integers)}),
+              HasSubstr("is stored as I32, expected"));
+  EXPECT_THAT(
+      refusal({tensor_view("lm_head.weight", {2, 3}, six_), tensor_view("lm_head.bias", {3}, three_)}),
+      HasSubstr("tensor \"lm_head.bias\": shape is [3], expected [2]"));
+  EXPECT_THAT(
+      refusal({tensor_view("lm_head.weight", {2, 3}, six_), tensor_view("lm_head.bias", {3, 1}, three_)}),
+      HasSubstr("shape is [3, 1], expected [1, 2]"));
+  EXPECT_THAT(refusal({tensor_view("lm_head.weight", {0, 3}, std::vector<float>())}),
+              HasSubstr("W has 0 rows"));
+}
+
+}  // namespace
+}  // namespace topksoftmax
