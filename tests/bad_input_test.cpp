@@ -264,6 +264,13 @@ const std::vector<BadInput>& rows() {
          std::istringstream table("the das 1.5\n");
          AlignmentLists::read(table, "lex.s2t", words, words);
        }},
+      {"a vocabulary map with a line of another form", error,
+       "vmap.txt, line 1: it must be source words, a tab, and target words",
+       [] {
+         const std::vector<std::string> words = {"das", "the"};
+         std::istringstream map("das the\n");
+         AlignmentLists::read_vocabulary_map(map, "vmap.txt", words, words);
+       }},
   };
   return all;
 }

@@ -2,30 +2,18 @@
 #include "topksoftmax/shortlist/alignment_lists.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <system_error>
-#include <unordered_map>
 
+#include "io/binary_shortlist.hpp"
+#include "io/word_tables.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
-
-using Ids = std::unordered_map<std::string_view, TokenId>;
-
-Ids ids_of(std::span<const std::string> vocab, std::string_view name, const char* side) {
-  Ids ids;
-  ids.reserve(vocab.size());
-  for (std::size_t i = 0; i < vocab.size(); ++i) {
-    if (!ids.emplace(vocab[i], static_cast<TokenId>(i)).second) {
-      throw Error(std::string(name) + ": the " + side + " vocabulary has \"" + vocab[i] + "\" twice");
-    }
-  }
-  return ids;
-}
 
 /// The next word of a line, which it takes off; empty at its end.
 std::string_view take_word(std::string_view& line) {
@@ -77,11 +65,11 @@ float read_probability(std::string_view word, const std::string& where) {
 
 }  // namespace
 
-AlignmentLists AlignmentLists::read(std::istream& in, std::string_view name,
-                                    std::span<const std::string> source_vocab,
-                                    std::span<const std::string> target_vocab, std::size_t per_source) {
-  const Ids sources = ids_of(source_vocab, name, "source");
-  const Ids targets = ids_of(target_vocab, name, "target");
+AlignmentLists AlignmentLists::read_text(std::istream& in, std::string_view name,
+                                         std::span<const std::string> source_vocab,
+                                         std::span<const std::string> target_vocab, std::size_t per_source) {
+  const WordIds sources = word_ids(source_vocab, name, "source");
+  const WordIds targets = word_ids(target_vocab, name, "target");
   std::vector<Pair> pairs;
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
@@ -105,26 +93,50 @@ AlignmentLists AlignmentLists::read(std::istream& in, std::string_view name,
   std::sort(pairs.begin(), pairs.end(), before);
   AlignmentLists lists;
   auto pair = pairs.begin();
+  std::vector<TokenId> list;
   for (std::size_t source = 0; source < source_vocab.size(); ++source) {
-    const std::size_t first = lists.targets_.size();
+    list.clear();
     for (; pair != pairs.end() && static_cast<std::size_t>(pair->source) == source; ++pair) {
-      const auto begin = lists.targets_.begin() + static_cast<std::ptrdiff_t>(first);
-      if (lists.targets_.size() - first == per_source) continue;
-      if (std::find(begin, lists.targets_.end(), pair->target) != lists.targets_.end()) continue;
-      lists.targets_.push_back(pair->target);
-      lists.target_bound_ = std::max(lists.target_bound_, static_cast<std::size_t>(pair->target) + 1);
+      if (list.size() == per_source) continue;
+      if (std::find(list.begin(), list.end(), pair->target) == list.end()) list.push_back(pair->target);
     }
-    lists.starts_.push_back(lists.targets_.size());
+    lists.add_list(list);
   }
   return lists;
+}
+
+AlignmentLists AlignmentLists::read(std::istream& in, std::string_view name,
+                                    std::span<const std::string> source_vocab,
+                                    std::span<const std::string> target_vocab, std::size_t per_source) {
+  // No UTF-8 begins with this byte, but text of another encoding may.
+  if (in.peek() != std::char_traits<char>::to_int_type(kShortlistMagic.front())) {
+    return read_text(in, name, source_vocab, target_vocab, per_source);
+  }
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  if (bytes.starts_with(kShortlistMagic)) {
+    return read_binary(bytes, name, source_vocab.size(), target_vocab.size());
+  }
+  std::istringstream text(bytes);
+  return read_text(text, name, source_vocab, target_vocab, per_source);
 }
 
 AlignmentLists AlignmentLists::read(const std::filesystem::path& path,
                                     std::span<const std::string> source_vocab,
                                     std::span<const std::string> target_vocab, std::size_t per_source) {
-  std::ifstream in(path);
-  if (!in) throw Error(path.string() + ": cannot be read: " + std::strerror(errno));
+  std::ifstream in = open_table(path);
   return read(in, path.string(), source_vocab, target_vocab, per_source);
+}
+
+void AlignmentLists::add_list(std::span<const TokenId> targets) {
+  targets_.insert(targets_.end(), targets.begin(), targets.end());
+  starts_.push_back(targets_.size());
+  widen(targets);
+}
+
+void AlignmentLists::widen(std::span<const TokenId> targets) {
+  for (const TokenId target : targets) {
+    target_bound_ = std::max(target_bound_, static_cast<std::size_t>(target) + 1);
+  }
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

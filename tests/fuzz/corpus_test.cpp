@@ -40,6 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpus,
                                            Target{"shard_index", shard_index}, Target{"gguf", gguf},
                                            Target{"head_file", head_file}, Target{"index_file", index_file},
                                            Target{"alignment_lists", alignment_lists},
+                                           Target{"vocabulary_map", vocabulary_map},
                                            Target{"queries", queries}),
                          [](const auto& target) { return target.param.name; });
 

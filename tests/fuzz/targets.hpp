@@ -26,8 +26,11 @@ void head_file(Bytes input);
 /// An index of any kind, changed in places: loaded, and asked where it is accepted.
 void index_file(Bytes input);
 
-/// A lexical table over two small vocabularies.
+/// A lexical table over two small vocabularies, as text or binary.
 void alignment_lists(Bytes input);
+
+/// A vocabulary map of CTranslate2 over the same vocabularies.
+void vocabulary_map(Bytes input);
 
 /// A layer, a backend over it, and queries, all chosen by the bytes; the answers are compared with Exact's.
 void queries(Bytes input);

@@ -72,6 +72,22 @@ TEST(Shortlist, TakesAllThatSentencesAreAlignedWith) {
   EXPECT_EQ(list_of(*frequent->for_sentences(lists(), {})), (std::vector<TokenId>{99, 98}));
 }
 
+TEST(Shortlist, TakesWhatEverySentenceHasAndWhatPhrasesHave) {
+  const auto frequent =
+      Shortlist::build(random_layer(kVocab, kDim, 1), {.top_frequent = 2, .counts = rising_counts()});
+  std::vector<std::string> target;
+  for (int i = 0; i < kVocab; ++i) target.push_back(std::string("t").append(std::to_string(i)));
+  std::istringstream in("\tt3\ns0\tt5\ns0 s1\tt7\n");
+  const AlignmentLists lists =
+      AlignmentLists::read_vocabulary_map(in, "vmap.txt", std::vector<std::string>{"s0", "s1"}, target);
+  const auto list = [&](const std::vector<TokenId>& source) {
+    return list_of(*frequent->for_sentences(lists, source));
+  };
+  EXPECT_EQ(list({}), (std::vector<TokenId>{99, 98, 3}));
+  EXPECT_EQ(list({1, 0}), (std::vector<TokenId>{99, 98, 5, 3}));
+  EXPECT_EQ(list({0, 1}), (std::vector<TokenId>{99, 98, 7, 5, 3}));
+}
+
 TEST(Shortlist, EffortTakesTheMostFrequentOfTheList) {
   const auto head =
       Shortlist::build(random_layer(kVocab, kDim, 1), {.top_frequent = 50, .counts = rising_counts()});

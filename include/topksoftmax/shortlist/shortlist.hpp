@@ -105,9 +105,9 @@ class TOPKSOFTMAX_EXPORT Shortlist final : public ScreenedSoftmax<ShortlistScree
       const Executor& executor = default_executor());
 
   /// A backend for some sentences, one or a batch: its list is this one's and the targets of all their
-  /// tokens, and nothing is learned of the others. It shares nothing with this one but the layer. Cost:
-  /// list·d, at every call. Throws Error for a token that the lists do not have, and for lists with targets
-  /// of V or more.
+  /// tokens (AlignmentLists::targets_of), and nothing is learned of the others. It shares nothing with this
+  /// one but the layer. Cost: list·d, at every call. Throws Error for a token that the lists do not have, and
+  /// for lists with targets of V or more.
   std::unique_ptr<Shortlist> for_sentences(const AlignmentLists& lists,
                                            std::span<const TokenId> source_tokens) const;
 
@@ -231,13 +231,8 @@ inline std::unique_ptr<Shortlist> Shortlist::for_sentences(const AlignmentLists&
   }
   std::vector<bool> chosen(layer().vocab(), false);
   for (const TokenId id : screener().tokens()) chosen[static_cast<std::size_t>(id)] = true;
-  for (const TokenId source : source_tokens) {
-    if (source < 0 || static_cast<std::size_t>(source) >= lists.size()) {
-      throw Error("shortlist: source token " + std::to_string(source) + " is not one of the " +
-                  std::to_string(lists.size()) + " that the lists have");
-    }
-    for (const TokenId target : lists.targets(source)) chosen[static_cast<std::size_t>(target)] = true;
-  }
+  for (const TokenId target : lists.targets_of(source_tokens))
+    chosen[static_cast<std::size_t>(target)] = true;
   std::vector<TokenId> list;
   for (const TokenId id : order_) {
     if (chosen[static_cast<std::size_t>(id)]) list.push_back(id);

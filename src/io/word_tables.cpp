@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/word_tables.hpp"
+
+#include "io/file_descriptor.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+WordIds word_ids(std::span<const std::string> vocab, std::string_view name, const char* side) {
+  WordIds ids;
+  ids.reserve(vocab.size());
+  for (std::size_t i = 0; i < vocab.size(); ++i) {
+    if (!ids.emplace(vocab[i], static_cast<TokenId>(i)).second) {
+      throw Error(std::string(name) + ": the " + side + " vocabulary has \"" + vocab[i] + "\" twice");
+    }
+  }
+  return ids;
+}
+
+std::ifstream open_table(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw system_error(path, "read");
+  return in;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
