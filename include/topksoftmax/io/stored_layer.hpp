@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,35 +37,42 @@ inline WeightType stored_weight_type(const SafetensorsFile& file, const TensorVi
   }
 }
 
-/// A layer whose weights [V,d], a tensor of `file`, are used where they lie in it; a copy where they do not
-/// lie at a multiple of their size. The bias is [V] or empty, the scales [V] for I8 and empty otherwise.
-inline SoftmaxLayer stored_layer(const SafetensorsFile& file, const TensorView& weight, Eigen::VectorXf bias,
-                                 Eigen::VectorXf scales, const LogitTransform& transform) {
+/// A layer of these rows, their weights used where they lie in a mapped `file`; a copy where they do not lie
+/// at a multiple of their size. The bias is [V] or empty, the scales [V] for int8 and empty otherwise.
+inline SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std::byte> weights,
+                                        std::shared_ptr<const void> file, Eigen::VectorXf bias,
+                                        Eigen::VectorXf scales) {
   // What lies in the file as it is used there, and what had to be converted, live together.
   struct Storage {
     std::shared_ptr<const void> file;
-    std::vector<std::byte> weight;
+    std::vector<std::byte> weights;
     Eigen::VectorXf bias;
     Eigen::VectorXf scales;
   };
   auto storage = std::make_shared<Storage>();
-  storage->file = file.storage();
+  storage->file = std::move(file);
   storage->bias = std::move(bias);
   storage->scales = std::move(scales);
-  kernels::Rows rows;
-  rows.data = weight.bytes.data();
-  if (reinterpret_cast<std::uintptr_t>(rows.data) % data_type_size(weight.type) != 0) {
-    storage->weight.assign(weight.bytes.begin(), weight.bytes.end());
-    rows.data = storage->weight.data();
+  rows.data = weights.data();
+  if (reinterpret_cast<std::uintptr_t>(rows.data) % weight_alignment(rows.type) != 0) {
+    storage->weights.assign(weights.begin(), weights.end());
+    rows.data = storage->weights.data();
   }
-  rows.type = stored_weight_type(file, weight);
-  rows.count = weight.shape[0];
-  rows.dim = rows.stride = weight.shape[1];
-  rows.transform = transform;
   const Eigen::Index bias_count = storage->bias.size();
   if (bias_count != 0) rows.bias = storage->bias.data();
   if (storage->scales.size() != 0) rows.scales = storage->scales.data();
   return SoftmaxLayer::own(rows, bias_count, std::move(storage));
+}
+
+/// The same of a tensor [V,d] of a safetensors file.
+inline SoftmaxLayer stored_layer(const SafetensorsFile& file, const TensorView& weight, Eigen::VectorXf bias,
+                                 Eigen::VectorXf scales, const LogitTransform& transform) {
+  kernels::Rows rows;
+  rows.type = stored_weight_type(file, weight);
+  rows.count = weight.shape[0];
+  rows.dim = rows.stride = weight.shape[1];
+  rows.transform = transform;
+  return layer_where_it_lies(rows, weight.bytes, file.storage(), std::move(bias), std::move(scales));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
