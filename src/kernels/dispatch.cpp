@@ -84,6 +84,8 @@ const List& list() {
 #if HWY_TARGETS & HWY_SCALAR
     made.add(HWY_SCALAR, N_SCALAR::kImplementation);
 #endif
+    // A target that is not named above is still what the program is compiled for: the list is never empty.
+    if (made.size == 0) made.add(HWY_STATIC_TARGET, HWY_STATIC_DISPATCH(kImplementation));
     return made;
   }();
   return all;
