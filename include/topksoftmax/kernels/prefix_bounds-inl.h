@@ -371,10 +371,14 @@ inline void TailBounds(const PrefixTails& tails, const TailContext& context, con
   for (std::size_t first = 0; first < count; first += kTile) {
     const std::size_t size = std::min(kTile, count - first);
     for (std::size_t i = first + kTile; i < std::min(count, first + 2 * kTile); ++i) hwy::Prefetch(row_of(i));
-    const Lane* rows[kTile];
-    for (std::size_t r = 0; r < kTile; ++r) rows[r] = row_of(first + std::min(r, size - 1));
-    DotTile<WeightType::int8>(rows, NothingNext(), row_bytes, context.h,
-                              dots);  // zeros of h meet what is not a coordinate
+    const Lane* rows[kTile + kChains];
+    for (std::size_t r = 0; r < kTile + kChains; ++r) rows[r] = row_of(std::min(first + r, count - 1));
+    // Zeros of h meet what is not a coordinate. The first lines have been asked for; most tails have no more.
+    if (tails.lines() == 1) {
+      DotTile<WeightType::int8>(rows, NothingNext(), row_bytes, context.h, dots);
+    } else {
+      DotTile<WeightType::int8>(rows, RowsNext<Lane>{rows + kChains}, row_bytes, context.h, dots);
+    }
     for (std::size_t r = 0; r < size; ++r) {
       const PrefixTails::Footer footer = tails.footer(rows[r]);
       const float before = estimates[first + r];
