@@ -311,7 +311,7 @@ class TileEnds {
   HWY_ALIGN float scale_[type == WeightType::int8 ? kTile : 1];
 };
 
-/// Consecutive rows, the i-th being `first` + i, and the last of them all `last`.
+/// Consecutive rows, the i-th being `first` + i, or the last.
 struct RowsFrom {
   std::size_t first;
   std::size_t last;
@@ -347,7 +347,7 @@ HWY_INLINE void LogitTile(const Rows& rows, const RowOf& row_of, std::size_t fir
   if constexpr (names_next) {
     DotTile<type>(p, RowsNext<Lane>{p + kChains}, rows.dim, h, logits);
   } else if constexpr (in_order && weight_block(type).bytes < 2 * weight_block(type).weights) {
-    const bool has_next = row_of(first + 2 * kTile) != row_of.last;
+    const bool has_next = row_of(first) + 2 * kTile <= rows.count;
     DotTile<type>(p, RowsAhead{has_next ? weight_bytes(type, kTile * rows.stride) : 0}, rows.dim, h, logits);
   } else {
     DotTile<type>(p, NothingNext(), rows.dim, h, logits);

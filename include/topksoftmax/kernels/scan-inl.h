@@ -28,7 +28,7 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
-/// Products and biases of the count rows that row_of names, in tiles; the last one is cut short.
+/// Products and biases of the count rows that row_of names, in tiles; the last one repeats its last row.
 template <WeightType type, class RowOf>
 HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t count,
                          const float* HWY_RESTRICT h, float* HWY_RESTRICT logits) {
@@ -43,7 +43,7 @@ HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t coun
 
 inline void Scan(const Rows& rows, std::size_t first, std::size_t count, const float* h, float* logits) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
-    ScanRows<decltype(type)::value>(rows, RowsFrom{first, rows.count - 1}, count, h, logits);
+    ScanRows<decltype(type)::value>(rows, RowsFrom{first, first + count - 1}, count, h, logits);
   });
   TransformLogits(rows.transform, logits, count);
 }
@@ -152,7 +152,7 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
     for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
       if (Forbidden(edits, first)) continue;
       const std::size_t count = std::min(kFusedBlock, rows.count - first);
-      ScanRows<decltype(type)::value>(rows, RowsFrom{first, rows.count - 1}, count, h, logits);
+      ScanRows<decltype(type)::value>(rows, RowsFrom{first, first + count - 1}, count, h, logits);
       TransformLogits(rows.transform, logits, count);
       if (!edits.empty()) Edit(edits, first, count, next_bias, logits);
       Absorb(logits, first, count, Max(logits, count), heap, sum);
