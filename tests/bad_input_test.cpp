@@ -151,6 +151,12 @@ const std::vector<BadInput>& rows() {
        [] { random_layer(kVocab, kDim, 1).with({.soft_cap = -30.0F}); }},
       {"W without rows", error, "softmax layer: W has 0 rows; the vocabulary needs at least 1 token",
        [] { SoftmaxLayer::own(RowMajorMatrix(0, kDim), Eigen::VectorXf()); }},
+      {"rows of a model's tokens out of order", error,
+       "mapped: row 1 is token 3, row 0 before it token 7; ids must rise strictly, so that of equal logits "
+       "the lower id goes first: sort the layer's rows by their ids",
+       [] {
+         MappedVocabulary::wrap(Fused::make(random_layer(2, kDim, 1)), {7, 3}, kVocab);
+       }},
       {"NaN in a context to learn from", error, "certified: context 3 has a value that is not finite",
        [] {
          RowMajorMatrix bad = contexts;

@@ -25,6 +25,7 @@
 #include "topksoftmax/flat_answers.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/quantized/quantized.hpp"

@@ -9,7 +9,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// A checked query, as backends are handed it.
+/// A checked query, as backends are handed it. Its ids are numbers of the layer's rows, as those of answers
+/// to it are, and V is how many there are: what they are to a model (MappedVocabulary) is not a backend's
+/// concern.
 struct Query {
   const float* h = nullptr;   ///< the context [d], finite
   std::size_t k = 1;          ///< tokens to return: at least 1, at most V and at most the tokens allowed

@@ -17,7 +17,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// How a query is to be answered.
 struct QueryOptions {
-  /// Tokens wanted, at least 1; more than V gives V.
+  /// Tokens wanted, at least 1; more than there are gives all.
   std::size_t k = 1;
 
   /// The tokens that may be returned, one bit each: a TokenMask, or words of 64 or 32 bits, which are not

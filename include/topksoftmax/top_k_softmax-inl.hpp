@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -26,6 +27,7 @@
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -52,10 +54,24 @@ struct ChunkAnswers {
   std::vector<TopK> found;
 };
 
+/// Answers of a batch whose ids are still numbers of rows.
+struct RowAnswers {
+  std::vector<TopK> found;
+};
+
 /// All logits, for whoever asked for them.
 struct LogitsScratch {
   ScratchBuffer values;
+  ScratchBuffer of_rows;
 };
+
+/// The ids of candidates, where they are not the numbers of their rows.
+struct NamedCandidates {
+  ScratchBuffer ids;
+};
+
+/// The logit of a forbidden token, and of one that has no row.
+inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
 /// Lends a workspace a crew for one query.
 class CrewOfQuery {
@@ -114,18 +130,18 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
                                 std::to_string(layer_.dim()));
   }
   if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
-  if (!options.allowed.empty() && options.allowed.tokens() < layer_.vocab()) {
+  if (!options.allowed.empty() && options.allowed.tokens() < vocab()) {
     throw std::invalid_argument("query: the mask has bits for " + std::to_string(options.allowed.tokens()) +
-                                " tokens; V is " + std::to_string(layer_.vocab()));
+                                " tokens; V is " + std::to_string(vocab()));
   }
-  detail::check_biases(options.logit_bias, layer_.vocab());
+  detail::check_biases(options.logit_bias, vocab());
   if (!(options.log_z_tolerance >= 0.0)) {
     throw std::invalid_argument("query: log_z_tolerance is " + std::to_string(options.log_z_tolerance) +
                                 "; it must be at least 0");
   }
   Query query;
   query.h = h;
-  query.k = std::min(options.k, layer_.vocab());
+  query.k = std::min(options.k, vocab());
   query.edits = {options.allowed, options.logit_bias.data(), options.logit_bias.size()};
   query.effort = options.effort;
   query.probabilities = options.probabilities;
@@ -133,8 +149,38 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   return query;
 }
 
+/// What backends are handed of a checked query.
+TOPKSOFTMAX_INLINE Query TopKSoftmax::on_rows(Query query, Workspace& workspace) const {
+  if (!row_map_) return query;
+  query.k = std::min(query.k, row_map_->tokens());
+  query.edits = row_map_->on_rows(query.edits, workspace);
+  return query;
+}
+
 TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const Query& query, std::size_t stride, std::size_t batch,
                                                   Workspace& workspace, TopK* answers) const {
+  if (!row_map_) return answer_rows(query, stride, batch, workspace, answers);
+  const auto name = [this](TopK& answer) {
+    for (TokenId& id : answer.ids) id = row_map_->token_of(id);
+  };
+  if (batch == 1) {
+    answer_rows(query, stride, batch, workspace, answers);
+    return name(answers[0]);
+  }
+  // Not in `answers`: where memory runs out, some of them would be answers of rows.
+  auto& found = workspace.scratch<detail::RowAnswers>().found;
+  if (found.size() < batch) found.resize(batch);
+  answer_rows(query, stride, batch, workspace, found.data());
+  for (std::size_t q = 0; q < batch; ++q) {
+    name(found[q]);
+    answers[q].ids.reserve(found[q].size());
+    answers[q].logits.reserve(found[q].size());
+    answers[q] = found[q];
+  }
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const Query& query, std::size_t stride, std::size_t batch,
+                                                 Workspace& workspace, TopK* answers) const {
   if (!query.edits.allowed.empty()) {
     const std::size_t allowed = query.edits.allowed.count(layer_.vocab());
     Query limited = query;
@@ -154,7 +200,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const Query
                                            Workspace& workspace, TopK& answer) const {
   const Query query = check(h.data(), h.size(), options);
   detail::check_context(h.data(), h.size());
-  answer_chunk(query, h.size(), 1, workspace, &answer);
+  answer_chunk(on_rows(query, workspace), h.size(), 1, workspace, &answer);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
@@ -167,14 +213,14 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const Query
 
 TOPKSOFTMAX_INLINE Query TopKSoftmax::check_batch(const float* H, std::size_t batch, std::size_t dim,
                                                   std::size_t stride, const QueryOptions& options,
-                                                  std::span<const Workspace> workspaces) const {
+                                                  std::span<Workspace> workspaces) const {
   if (workspaces.empty()) {
     throw std::invalid_argument("query_batch: there is no workspace; one a thread is needed");
   }
   if (batch == 0) return {};
   const Query query = check(H, dim, options);
   for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
-  return query;
+  return on_rows(query, workspaces[0]);  // once, for all threads
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t batch, std::size_t dim,
@@ -226,19 +272,23 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float*
                                                                     std::size_t dim, std::size_t stride,
                                                                     const QueryOptions& options,
                                                                     Workspace& workspace) const {
-  const Query query = check(H, dim, options);
+  const Query query = on_rows(check(H, dim, options), workspace);
   for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
-  const std::size_t vocab = layer_.vocab();
-  auto* const values = workspace.scratch<detail::LogitsScratch>().values.get<float>(batch * vocab);
+  const std::size_t rows = layer_.vocab();
+  auto& scratch = workspace.scratch<detail::LogitsScratch>();
+  auto* const values = (row_map_ ? scratch.of_rows : scratch.values).get<float>(batch * rows);
   if (batch == 1) {
-    kernels::scan(layer_.rows(), 0, vocab, H, values);
+    kernels::scan(layer_.rows(), 0, rows, H, values);
   } else if (batch > 1) {
     kernels::scan_batch(layer_.rows(), H, stride, batch, values);
   }
   if (!query.edits.empty()) {
-    for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, vocab, values + q * vocab);
+    for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, rows, values + q * rows);
   }
-  return {values, batch * vocab};
+  if (!row_map_) return {values, batch * rows};
+  auto* const of_tokens = scratch.values.get<float>(batch * vocab());
+  for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows, of_tokens + q * vocab());
+  return {of_tokens, batch * vocab()};
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::span<const TokenId> ids,
@@ -252,17 +302,41 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::sp
                                 " logits; they must be as many");
   }
   for (const TokenId id : ids) {
-    if (id >= 0 && static_cast<std::size_t>(id) < layer_.vocab()) continue;
+    if (id >= 0 && static_cast<std::size_t>(id) < vocab()) continue;
     throw std::invalid_argument("logits_of: there is no token " + std::to_string(id) +
-                                " among V = " + std::to_string(layer_.vocab()));
+                                " among V = " + std::to_string(vocab()));
   }
-  scan_gathered(workspace, layer_.rows(), ids.data(), ids.size(), query.h, logits.data());
+  score_tokens(h, ids, workspace, logits);
   const std::span<const TokenBias> biases(query.edits.bias, query.edits.bias_count);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto bias = std::lower_bound(biases.begin(), biases.end(), ids[i],
                                        [](const TokenBias& one, TokenId id) { return one.id < id; });
-    if (bias != biases.end() && bias->id == ids[i]) logits[i] = kernels::add_bias(logits[i], bias->bias);
-    if (!query.edits.allows(ids[i])) logits[i] = -std::numeric_limits<float>::infinity();
+    const bool has_row = logits[i] != detail::kNoLogit;
+    if (has_row && bias != biases.end() && bias->id == ids[i]) {
+      logits[i] = kernels::add_bias(logits[i], bias->bias);
+    }
+    if (!query.edits.allows(ids[i])) logits[i] = detail::kNoLogit;
+  }
+}
+
+/// The logits of tokens as the layer has them; −∞ for a token without a row.
+TOPKSOFTMAX_INLINE void TopKSoftmax::score_tokens(std::span<const float> h, std::span<const TokenId> ids,
+                                                  const Workspace& workspace, std::span<float> logits) const {
+  if (!row_map_)
+    return scan_gathered(workspace, layer_.rows(), ids.data(), ids.size(), h.data(), logits.data());
+  std::array<TokenId, 1024> rows;
+  for (std::size_t first = 0; first < ids.size(); first += rows.size()) {
+    const std::span<const TokenId> some = ids.subspan(first, std::min(rows.size(), ids.size() - first));
+    float* const of_some = logits.data() + first;
+    std::size_t count = 0;
+    for (const TokenId id : some) {
+      rows[count] = row_map_->row_of(id);
+      count += rows[count] != RowMap::none ? 1 : 0;
+    }
+    scan_gathered(workspace, layer_.rows(), rows.data(), count, h.data(), of_some);
+    for (std::size_t i = some.size(); count < i--;) {  // the others are in their places
+      of_some[i] = row_map_->row_of(some[i]) != RowMap::none ? of_some[--count] : detail::kNoLogit;
+    }
   }
 }
 
@@ -282,9 +356,8 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
     throw std::invalid_argument("sample_log_z: temperature is " + std::to_string(how.temperature) +
                                 "; it must be from 1e-30 to 1e30");
   }
-  if (options.allowed.count(layer_.vocab()) == 0)
-    throw std::invalid_argument("sample_log_z: no token is allowed");
-  return do_sample_log_z(query, how, workspace);
+  if (count_allowed(options.allowed) == 0) throw std::invalid_argument("sample_log_z: no token is allowed");
+  return do_sample_log_z(on_rows(query, workspace), how, workspace);
 }
 
 TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::do_sample_log_z(const Query& /*query*/,
@@ -298,7 +371,24 @@ TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float
                                                                      Workspace& workspace) const {
   const Query query = check(h, dim, options);
   detail::check_context(h, dim);
-  return do_screen(query, workspace);
+  std::optional<Candidates> found = do_screen(on_rows(query, workspace), workspace);
+  if (found && row_map_) name_candidates(*found, workspace);
+  return found;
+}
+
+/// Turns the rows of candidates into tokens, and drops those that are none.
+TOPKSOFTMAX_INLINE void TopKSoftmax::name_candidates(Candidates& candidates, Workspace& workspace) const {
+  const std::span<const TokenId> rows = candidates.ids;
+  auto* const ids = workspace.scratch<detail::NamedCandidates>().ids.get<TokenId>(rows.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    ids[count] = row_map_->token_of(rows[i]);
+    if (ids[count] == RowMap::none) continue;
+    if (candidates.logits != nullptr) candidates.logits[count] = candidates.logits[i];
+    ++count;
+  }
+  if (count < rows.size()) candidates.packed = nullptr;  // it has their rows too
+  candidates.ids = {ids, count};
 }
 
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::do_screen(const Query& /*query*/,

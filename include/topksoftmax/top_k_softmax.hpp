@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -139,6 +141,19 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The layer that is answered for.
   const SoftmaxLayer& layer() const { return layer_; }
 
+  /// V, the number of tokens that ids, masks, biases and logits() are about: the layer's rows, but for a
+  /// MappedVocabulary, whose model may have more tokens than that.
+  std::size_t vocab() const { return row_map_ ? row_map_->vocab() : layer_.vocab(); }
+
+  /// How many tokens can be answered where these are allowed, which have a bit for each of the V: those that
+  /// have a row.
+  std::size_t count_allowed(const AllowedTokens& allowed) const {
+    return row_map_ ? row_map_->count(allowed) : allowed.count(layer_.vocab());
+  }
+
+  /// Which rows of the layer are which tokens; null where a token's id is the number of its row.
+  const std::shared_ptr<const RowMap>& row_map() const { return row_map_; }
+
   /// log Z of the context h [d] from a part of the rows, within an error that the caller chooses at a
   /// confidence of 99.9 %: between an interval that is proven (QueryOptions::log_z_tolerance) and what was
   /// learned (log_z_error()). Of `options` the mask and the biases count. Nothing where the backend has no
@@ -169,13 +184,26 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   void save(IndexWriter& out) const { do_save(out); }
 
  protected:
-  explicit TopKSoftmax(SoftmaxLayer layer) : layer_(std::move(layer)) {}
+  explicit TopKSoftmax(SoftmaxLayer layer, std::shared_ptr<const RowMap> row_map = nullptr)
+      : layer_(std::move(layer)), row_map_(std::move(row_map)) {}
   TopKSoftmax(const TopKSoftmax&) = default;
   TopKSoftmax& operator=(const TopKSoftmax&) = default;
 
-  /// Asks another backend, for those that are made of one.
+  // Ask another backend, for those that are made of one. Ids are numbers of rows, as in every Query.
   static void ask(const TopKSoftmax& backend, const Query& query, Workspace& workspace, TopK& answer) {
     backend.do_query(query, workspace, answer);
+  }
+  static void ask(const TopKSoftmax& backend, const Query& query, std::size_t stride, std::size_t batch,
+                  Workspace& workspace, TopK* answers) {
+    backend.do_query_batch(query, stride, batch, workspace, answers);
+  }
+  static std::optional<Candidates> ask_candidates(const TopKSoftmax& backend, const Query& query,
+                                                  Workspace& workspace) {
+    return backend.do_screen(query, workspace);
+  }
+  static std::optional<SampledLogZ> ask_log_z(const TopKSoftmax& backend, const Query& query,
+                                              const SampledLogZOptions& how, Workspace& workspace) {
+    return backend.do_sample_log_z(query, how, workspace);
   }
 
   /// What save() does. The default throws Error.
@@ -198,11 +226,18 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   Query check(const float* h, std::size_t dim, const QueryOptions& options) const;
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
-                    const QueryOptions& options, std::span<const Workspace> workspaces) const;
+                    const QueryOptions& options, std::span<Workspace> workspaces) const;
+  Query on_rows(Query query, Workspace& workspace) const;
+  void answer_rows(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                   TopK* answers) const;
   void answer_chunk(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                     TopK* answers) const;
+  void score_tokens(std::span<const float> h, std::span<const TokenId> ids, const Workspace& workspace,
+                    std::span<float> logits) const;
+  void name_candidates(Candidates& candidates, Workspace& workspace) const;
 
   SoftmaxLayer layer_;
+  std::shared_ptr<const RowMap> row_map_;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

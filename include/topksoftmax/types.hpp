@@ -8,7 +8,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// A token of the vocabulary: the number of its row in W, 0 ≤ id < V.
+/// A token of the vocabulary, 0 ≤ id < V: the number of its row in W, unless a MappedVocabulary says which
+/// row.
 using TokenId = std::int32_t;
 
 /// Matrices as layers and contexts hold them: one row a token or a context.

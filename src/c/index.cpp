@@ -32,7 +32,7 @@ const char* topk_backend_name(const topk_backend* backend) {
 }
 
 size_t topk_backend_vocab(const topk_backend* backend) {
-  return backend != nullptr ? backend->backend->layer().vocab() : 0;
+  return backend != nullptr ? backend->backend->vocab() : 0;
 }
 
 size_t topk_backend_dim(const topk_backend* backend) {

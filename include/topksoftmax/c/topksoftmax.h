@@ -231,7 +231,7 @@ TOPK_API topk_status topk_verify_index(const char* path, topk_error* error);
 /// NULL.
 TOPK_API const char* topk_backend_name(const topk_backend* backend);
 
-/// V and d of its layer; 0 of NULL.
+/// V, its number of tokens, and d; 0 of NULL.
 TOPK_API size_t topk_backend_vocab(const topk_backend* backend);
 TOPK_API size_t topk_backend_dim(const topk_backend* backend);
 

@@ -115,7 +115,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Certify::Certify(std::shared_ptr<const TopKSoftmax> backend,
                         std::shared_ptr<const detail::CertifiedIndex> index)
-    : TopKSoftmax(backend->layer()),
+    : TopKSoftmax(backend->layer(), backend->row_map()),
       backend_(std::move(backend)),
       index_(std::move(index)),
       name_(std::string("certify:").append(backend_->name())) {}

@@ -98,7 +98,7 @@ inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h
   }
   const std::uint64_t key = random.bits();
   const Noise noise = {TokenGumbels(key), TokenGumbels(random.bits())};
-  const std::size_t total = query.allowed.count(head.layer().vocab());
+  const std::size_t total = head.count_allowed(query.allowed);
   if (const std::optional<SampledToken> token = draw_without_scan(noise, total)) return *token;
   return draw_with_scan(head, context, noise, query);
 }

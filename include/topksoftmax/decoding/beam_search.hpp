@@ -271,7 +271,7 @@ inline std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head,
                                                         std::span<const TokenId> start, const BeamStep& step,
                                                         const BeamSearchOptions& options,
                                                         const Executor& executor) {
-  detail::check_beam_options(options, head.layer().vocab());
+  detail::check_beam_options(options, head.vocab());
   return detail::Search(head, start, options, executor).run(step);
 }
 

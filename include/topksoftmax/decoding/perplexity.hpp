@@ -20,6 +20,7 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/svd/build.hpp"
 #include "topksoftmax/svd/svd_preview.hpp"
@@ -52,21 +53,21 @@ class Perplexity {
   std::size_t tokens_ = 0;
 };
 
-/// log P(token | h) of the layer's full softmax. Throws std::invalid_argument as a query does, and for a
-/// token that is not of the vocabulary. Cost: reads V·d weights.
+/// log P(token | h) of the layer's full softmax, tokens being its rows. Throws std::invalid_argument as a
+/// query does, and for a token that is not of the vocabulary. Cost: reads V·d weights.
 double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::size_t dim, TokenId token,
                       Workspace& workspace);
 
 /// log P(token | h) by the log Z that a head answers with: the token's exact logit − log Z. What it is worth
 /// is what that log Z is worth: take heads whose answers count every token, be it by an estimate
-/// (Normalizer::learned, low_rank, interval, exact). Throws as exact_log_prob does. Cost: a query with k = 1,
-/// and d weights.
+/// (Normalizer::learned, low_rank, interval, exact). −∞ for a token without a row (MappedVocabulary). Throws
+/// as exact_log_prob does. Cost: a query with k = 1, and d weights.
 double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, TokenId token,
                    Workspace& workspace);
 
 /// log P(token | h) at less cost: exact logits for the candidates of a backend, those of a W of low rank for
 /// all other tokens, both in the normaliser ("Learning to Screen", §7.3, after SVD-softmax). Every token has
-/// a probability, also one that is no candidate.
+/// a probability, also one that is no candidate; but none that has no row (MappedVocabulary).
 class TOPKSOFTMAX_EXPORT LowRankLogProb {
  public:
   /// `rank` (the paper: 20 for d = 200) is between 1 and d; the head must have candidates. Throws Error
@@ -91,7 +92,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What LowRankLogProb works in.
 struct LowRankScratch {
-  ScratchBuffer logits;       ///< of all tokens, then of the candidates
+  ScratchBuffer logits;       ///< of all rows, then of the candidates
+  ScratchBuffer of_tokens;    ///< of all tokens, where these are not the rows
   ScratchBuffer coordinates;  ///< of the context among the leading directions
 };
 
@@ -126,11 +128,11 @@ inline double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::siz
 
 inline double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, TokenId token,
                           Workspace& workspace) {
-  detail::check_token(token, head.layer().vocab());
+  detail::check_token(token, head.vocab());
   TopK& top = workspace.scratch<detail::LogProbScratch>().top;
   head.query(h, dim, {.k = 1}, workspace, top);
   float logit = 0.0F;
-  kernels::scan(head.layer().rows(), static_cast<std::size_t>(token), 1, h, &logit);
+  head.logits_of({h, dim}, {&token, 1}, {}, workspace, {&logit, 1});
   return static_cast<double>(logit) - top.log_z;
 }
 
@@ -158,18 +160,29 @@ inline LowRankLogProb LowRankLogProb::build(std::shared_ptr<const TopKSoftmax> h
 
 inline double LowRankLogProb::operator()(const float* h, std::size_t dim, TokenId token,
                                          Workspace& workspace) const {
-  const SoftmaxLayer& layer = head_->layer();
-  const std::size_t vocab = layer.vocab();
+  const std::size_t rows = head_->layer().vocab();
+  const std::size_t vocab = head_->vocab();
   detail::check_token(token, vocab);
   const std::optional<Candidates> found = head_->candidates(h, dim, {}, workspace);
-  if (found->everything) return exact_log_prob(layer, h, dim, token, workspace);
+  if (found->everything) {
+    return detail::log_prob_of(head_->logits_batch(h, 1, dim, dim, {}, workspace).data(), vocab, token);
+  }
 
   const std::span<const TokenId> ids = found->ids;
   auto& scratch = workspace.scratch<detail::LowRankScratch>();
-  auto* const logits = scratch.logits.get<float>(vocab + ids.size());
+  auto* logits = scratch.logits.get<float>(rows + ids.size());
   outside_->logits(h, workspace, scratch.coordinates.get<float>(outside_->width()), logits);
-  float* const inside = logits + vocab;
-  score_candidates(layer, *found, h, workspace, inside);
+  float* const inside = logits + rows;
+  if (found->packed != nullptr) {
+    score_candidates(head_->layer(), *found, h, workspace, inside);
+  } else {
+    head_->logits_of({h, dim}, ids, {}, workspace, {inside, ids.size()});
+  }
+  if (const RowMap* const row_map = head_->row_map().get()) {
+    auto* const of_tokens = scratch.of_tokens.get<float>(vocab);
+    row_map->scatter(logits, of_tokens);
+    logits = of_tokens;
+  }
   for (std::size_t i = 0; i < ids.size(); ++i) logits[ids[i]] = inside[i];
   return detail::log_prob_of(logits, vocab, token);
 }

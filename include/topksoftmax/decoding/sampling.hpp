@@ -23,6 +23,7 @@
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -178,16 +179,16 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
-  const std::size_t vocab = head.layer().vocab();
+  const std::size_t rows = head.layer().vocab();
   log_zs_.clear();
   bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
     head.query(context, asked, workspace_, answer_);
-    scanned |= answer_.work.candidates == vocab;
+    scanned |= answer_.work.candidates == rows;
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
     // Not before the query has found the mask to be long enough.
-    const std::size_t total = query.allowed.count(vocab);
+    const std::size_t total = head.count_allowed(query.allowed);
     const detail::Staying stay =
         detail::staying(answer_, total, options_, excluding, [&](double temperature) {
           if (!sampled) return detail::outside_weights(answer_, total, temperature);
@@ -204,7 +205,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
         return with_probability(leader.token, stay);
       }
     }
-    const std::size_t most = sampled ? vocab / detail::kTrialShare : detail::kMostTokens;
+    const std::size_t most = sampled ? rows / detail::kTrialShare : detail::kMostTokens;
     if (scanned || asked.k >= most) return draw_from_all(head, context, gumbels, query);
     sampled = needed == Needed::log_z && options_.log_z_error > 0.0;
     asked.probabilities &= !sampled;
@@ -254,14 +255,16 @@ inline std::size_t Sampler::meet_listed(const TokenGumbels& gumbels, const detai
 inline bool Sampler::meet_others(const TopKSoftmax& head, std::span<const float> h,
                                  const TokenGumbels& gumbels, const QueryOptions& query, double lowest,
                                  detail::Leader& leader) {
-  const std::size_t vocab = head.layer().vocab();
+  const std::size_t rows = head.layer().vocab();
+  const RowMap* const row_map = head.row_map().get();
   const ScoredToken last = {answer_.logits.back(), answer_.ids.back()};
   const double limit = leader.score - log_weight(last.logit);
-  const std::size_t most = std::min(vocab / detail::kTrialShare, detail::kTrialsOfToken * answer_.size());
-  if (static_cast<double>(vocab) * std::exp(-limit) > static_cast<double>(most)) return false;
+  const std::size_t most = std::min(rows / detail::kTrialShare, detail::kTrialsOfToken * answer_.size());
+  if (static_cast<double>(rows) * std::exp(-limit) > static_cast<double>(most)) return false;
   ids_.clear();
   gumbels_.clear();
-  gumbels.visit_above(limit, vocab, [this](TokenId id, double gumbel) {
+  gumbels.visit_above(limit, head.vocab(), [this, row_map](TokenId id, double gumbel) {
+    if (row_map != nullptr && row_map->row_of(id) == RowMap::none) return;
     ids_.push_back(id);
     gumbels_.push_back(gumbel);
   });

@@ -17,7 +17,6 @@
 #include "topksoftmax/decoding/speculative.hpp"
 #include "topksoftmax/decoding/speculative_round.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
-#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -80,11 +79,11 @@ class Drafter {
   Distribution of_candidates(const Candidates& candidates, const float* h) {
     ids_.assign(candidates.ids.begin(), candidates.ids.end());
     logits_.resize(ids_.size());
-    if (std::is_sorted(ids_.begin(), ids_.end())) {
+    if (candidates.packed != nullptr && std::is_sorted(ids_.begin(), ids_.end())) {
       score_candidates(head_.layer(), candidates, h, workspace_, logits_.data());
     } else {
       std::sort(ids_.begin(), ids_.end());
-      scan_gathered(workspace_, head_.layer().rows(), ids_.data(), ids_.size(), h, logits_.data());
+      head_.logits_of({h, head_.layer().dim()}, ids_, {}, workspace_, logits_);
     }
     const Distribution by_place = KeptLogits(logits_, options_.sampling, false).distribution();
     std::vector<TokenId> ids(by_place.size());
@@ -115,7 +114,7 @@ inline SpeculativeReport self_draft(std::vector<TokenId>& tokens, std::size_t co
                                 "; it must be 0: whether XTC acts is drawn anew for every token");
   }
   const std::size_t dim = head.layer().dim();
-  const std::size_t vocab = head.layer().vocab();
+  const std::size_t vocab = head.vocab();
   const std::size_t drafts = options.speculative.drafts;
   std::vector<float> contexts((drafts + 1) * dim);
   detail::Drafter drafter(head, options);

@@ -22,6 +22,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/quantized/quantized.hpp"
 #include "topksoftmax/registry/unknown_kind.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
@@ -52,8 +53,9 @@ class LoaderOf final : public BackendLoader {
 };
 
 /// Loads indexes of every backend of the library.
-using StandardLoader = LoaderOf<Exact, Fused, L2S, Fgd, SvdSoftmax, AdaptiveSoftmax, GreedyMips, PcaMips,
-                                LshMips, WtaLsh, WtaLshEach, Shortlist, Quantized, Certified, Certify>;
+using StandardLoader =
+    LoaderOf<Exact, Fused, L2S, Fgd, SvdSoftmax, AdaptiveSoftmax, GreedyMips, PcaMips, LshMips, WtaLsh,
+             WtaLshEach, Shortlist, Quantized, Certified, Certify, MappedVocabulary>;
 
 inline const BackendLoader& standard_loader() {
   static constexpr StandardLoader loader;

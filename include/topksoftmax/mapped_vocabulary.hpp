@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/candidates.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/row_map.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/sampled_log_z.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// Any backend over a layer whose rows are not a model's tokens one by one: a trimmed vocabulary, as the
+/// draft heads of EAGLE-3 have it, or rows that are padding and never an answer.
+///
+/// Ids in answers, candidates, masks and biases are the model's, and V is its number of tokens (vocab();
+/// layer().vocab() counts the rows). A token without a row is as a forbidden one is: its logit is −∞, its
+/// bias is ignored, and log Z is over the rows that are tokens. Answers are else those of the backend, which
+/// is built over the rows: what it learns or is given then (counts, lists) goes by their numbers.
+///
+/// Padding rows are forbidden by a mask, so a backend answers every query as one with a mask; what learns
+/// from contexts which rows are answers learns them too. Where they are the layer's last rows, leave them out
+/// of it.
+///
+/// Effort: the backend's. Cost: the backend's query, and where there is a mask O((V + rows)/64); a batch is
+/// the backend's batch.
+class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
+ public:
+  /// token_of_row[r] is the id of row r of the backend's layer, below `vocab`, or −1 for a row that is
+  /// padding. Ids must rise strictly from row to row, so that of equal logits the lower id goes first: if
+  /// they do not, sort the layer's rows by their ids. Throws Error for other ids, for another number of them
+  /// than there are rows, where no row is a token, and without a backend or for one that is mapped already.
+  static std::unique_ptr<MappedVocabulary> wrap(std::shared_ptr<const TopKSoftmax> over_rows,
+                                                std::vector<TokenId> token_of_row, std::size_t vocab);
+
+  /// "mapped:" and the name of the wrapped backend.
+  std::string_view name() const override { return name_; }
+  std::size_t index_bytes() const override { return backend_->index_bytes() + row_map()->bytes(); }
+  bool exhaustive() const override { return backend_->exhaustive(); }
+  bool certifies() const override { return backend_->certifies(); }
+  std::optional<LogZError> log_z_error() const override { return backend_->log_z_error(); }
+
+  /// The backend over the rows, whose ids are their numbers.
+  const TopKSoftmax& wrapped() const { return *backend_; }
+
+  /// The kind of its indexes. They have the option vocab, the tensor token_of_row [rows] (int32), and the
+  /// backend's index as the part "wrapped".
+  static constexpr std::string_view kind = "mapped";
+
+  /// The backend of an index that was saved for the same layer of rows: see load_index().
+  static std::unique_ptr<MappedVocabulary> load(const IndexReader& in);
+
+ private:
+  MappedVocabulary(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const RowMap> row_map)
+      : TopKSoftmax(backend->layer(), std::move(row_map)),
+        backend_(std::move(backend)),
+        name_(std::string("mapped:").append(backend_->name())) {}
+
+  static std::unique_ptr<MappedVocabulary> make(std::shared_ptr<const TopKSoftmax> backend,
+                                                StoredArray<TokenId> token_of_row, std::size_t vocab);
+
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
+    ask(*backend_, query, workspace, answer);
+  }
+  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                      TopK* answers) const override {
+    ask(*backend_, query, stride, batch, workspace, answers);
+  }
+  std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
+    return ask_candidates(*backend_, query, workspace);
+  }
+  std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
+                                             Workspace& workspace) const override {
+    return ask_log_z(*backend_, query, how, workspace);
+  }
+  void do_save(IndexWriter& out) const override;
+
+  std::shared_ptr<const TopKSoftmax> backend_;
+  std::string name_;
+};
+
+/// The tokens of the rows of an EAGLE-3 head, from its tensor d2t: row r is token r + d2t[r]. Throws Error
+/// for a sum that is no id.
+std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t);
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+// Of the file: the index of the wrapped backend, the map and V.
+inline constexpr std::string_view kMappedPart = "wrapped";
+inline constexpr std::string_view kTokenOfRow = "token_of_row";
+inline constexpr std::string_view kMappedVocab = "vocab";
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline std::unique_ptr<MappedVocabulary> MappedVocabulary::wrap(std::shared_ptr<const TopKSoftmax> over_rows,
+                                                                std::vector<TokenId> token_of_row,
+                                                                std::size_t vocab) {
+  if (over_rows == nullptr) throw Error("mapped: there is no backend to map the rows of");
+  return make(std::move(over_rows), StoredArray<TokenId>::own(std::move(token_of_row)), vocab);
+}
+
+inline std::unique_ptr<MappedVocabulary> MappedVocabulary::make(std::shared_ptr<const TopKSoftmax> backend,
+                                                                StoredArray<TokenId> token_of_row,
+                                                                std::size_t vocab) {
+  if (backend->row_map() != nullptr) {
+    throw Error("mapped: the rows of " + std::string(backend->name()) +
+                " are mapped already; map them to the model's ids at once");
+  }
+  if (token_of_row.size() != backend->layer().vocab()) {
+    throw Error("mapped: there are ids for " + std::to_string(token_of_row.size()) + " rows; the layer has " +
+                std::to_string(backend->layer().vocab()));
+  }
+  auto row_map = std::make_shared<const RowMap>(std::move(token_of_row), vocab);
+  return std::unique_ptr<MappedVocabulary>(new MappedVocabulary(std::move(backend), std::move(row_map)));
+}
+
+inline void MappedVocabulary::do_save(IndexWriter& out) const {
+  out.kind(MappedVocabulary::kind);
+  out.option(detail::kMappedVocab, vocab());
+  out.array(detail::kTokenOfRow, {layer().vocab()}, row_map()->token_of_row());
+  IndexWriter wrapped = out.part(detail::kMappedPart);
+  backend_->save(wrapped);
+}
+
+inline std::unique_ptr<MappedVocabulary> MappedVocabulary::load(const IndexReader& in) {
+  std::size_t vocab = 0;
+  in.option(detail::kMappedVocab, vocab);
+  StoredArray<TokenId> token_of_row = in.array<TokenId>(detail::kTokenOfRow, {in.vocab()});
+  std::shared_ptr<const TopKSoftmax> backend = in.load_part(detail::kMappedPart);
+  std::unique_ptr<MappedVocabulary> loaded;
+  in.check([&] { loaded = make(std::move(backend), std::move(token_of_row), vocab); });
+  return loaded;
+}
+
+inline std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t) {
+  std::vector<TokenId> ids(d2t.size());
+  for (std::size_t row = 0; row < d2t.size(); ++row) {
+    constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
+    const auto at = static_cast<std::int64_t>(row);
+    if (d2t[row] < -at || d2t[row] > most - at) {
+      throw Error("mapped: d2t[" + std::to_string(row) + "] is " + std::to_string(d2t[row]) +
+                  "; with the row's number it must be an id, at least 0 and at most " + std::to_string(most));
+    }
+    ids[row] = static_cast<TokenId>(at + d2t[row]);
+  }
+  return ids;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

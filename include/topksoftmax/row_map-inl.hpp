@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "topksoftmax/allowed_tokens.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/row_map.hpp"
+#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Edits of rows.
+struct RowEditsScratch {
+  ScratchBuffer allowed;
+  ScratchBuffer biases;
+};
+
+inline std::uint64_t low_bits(int count) {
+  return count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+}
+
+/// Bit n of the result is the n-th of those bits of `bits` that are set in `present`, which holds them all.
+inline std::uint64_t compressed(std::uint64_t bits, std::uint64_t present) {
+  const int all = std::popcount(present);
+  if (2 * std::popcount(bits) > all) return low_bits(all) ^ compressed(present ^ bits, present);
+  std::uint64_t result = 0;
+  for (; bits != 0; bits &= bits - 1) {
+    result |= std::uint64_t{1} << std::popcount(present & low_bits(std::countr_zero(bits)));
+  }
+  return result;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+TOPKSOFTMAX_INLINE RowMap::RowMap(StoredArray<TokenId> token_of_row, std::size_t vocab)
+    : token_of_row_(std::move(token_of_row)), vocab_(vocab) {
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<TokenId>::max());
+  if (vocab > most) {
+    throw Error("mapped: V is " + std::to_string(vocab) + "; it must be at most " + std::to_string(most));
+  }
+  std::size_t last = 0;  // row of a token
+  for (std::size_t row = 0; row < token_of_row_.size(); ++row) {
+    const TokenId id = token_of_row_[row];
+    if (id == none) continue;
+    if (id < 0 || static_cast<std::size_t>(id) >= vocab) {
+      throw Error("mapped: row " + std::to_string(row) + " is token " + std::to_string(id) +
+                  "; ids must be at least 0 and below V = " + std::to_string(vocab) +
+                  ", or -1 for a row that is no token");
+    }
+    if (tokens_ > 0 && id <= token_of_row_[last]) {
+      throw Error("mapped: row " + std::to_string(row) + " is token " + std::to_string(id) + ", row " +
+                  std::to_string(last) + " before it token " + std::to_string(token_of_row_[last]) +
+                  "; ids must rise strictly, so that of equal logits the lower id goes first: sort the "
+                  "layer's rows by their ids");
+    }
+    last = row;
+    ++tokens_;
+  }
+  if (tokens_ == 0) throw Error("mapped: no row is a token; at least 1 must be");
+
+  present_.resize((vocab + 63) / 64);
+  const bool first_rows = last + 1 == tokens_;
+  if (!first_rows) rows_.reserve(tokens_);
+  if (tokens_ < token_of_row_.size()) token_rows_.resize((token_of_row_.size() + 63) / 64);
+  for (std::size_t row = 0; row < token_of_row_.size(); ++row) {
+    if (token_of_row_[row] == none) continue;
+    const auto id = static_cast<std::size_t>(token_of_row_[row]);
+    present_[id / 64] |= std::uint64_t{1} << (id % 64);
+    if (!first_rows) rows_.push_back(static_cast<TokenId>(row));
+    if (!token_rows_.empty()) token_rows_[row / 64] |= std::uint64_t{1} << (row % 64);
+  }
+  before_.reserve(present_.size());
+  std::uint32_t before = 0;
+  for (const std::uint64_t block : present_) {
+    before_.push_back(before);
+    before += static_cast<std::uint32_t>(std::popcount(block));
+  }
+}
+
+TOPKSOFTMAX_INLINE std::size_t RowMap::count(const AllowedTokens& allowed) const {
+  if (allowed.empty()) return tokens_;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < present_.size(); ++i) {
+    count += static_cast<std::size_t>(std::popcount(present_[i] & allowed.block(i)));
+  }
+  return count;
+}
+
+/// Sets the bits of the rows whose tokens are allowed. Rows rise with their tokens, so the rows of a block of
+/// tokens are one run of bits, but where padding lies between them.
+TOPKSOFTMAX_INLINE void RowMap::allow_rows(const AllowedTokens& allowed, std::uint64_t* rows) const {
+  for (std::size_t i = 0; i < present_.size(); ++i) {
+    const std::uint64_t present = present_[i];
+    const std::uint64_t bits = present & allowed.block(i);
+    if (bits == 0) continue;
+    std::uint64_t run = detail::compressed(bits, present);
+    const auto count = static_cast<std::size_t>(std::popcount(present));
+    const auto first = static_cast<std::size_t>(nth_row(before_[i]));
+    const auto last = static_cast<std::size_t>(nth_row(before_[i] + count - 1));
+    if (last - first + 1 == count) {
+      rows[first / 64] |= run << (first % 64);
+      if (first / 64 != last / 64) rows[first / 64 + 1] |= run >> (64 - first % 64);
+      continue;
+    }
+    for (; run != 0; run &= run - 1) {
+      const auto row =
+          static_cast<std::size_t>(nth_row(before_[i] + static_cast<std::size_t>(std::countr_zero(run))));
+      rows[row / 64] |= std::uint64_t{1} << (row % 64);
+    }
+  }
+}
+
+TOPKSOFTMAX_INLINE kernels::LogitEdits RowMap::on_rows(const kernels::LogitEdits& edits,
+                                                       Workspace& workspace) const {
+  kernels::LogitEdits on_rows;
+  on_rows.allowed = token_rows_;
+  if (edits.empty()) return on_rows;
+  auto& scratch = workspace.scratch<detail::RowEditsScratch>();
+  if (!edits.allowed.empty()) {
+    const std::size_t words = (token_of_row_.size() + 63) / 64;
+    auto* const rows = scratch.allowed.get<std::uint64_t>(words);
+    std::fill_n(rows, words, std::uint64_t{0});
+    allow_rows(edits.allowed, rows);
+    on_rows.allowed = AllowedTokens(rows, words);
+  }
+  if (edits.bias_count == 0) return on_rows;
+  auto* const biases = scratch.biases.get<TokenBias>(edits.bias_count);
+  for (std::size_t i = 0; i < edits.bias_count; ++i) {
+    const TokenId row = row_of(edits.bias[i].id);
+    if (row != none) biases[on_rows.bias_count++] = {row, edits.bias[i].bias};
+  }
+  on_rows.bias = biases;
+  return on_rows;
+}
+
+TOPKSOFTMAX_INLINE void RowMap::scatter(const float* of_rows, float* of_tokens) const {
+  std::fill_n(of_tokens, vocab_, -std::numeric_limits<float>::infinity());
+  for (std::size_t row = 0; row < token_of_row_.size(); ++row) {
+    if (token_of_row_[row] != none) of_tokens[token_of_row_[row]] = of_rows[row];
+  }
+}
+
+TOPKSOFTMAX_INLINE std::size_t RowMap::bytes() const {
+  return token_of_row_.size() * sizeof(TokenId) + present_.size() * sizeof(std::uint64_t) +
+         before_.size() * sizeof(std::uint32_t) + rows_.size() * sizeof(TokenId) +
+         token_rows_.size() * sizeof(std::uint64_t);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
