@@ -12,7 +12,7 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
-#include "topksoftmax/l2s/spherical_kmeans.hpp"
+#include "topksoftmax/learning/spherical_kmeans.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 
 namespace topksoftmax::bench {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/l2s/spherical_kmeans.hpp"
+#include "topksoftmax/learning/spherical_kmeans.hpp"
 
 #include <gtest/gtest.h>
 
