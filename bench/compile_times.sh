@@ -19,7 +19,8 @@ seconds() { # of compiling $folder/$1.cpp
 flags=("$@")
 printf '%-34s %s\n' "a file that" seconds
 for backend in fused:Fused l2s/l2s:L2S certified/certified:Certified fgd/fgd:Fgd svd/svd_softmax:SvdSoftmax \
-  adaptive/adaptive_softmax:AdaptiveSoftmax shortlist/shortlist:Shortlist quantized/quantized:Quantized wta/wta_lsh:WtaLsh; do
+  adaptive/adaptive_softmax:AdaptiveSoftmax row_clusters/row_clusters:RowClusters \
+  shortlist/shortlist:Shortlist quantized/quantized:Quantized wta/wta_lsh:WtaLsh; do
   header=${backend%%:*} class=${backend##*:}
   cat >"$folder/ask.cpp" <<EOF
 #include "topksoftmax/$header.hpp"

@@ -9,7 +9,8 @@ set(builders_fgd fgd/build)
 set(builders_l2s l2s/build)
 set(builders_mips baselines/build_greedy_mips baselines/build_lsh_mips baselines/build_pca_mips)
 set(builders_svd svd/build)
-set(builders_others baselines/build_wta_lsh_each quantized/build shortlist/build wta/build)
+set(builders_others baselines/build_wta_lsh_each quantized/build row_clusters/build shortlist/build
+  wta/build)
 
 set(builder_sources)
 foreach(group adaptive certified fgd l2s mips svd others)

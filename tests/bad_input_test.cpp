@@ -171,6 +171,15 @@ const std::vector<BadInput>& rows() {
        [] { L2S::train(random_layer(kVocab, kDim, 1), RowMajorMatrix(0, kDim)); }},
       {"an option out of range", error, "fgd: M is 1; it must be at least 2 and at most 1024",
        [] { Fgd::build(random_layer(kVocab, kDim, 1), contexts, {.M = 1}); }},
+      {"clusters of rows that lack a token", error,
+       "row-clusters: token 5 is in no cluster; it must be in one",
+       [] {
+         std::vector<std::vector<TokenId>> lists(2);
+         for (TokenId id = 0; id < kVocab; ++id) {
+           if (id != 5) lists[static_cast<std::size_t>(id % 2)].push_back(id);
+         }
+         RowClusters::from_centroids(random_layer(kVocab, kDim, 1), random_matrix(2, kDim, 3), lists);
+       }},
       {"NaN in h", argument, "query: h[5] is nan; every value must be finite",
        [] { refused({}, context_with(kNan)); }},
       {"±∞ in h", argument, "query: h[5] is -inf; every value must be finite",

@@ -20,7 +20,7 @@ bool any_interval(const Measurement& measurement) {
 
 std::string note(const Row& row) {
   std::string text = row.slower_than_fused ? "slower than fused" : "";
-  if (row.precision.repaired_rate > 0.0) {
+  if (row.backend.starts_with("certify:")) {
     text += (text.empty() ? "" : "; ") + fixed(100.0 * row.precision.repaired_rate, 2) + " % repaired";
   }
   if (!row.settings.empty()) text += (text.empty() ? "" : "; ") + row.settings;

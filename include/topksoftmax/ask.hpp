@@ -30,6 +30,7 @@
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/quantized/quantized.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/row_clusters/row_clusters.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
 #include "topksoftmax/softmax_layer.hpp"

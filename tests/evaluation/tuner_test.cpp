@@ -137,7 +137,7 @@ TEST(Tuner, TriesAllThatTheLayerAndContextsSufficeFor) {
   names.erase("l2s");  // which learns only where k-means is worth it
   EXPECT_EQ(names, (std::set<std::string>{"adaptive", "certified", "certify:l2s-kmeans", "fgd", "fused",
                                           "greedy-mips", "l2s-kmeans", "lsh-mips", "pca-mips", "quantized",
-                                          "svd", "wta-lsh", "wta-lsh-each"}));
+                                          "row-clusters", "svd", "wta-lsh", "wta-lsh-each"}));
 }
 
 TEST(Tuner, TriesShortlistsWhereCountsAreGiven) {

@@ -44,6 +44,14 @@ def shortlist(index, layer, h, k):
     return index["list"]
 
 
+def row_clusters(index, layer, h, k):
+    starts = index["starts"].astype(int)
+    clusters = [index["tokens"][first:last] for first, last in zip(starts, starts[1:])]
+    scores = index["centroids"] @ h + [layer.b[tokens].max() for tokens in clusters]
+    visited = best(scores, int(index.options()["visited"]))
+    return numpy.concatenate([clusters[t] for t in visited])
+
+
 def prefix_blocks(index, name, rows):
     """Bias, radius [rows] and the coordinates [rows, width] of kernels::PrefixBlocks."""
     blocks = numpy.array(index[name])
@@ -106,7 +114,10 @@ def learned_log_z(index, h, own):
     return numpy.logaddexp(inside, min(outside, inside + index["outside.error"][2]))
 
 
-SCREENERS = {f.__name__: f for f in (l2s, svd, adaptive, shortlist, quantized, certified)}
+SCREENERS = {
+    f.__name__.replace("_", "-"): f
+    for f in (l2s, svd, row_clusters, adaptive, shortlist, quantized, certified)
+}
 
 
 class Layer:

@@ -134,6 +134,8 @@ TEST_F(NumpyTest, AnswersFromIndexFiles) {
     std::vector<std::unique_ptr<const TopKSoftmax>> backends;
     backends.push_back(L2S::train(layer, train, {.clusters = 8, .budget = 60, .rounds = 2}));
     backends.push_back(SvdSoftmax::build(layer));
+    backends.push_back(RowClusters::build(layer, {.clusters = 12, .visited = 4}));
+    backends.push_back(RowClusters::build(layer, train, {.clusters = 12, .visited = 4}));
     backends.push_back(AdaptiveSoftmax::build(layer, train));
     backends.push_back(Shortlist::build(layer));
     backends.push_back(Shortlist::build(layer, train));

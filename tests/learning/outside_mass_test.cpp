@@ -16,6 +16,7 @@
 #include "topksoftmax/l2s/build.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
+#include "topksoftmax/row_clusters/build.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 #include "topksoftmax/wta/build.hpp"
 
@@ -137,6 +138,7 @@ std::vector<std::shared_ptr<const TopKSoftmax>> learned_heads() {
   const auto& [layer, contexts, train, test] = world();
   return {L2S::train_kmeans(layer, train, {.clusters = 12, .budget = 60}),
           Fgd::build(layer, train, {.ef_search = 40}), Shortlist::build(layer, train, {.top_frequent = 100}),
+          RowClusters::build(layer, train, {.clusters = 60, .visited = 6}),
           WtaLsh::build(layer, train, {.hash = {.bands = 60}, .top_frequent = 50})};
 }
 

@@ -15,6 +15,7 @@
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/build.hpp"
 #include "topksoftmax/quantized/build.hpp"
+#include "topksoftmax/row_clusters/build.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 #include "topksoftmax/svd/build.hpp"
 #include "topksoftmax/wta/build.hpp"
@@ -34,6 +35,8 @@ std::vector<std::shared_ptr<const TopKSoftmax>> make_as_written(
   all.push_back(Fgd::build(layer, contexts, {.M = 16, .ef_construction = 200, .ef_search = 100, .seed = 1, .entry_points = 16, .context_sample = 2000, .outside_sample = 5000}));
   all.push_back(SvdSoftmax::build(layer));
   all.push_back(SvdSoftmax::build(layer, {.preview_width = 3, .refine_width = 3}));
+  all.push_back(RowClusters::build(layer, contexts));
+  all.push_back(RowClusters::build(layer, contexts, {.clusters = 3, .visited = 3, .balance = 1.5, .iterations = 15, .seed = 1, .outside_sample = 5000}));
   all.push_back(AdaptiveSoftmax::build(layer, contexts));
   all.push_back(AdaptiveSoftmax::build(layer, contexts, {.head = 3, .tail_tiers = 16, .caution = 0.99, .context_sample = 8000, .counts = counts}));
   all.push_back(GreedyMips::build(layer));

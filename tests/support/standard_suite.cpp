@@ -15,6 +15,7 @@ Suite suite() {
               {"l2s-kmeans", {{"clusters", "8"}, {"budget", "60"}}},
               {"fgd", {{"ef_search", "20"}}},
               {"svd"},
+              {"row-clusters", {{"clusters", "16"}, {"visited", "4"}}},
               {"adaptive"},
               {"greedy-mips"},
               {"pca-mips", {{"depth", "4"}}},

@@ -45,12 +45,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// What is tried are the backends of the registry, each as its description plans it (TuningPlan). Of the
 /// standard one `Fused`, `Certified` and `Quantized` are always tried; then, while there is time, every other
 /// system that needs no more than the layer, contexts and counts: `Shortlist` (with counts), `SvdSoftmax`,
-/// l2s-kmeans of 30, 100 and 200 clusters, `Fgd`, `AdaptiveSoftmax`, `WtaLsh`, `WtaLshEach`, `PcaMips`,
-/// `LshMips`, `GreedyMips`, and `Certify` over L2S. The contexts are divided at random into those to learn
-/// from and those to judge on. Of each system the least value of its own trade-off that meets the target is
-/// found by bisection. Where a query's effort trades too, one build serves all values: an L2S that misses the
-/// target with one cluster visited may meet it with three. At last `L2S` learns, for it takes the longest,
-/// where k-means did best.
+/// l2s-kmeans of 30, 100 and 200 clusters, `Fgd`, `RowClusters`, `AdaptiveSoftmax`, `WtaLsh`, `WtaLshEach`,
+/// `PcaMips`, `LshMips`, `GreedyMips`, and `Certify` over L2S. The contexts are divided at random into those
+/// to learn from and those to judge on. Of each system the least value of its own trade-off that meets the
+/// target is found by bisection. Where a query's effort trades too, one build serves all values: an L2S that
+/// misses the target with one cluster visited may meet it with three. At last `L2S` learns, for it takes the
+/// longest, where k-means did best.
 ///
 /// Before a setting is judged on all contexts, a glance on a few compares its speed with that of the fastest
 /// so far that meets the target. What takes 1.5 times as long is given up, with all slower values, so a

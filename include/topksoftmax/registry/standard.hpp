@@ -12,6 +12,7 @@
 #include "topksoftmax/quantized/description.hpp"
 #include "topksoftmax/registry/exhaustive_descriptions.hpp"
 #include "topksoftmax/registry/registry.hpp"
+#include "topksoftmax/row_clusters/description.hpp"
 #include "topksoftmax/shortlist/description.hpp"
 #include "topksoftmax/svd/description.hpp"
 #include "topksoftmax/wta/description.hpp"
@@ -27,6 +28,7 @@ inline Registry Registry::standard() {
       .add(describe_l2s_kmeans())
       .add(describe_fgd())
       .add(describe_svd())
+      .add(describe_row_clusters())
       .add(describe_adaptive())
       .add(describe_greedy_mips())
       .add(describe_pca_mips())

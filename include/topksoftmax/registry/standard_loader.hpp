@@ -25,6 +25,7 @@
 #include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/quantized/quantized.hpp"
 #include "topksoftmax/registry/unknown_kind.hpp"
+#include "topksoftmax/row_clusters/row_clusters.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
 #include "topksoftmax/svd/svd_softmax.hpp"
 #include "topksoftmax/wta/wta_lsh.hpp"
@@ -54,8 +55,8 @@ class LoaderOf final : public BackendLoader {
 
 /// Loads indexes of every backend of the library.
 using StandardLoader =
-    LoaderOf<Exact, Fused, L2S, Fgd, SvdSoftmax, AdaptiveSoftmax, GreedyMips, PcaMips, LshMips, WtaLsh,
-             WtaLshEach, Shortlist, Quantized, Certified, Certify, MappedVocabulary>;
+    LoaderOf<Exact, Fused, L2S, Fgd, SvdSoftmax, RowClusters, AdaptiveSoftmax, GreedyMips, PcaMips, LshMips,
+             WtaLsh, WtaLshEach, Shortlist, Quantized, Certified, Certify, MappedVocabulary>;
 
 inline const BackendLoader& standard_loader() {
   static constexpr StandardLoader loader;

@@ -22,6 +22,7 @@ const std::map<std::string, Settings> kSettings = {
     {"l2s", {{"clusters", "8"}, {"budget", "120"}, {"rounds", "2"}}},
     {"l2s-kmeans", {{"clusters", "8"}, {"budget", "120"}}},
     {"pca-mips", {{"depth", "3"}}},
+    {"row-clusters", {{"clusters", "16"}, {"visited", "6"}}},
     {"lsh-mips", {{"tables", "8"}, {"bits", "4"}, {"probes", "3"}}},
     {"certified", {{"width", "16"}}},
     {"certify:shortlist", {{"width", "16"}}},

@@ -8,6 +8,7 @@
 #include <topksoftmax/fgd/build.hpp>
 #include <topksoftmax/l2s/build.hpp>
 #include <topksoftmax/quantized/build.hpp>
+#include <topksoftmax/row_clusters/build.hpp>
 #include <topksoftmax/shortlist/build.hpp>
 #include <topksoftmax/svd/build.hpp>
 #include <topksoftmax/wta/build.hpp>
