@@ -11,6 +11,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -255,7 +256,7 @@ HWY_INLINE FloatVec LoadTail(const typename Stored<type>::Lane* p, std::size_t c
     hn::Store(loaded, bits, reinterpret_cast<hwy::MakeUnsigned<Lane>*>(padded));
   } else {
     std::memset(padded, 0, sizeof(padded));
-    std::memcpy(padded, p, count * sizeof(padded[0]));
+    std::memcpy(padded, p, std::min(count, kLanes) * sizeof(padded[0]));  // what g++ 12 does not see
   }
   return Stored<type>::Load(padded);
 }
