@@ -191,6 +191,16 @@ HWY_INLINE void AccumulateRows(const typename Stored<type>::Lane* const* rows, c
   }
 }
 
+/// The same as a call: what unpacks blocks is long, and would be compiled again wherever tiles are used.
+template <WeightType type, class Next>
+HWY_NOINLINE void AccumulateBlocks(const typename Stored<type>::Lane* const* rows, const Next& next,
+                                   std::size_t dim, const float* HWY_RESTRICT h, FloatVec* acc) {
+  FloatVec sums[kChains];  // in registers, which what a caller points at is not
+  AccumulateRows<type>(rows, next, dim, h, sums);
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t r = 0; r < kChains; ++r) acc[r] = sums[r];
+}
+
 /// sums[r] = rows[r]·h for kTile rows.
 template <WeightType type, class Next>
 HWY_INLINE void DotTile(const typename Stored<type>::Lane* const* rows, const Next& next, std::size_t dim,
@@ -198,7 +208,11 @@ HWY_INLINE void DotTile(const typename Stored<type>::Lane* const* rows, const Ne
   FloatVec acc[kTile];
   TOPKSOFTMAX_UNROLL
   for (std::size_t r = 0; r < kTile; r += kChains) {
-    AccumulateRows<type>(rows + r, next.From(r), dim, h, acc + r);
+    if constexpr (kInBlocks<type>) {
+      AccumulateBlocks<type>(rows + r, next.From(r), dim, h, acc + r);
+    } else {
+      AccumulateRows<type>(rows + r, next.From(r), dim, h, acc + r);
+    }
   }
   FoldTile(acc, sums);
 }
@@ -210,7 +224,7 @@ constexpr std::size_t kTileContexts = kTile / kTileRows;
 /// sums[q · kTileRows + r] = rows[r]·contexts[q] for the first kContexts ≤ kTileContexts of a tile's
 /// contexts.
 template <WeightType type, std::size_t kContexts>
-HWY_INLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std::size_t dim,
+HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std::size_t dim,
                           const float* const* contexts, float* HWY_RESTRICT sums) {
   const FloatTag d;
   FloatVec acc[kTile];
