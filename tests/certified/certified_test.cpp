@@ -59,48 +59,70 @@ struct Attack {
   std::function<RowMajorMatrix()> rows;
 };
 
-const std::vector<Attack>& attacks() {
-  static const std::vector<Attack> all = {
-      {"random", [] { return random_matrix(900, 20, 1); }},
+std::vector<Attack> attacks(Eigen::Index dim) {
+  return {
+      {"random", [dim] { return random_matrix(900, dim, 1); }},
       {"huge norms",
-       [] {
-         RowMajorMatrix W = random_matrix(900, 20, 2);
+       [dim] {
+         RowMajorMatrix W = random_matrix(900, dim, 2);
          for (Eigen::Index v = 0; v < 900; v += 90) W.row(v) *= 1e12F;
          return W;
        }},
       {"one giant coordinate",
-       [] {
-         RowMajorMatrix W = random_matrix(900, 20, 3);
+       [dim] {
+         RowMajorMatrix W = random_matrix(900, dim, 3);
          W.col(7) *= 1e6F;
          W(13, 2) = 1e9F;
          return W;
        }},
-      {"identical rows", [] { return RowMajorMatrix(RowMajorMatrix::Constant(900, 20, 0.37F)); }},
+      {"identical rows", [dim] { return RowMajorMatrix(RowMajorMatrix::Constant(900, dim, 0.37F)); }},
       {"rows that differ in the last bit",
-       [] {
-         RowMajorMatrix W = random_matrix(1, 20, 4).replicate(900, 1);
+       [dim] {
+         RowMajorMatrix W = random_matrix(1, dim, 4).replicate(900, 1);
          for (Eigen::Index v = 0; v < 900; ++v) {
-           float& x = W(v, v % 20);
+           float& x = W(v, v % dim);
            x = std::nextafter(x, v % 3 == 0 ? 100.0F : -100.0F);
          }
          return W;
        }},
-      {"denormals", [] { return RowMajorMatrix(random_matrix(900, 20, 5) * 1e-41F); }},
-      {"zeros", [] { return RowMajorMatrix(RowMajorMatrix::Zero(900, 20)); }},
-      {"low rank", [] { return RowMajorMatrix(random_matrix(900, 2, 6) * random_matrix(2, 20, 7)); }},
+      {"denormals", [dim] { return RowMajorMatrix(random_matrix(900, dim, 5) * 1e-41F); }},
+      {"zeros", [dim] { return RowMajorMatrix(RowMajorMatrix::Zero(900, dim)); }},
+      {"low rank", [dim] { return RowMajorMatrix(random_matrix(900, 2, 6) * random_matrix(2, dim, 7)); }},
       {"many scales",
-       [] {
-         RowMajorMatrix W = random_matrix(900, 20, 8);
+       [dim] {
+         RowMajorMatrix W = random_matrix(900, dim, 8);
          for (Eigen::Index v = 0; v < 900; ++v) W.row(v) *= std::pow(10.0F, static_cast<float>(v % 13 - 6));
          return W;
        }},
   };
-  return all;
+}
+
+/// Contexts that were learned from, and such as nobody would learn from: far away, orthogonal, a row, and of
+/// every length.
+void expect_exact_for_unusual(const Certified& certified, const SoftmaxLayer& layer,
+                              const RowMajorMatrix& contexts, Workspace& workspace, const std::string& what) {
+  const auto exact = Exact::make(layer);
+  const RowMajorMatrix W = layer.weights();
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    const Eigen::VectorXf seen = contexts.row(static_cast<Eigen::Index>(seed));
+    const Eigen::VectorXf far = random_vector(W.cols(), seed, 100.0F);
+    const Eigen::VectorXf row = W.row(static_cast<Eigen::Index>(seed)).normalized();
+    const Eigen::VectorXf orthogonal = far - far.dot(seen) / seen.squaredNorm() * seen;
+    for (const std::size_t k : {1U, 5U, 100U}) {
+      expect_exact(certified, *exact, seen, k, workspace, what);
+      expect_exact(certified, *exact, far, k, workspace, what);
+      expect_exact(certified, *exact, orthogonal, k, workspace, what);
+      expect_exact(certified, *exact, seen * 1e-21F, k, workspace, what);
+      expect_exact(certified, *exact, seen * 1e-41F, k, workspace, what);
+      expect_exact(certified, *exact, seen * 1e18F, k, workspace, what);
+      if (row.allFinite()) expect_exact(certified, *exact, row, k, workspace, what);
+    }
+  }
 }
 
 TEST(Certified, IsNeverWrongUnderAttack) {
   Workspace workspace;
-  for (const Attack& attack : attacks()) {
+  for (const Attack& attack : attacks(20)) {
     for (const auto& [coordinates, biased, boxes] :
          {std::tuple(BoundCoordinates::balanced, false, BoundBoxes::never),
           std::tuple(BoundCoordinates::balanced, true, BoundBoxes::never),
@@ -113,22 +135,21 @@ TEST(Certified, IsNeverWrongUnderAttack) {
       const RowMajorMatrix contexts = clustered_contexts(300, 20, 5, 10);
       const auto certified = Certified::build(
           layer, contexts, {.prefix = 8, .width = 12, .coordinates = coordinates, .boxes = boxes});
-      const auto exact = Exact::make(layer);
-      for (unsigned seed = 0; seed < 30; ++seed) {
-        const Eigen::VectorXf seen = contexts.row(static_cast<Eigen::Index>(seed));
-        const Eigen::VectorXf far = random_vector(20, seed, 100.0F);
-        const Eigen::VectorXf row = W.row(static_cast<Eigen::Index>(seed)).normalized();
-        Eigen::VectorXf orthogonal = far - far.dot(seen) / seen.squaredNorm() * seen;
-        for (const std::size_t k : {1U, 5U, 100U}) {
-          expect_exact(*certified, *exact, seen, k, workspace, attack.name);
-          expect_exact(*certified, *exact, far, k, workspace, attack.name);
-          expect_exact(*certified, *exact, orthogonal, k, workspace, attack.name);
-          expect_exact(*certified, *exact, seen * 1e-21F, k, workspace, attack.name);
-          expect_exact(*certified, *exact, seen * 1e-41F, k, workspace, attack.name);
-          expect_exact(*certified, *exact, seen * 1e18F, k, workspace, attack.name);
-          if (row.allFinite()) expect_exact(*certified, *exact, row, k, workspace, attack.name);
-        }
-      }
+      expect_exact_for_unusual(*certified, layer, contexts, workspace, attack.name);
+    }
+  }
+}
+
+TEST(Certified, IsNeverWrongUnderAttackWithInt4) {
+  Workspace workspace;
+  for (const Attack& attack : attacks(77)) {
+    for (const auto& [prefix, int4_width, width] :
+         {std::tuple(8U, 32U, 48U), std::tuple(12U, 64U, 77U), std::tuple(4U, 64U, 0U)}) {
+      const SoftmaxLayer layer = SoftmaxLayer::own(attack.rows(), random_vector(900, 9));
+      const RowMajorMatrix contexts = clustered_contexts(300, 77, 5, 10);
+      const auto certified =
+          Certified::build(layer, contexts, {.prefix = prefix, .int4_width = int4_width, .width = width});
+      expect_exact_for_unusual(*certified, layer, contexts, workspace, attack.name);
     }
   }
 }
@@ -180,6 +201,80 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
   }
 }
 
+TEST(Certified, RandomLayersOfEveryInt4Width) {
+  std::mt19937 engine(13);
+  Workspace workspace;
+  for (unsigned round = 0; round < 40; ++round) {
+    const auto vocab = static_cast<Eigen::Index>(1 + engine() % 700);
+    const auto dim = static_cast<Eigen::Index>(1 + engine() % 200);
+    const std::size_t prefix = 4 + 4 * (engine() % 8);
+    const SoftmaxLayer layer = random_layer(vocab, dim, round);
+    const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
+    const auto certified =
+        Certified::build(layer, contexts, {.prefix = prefix, .int4_width = 32 * (1 + engine() % 6)});
+    const auto exact = Exact::make(layer);
+    for (unsigned q = 0; q < 100; ++q) {
+      const Eigen::VectorXf h =
+          q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
+                     : random_vector(dim, q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
+      expect_exact(*certified, *exact, h, 1 + engine() % 20, workspace, "round " + std::to_string(round));
+    }
+  }
+}
+
+/// Contexts that fill all directions, and lean to a row: of many heads of today.
+RowMajorMatrix leaning_contexts(const RowMajorMatrix& W, Eigen::Index count, unsigned seed) {
+  RowMajorMatrix H = random_matrix(count, W.cols(), seed, 0.05F);
+  std::mt19937 engine(seed);
+  for (Eigen::Index i = 0; i < count; ++i) {
+    const auto row = W.row(static_cast<Eigen::Index>(engine() % static_cast<std::uint64_t>(W.rows())));
+    H.row(i) += 6.0F / row.squaredNorm() * row;
+  }
+  return H;
+}
+
+TEST(Certified, CodesAllCoordinatesWhereContextsFillAllDirections) {
+  const RowMajorMatrix W = random_matrix(3000, 192, 1, 1.0F);
+  const RowMajorMatrix contexts = leaning_contexts(W, 2000, 2);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const auto chosen = Certified::build(layer, contexts);
+  const CertifiedOptions& options = chosen->screener().index().options;
+  EXPECT_GE(options.int4_width, 96U);
+  const auto in_int8 =
+      Certified::build(layer, contexts, {.prefix = 64, .width = 192, .boxes = BoundBoxes::never});
+  const auto exact = Exact::make(layer);
+  Workspace workspace;
+  std::size_t passing = 0;
+  std::size_t passing_int8 = 0;
+  for (Eigen::Index i = 0; i < 200; ++i) {
+    expect_exact(*chosen, *exact, contexts.row(i), 5, workspace, "chosen");
+    passing += chosen->query(contexts.row(i), {.k = 5}).work.screened - 3000;
+    passing_int8 += in_int8->query(contexts.row(i), {.k = 5}).work.screened - 3000;
+  }
+  // 64 coordinates in int8 leave most rows, as many bytes of int4 few.
+  EXPECT_LT(passing, 200U * 300U);
+  EXPECT_GT(passing_int8, 200U * 2000U);
+}
+
+TEST(Certified, IndexesHaveInt4AsTheyWereBuilt) {
+  const RowMajorMatrix W = random_matrix(700, 96, 1, 1.0F);
+  const RowMajorMatrix contexts = leaning_contexts(W, 300, 2);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W, random_vector(700, 3));
+  const auto built = Certified::build(layer, contexts, {.prefix = 16, .int4_width = 64});
+  const testing::TemporaryFolder folder(testing::memory_folder());
+  save_index(*built, folder.path() / "int4.index");
+  const auto loaded = load_index<Certified>(folder.path() / "int4.index", layer);
+  EXPECT_EQ(loaded->screener().index().options.int4_width, 64U);
+  for (Eigen::Index i = 0; i < 50; ++i) {
+    const TopK a = built->query(contexts.row(i), {.k = 7});
+    const TopK b = loaded->query(contexts.row(i), {.k = 7});
+    ASSERT_EQ(a.ids, b.ids);
+    ASSERT_EQ(a.logits, b.logits);
+    ASSERT_EQ(a.log_z, b.log_z);
+    ASSERT_EQ(a.work.screened, b.work.screened);
+  }
+}
+
 TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
   const SoftmaxLayer layer = random_layer(3000, 80, 3);
   const RowMajorMatrix contexts = clustered_contexts(60, 80, 6, 4);
@@ -190,9 +285,9 @@ TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
           layer, contexts, {.prefix = prefix, .width = prefix + behind, .boxes = BoundBoxes::never});
       for (Eigen::Index i = 0; i < 20; ++i) {
         Workspace workspace;
-        auto& [coordinates, integers, estimates, radii, transformed, opened, blocks, survivors, ids, logits,
-               features] = workspace.scratch<detail::CertifiedScratch>();
-        for (ScratchBuffer* const buffer : {&coordinates, &integers, &estimates, &radii, &transformed,
+        auto& [coordinates, integers, bytes, estimates, radii, transformed, opened, blocks, survivors, ids,
+               logits, features] = workspace.scratch<detail::CertifiedScratch>();
+        for (ScratchBuffer* const buffer : {&coordinates, &integers, &bytes, &estimates, &radii, &transformed,
                                             &opened, &blocks, &survivors, &ids, &logits, &features}) {
           std::fill_n(buffer->get<float>(2000), 2000, 1e30F);
         }
@@ -567,6 +662,12 @@ TEST(Certified, RefusesWhatItCannotUse) {
   EXPECT_THROW(Certified::build(layer, contexts, {.width = 4097}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 16, .width = 8}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.int4_width = 32}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 16}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 32, .width = 32}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 4096}), Error);
+  EXPECT_THROW(
+      Certified::build(layer, contexts, {.prefix = 4, .int4_width = 32, .boxes = BoundBoxes::always}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.context_sample = 0}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.expected_k = 0}), Error);
   EXPECT_THROW(Certified::build(layer, {.expected_k = 0}), Error);

@@ -37,7 +37,7 @@ using testing::random_vector;
 using testing::Reference;
 
 constexpr Eigen::Index kVocab = 700;
-constexpr Eigen::Index kDim = 24;
+constexpr Eigen::Index kDim = 40;
 
 /// A layer, contexts to learn from and contexts to ask, the same for all tests.
 struct World {

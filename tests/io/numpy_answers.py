@@ -52,16 +52,37 @@ def row_clusters(index, layer, h, k):
     return numpy.concatenate([clusters[t] for t in visited])
 
 
+def int4_width(index):
+    return index.options().get("int4_width", 0)
+
+
+def halves_at(blocks, at):
+    """The bfloat16 of each row of a block, from so many bytes a row on."""
+    return widened(blocks[:, at * BLOCK : (at + 2) * BLOCK].copy().view("<u2"))
+
+
 def prefix_blocks(index, name, rows):
-    """Bias, radius [rows] and the coordinates [rows, width] of kernels::PrefixBlocks."""
+    """Bias, radius [rows] and the int8 coordinates [rows, width] of kernels::PrefixBlocks."""
     blocks = numpy.array(index[name])
+    int4 = int4_width(index)
     bias = blocks[:, : 4 * BLOCK].view("<f4")
-    scale, radius = (
-        widened(blocks[:, at * BLOCK : (at + 2) * BLOCK].copy().view("<u2")) for at in (4, 6)
-    )
-    q = blocks[:, 8 * BLOCK :].reshape(len(blocks), -1, BLOCK, 4).transpose(0, 2, 1, 3)
+    scale, radius = halves_at(blocks, 4), halves_at(blocks, 6)
+    q = blocks[:, (12 if int4 else 8) * BLOCK : blocks.shape[1] - int4 // 2 * BLOCK]
+    q = q.reshape(len(blocks), -1, BLOCK, 4).transpose(0, 2, 1, 3)
     w = (q.reshape(len(blocks), BLOCK, -1).astype("f8") - 128) * scale[:, :, None]
     return bias.reshape(-1)[:rows], radius.reshape(-1)[:rows], w.reshape(-1, w.shape[2])[:rows]
+
+
+def int4_blocks(index, name, rows):
+    """Radius [rows] and coordinates [rows, width] of what they have as int4."""
+    blocks = numpy.array(index[name])
+    if not int4_width(index):
+        return numpy.zeros(rows), numpy.zeros((rows, 0))
+    scale, radius = halves_at(blocks, 8), halves_at(blocks, 10)
+    pairs = blocks[:, -(int4_width(index) // 2) * BLOCK :].reshape(len(blocks), -1, BLOCK, 4)
+    u = numpy.stack([pairs & 15, pairs >> 4], axis=3).transpose(0, 2, 1, 3, 4)
+    w = (2 * u.reshape(len(blocks), BLOCK, -1).astype("f8") - 15) * scale[:, :, None]
+    return radius.reshape(-1)[:rows], w.reshape(-1, w.shape[2])[:rows]
 
 
 def quantized(index, layer, h, k):
@@ -73,20 +94,27 @@ def certified(index, layer, h, k):
     """The tokens that the bounds do not rule out, and that the bounds are true."""
     bias, radius, w = prefix_blocks(index, "prefixes", index.vocab)
     prefix = w.shape[1]
-    c = h @ index["Q"].astype("f8")
-    M = len(index["R"])
-    x = (c[:M] @ index["R"].astype("f8"))[:M]
-    outside = numpy.sqrt(max(h @ h - c @ c / (1 + index["norms"][0]), 0))
+    int4_radius, int4_w = int4_blocks(index, "prefixes", index.vocab)
+    behind = prefix + int4_w.shape[1]
     norm = numpy.linalg.norm
+    c = h @ index["Q"].astype("f8")
+    if "R" in index:
+        M = len(index["R"])
+        x = (c[:M] @ index["R"].astype("f8"))[:M]
+        outside = numpy.sqrt(max(h @ h - c @ c / (1 + index["norms"][0]), 0))
+    else:
+        x, outside = c[: len(h)], norm(h)
     tokens = index["order"] if "order" in index else numpy.arange(index.vocab)
 
     def context_radius(weights, *terms):
         return norm(weights[:3] * numpy.array(terms))  # the fourth is for roundings, which float64 has not
 
     logits = layer.logits(h)[tokens]
-    estimates = bias + w @ x[:prefix]
-    ours = context_radius(index["weights"][0], norm(x[prefix:]), outside, norm(x[:prefix]))
+    estimates = bias + w @ x[:prefix] + int4_w @ x[prefix:behind]
+    ours = context_radius(index["weights"][0], norm(x[behind:]), outside, norm(x[:prefix]))
     bounds = radius * ours
+    if behind > prefix:  # contexts are not rounded here
+        bounds += int4_radius * index["int4_weights"][0] * norm(x[prefix:behind])
     assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
     uppers = estimates + bounds
     if "boxes.centres" in index:

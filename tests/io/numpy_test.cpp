@@ -34,7 +34,7 @@ using testing::TemporaryFolder;
 using testing::values;
 
 constexpr std::size_t kVocab = 700;
-constexpr std::size_t kDim = 24;
+constexpr std::size_t kDim = 40;
 constexpr std::size_t kTrain = 600;
 constexpr std::size_t kTest = 20;
 constexpr std::size_t kK = 5;
@@ -142,6 +142,8 @@ TEST_F(NumpyTest, AnswersFromIndexFiles) {
     backends.push_back(Quantized::build(layer));
     backends.push_back(Certified::build(layer, train, {.prefix = 8}));  // has tails
     backends.push_back(Certified::build(layer, train, {.prefix = 8, .boxes = BoundBoxes::always}));
+    backends.push_back(Certified::build(layer, train, {.prefix = 8, .int4_width = 32}));
+    backends.push_back(Certified::build(layer, train, {.prefix = 4, .int4_width = 32, .width = 38}));
     for (const auto& backend : backends) {
       save_index(*backend, file("index"));
       write_answers(*backend, head);
@@ -164,6 +166,9 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   save(*Fgd::build(layer), "upper layers");
   const CertifiedOptions with_tails = {.prefix = 8};
   save(*Certified::build(layer, train, with_tails), "tails");
+  const CertifiedOptions with_int4 = {.prefix = 8, .int4_width = 32};
+  save(*Certified::build(layer, train, with_int4), "int4");
+  save(*Certify::wrap(Shortlist::build(layer), train, with_int4), "int4 and shortlist");
   const CertifiedOptions with_boxes = {.prefix = 8, .boxes = BoundBoxes::always};
   save(*Certify::wrap(L2S::train_kmeans(layer, train), train, with_boxes), "tails, boxes and l2s");
   // Enough contexts to learn the estimate of log Z from.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -122,6 +124,89 @@ std::vector<std::int16_t> random_context(std::size_t width, unsigned seed) {
   std::vector<std::int16_t> n(width);
   for (std::int16_t& x : n) x = static_cast<std::int16_t>(static_cast<int>(engine() % 32513) - 16256);
   return n;
+}
+
+/// Rows of random int4 coordinates, behind four of int8, and a context that meets them.
+struct RandomInt4 {
+  RandomInt4(std::size_t count, std::size_t int4_width, unsigned seed, bool extreme) : engine(seed) {
+    constexpr std::size_t kInt8Width = 4;
+    blocks = {.rows = count, .width = kInt8Width, .int4_width = int4_width};
+    storage.resize(blocks.bytes() + 64);
+    void* start = storage.data();
+    std::size_t space = storage.size();
+    auto* const data = static_cast<std::byte*>(std::align(64, blocks.bytes(), start, space));
+    blocks.data = data;
+    for (std::size_t v = 0; v < blocks.blocks() * PrefixBlocks::kRows; ++v) {
+      std::byte* const block = data + v / 16 * blocks.block_bytes();
+      constexpr std::uint16_t kOne = 0x3f80;
+      for (const std::size_t at : {64U, 128U}) std::memcpy(block + at + 2 * (v % 16), &kOne, sizeof(kOne));
+      std::memcpy(block + 160 + 2 * (v % 16), &kOne, sizeof(kOne));  // the int4 radius
+      for (std::size_t j = 0; j < kInt8Width; ++j) block[192 + v % 16 * 4 + j] = std::byte{129};
+      for (std::size_t j = 0; j < int4_width; ++j) {
+        const int pick = static_cast<int>(engine() % 16);
+        u.push_back(extreme ? (v + j) % 2 == 0 ? 15 : 0 : pick);
+        block[192 + 64 + j / 8 * 64 + v % 16 * 4 + j % 4] |=
+            static_cast<std::byte>(j % 8 < 4 ? u.back() : 16 * u.back());
+      }
+    }
+    int left = kernels::Int4Context::most_shifts(int4_width);
+    for (std::size_t segment = 0; segment < int4_width / 32; ++segment) {
+      const int shift = segment == 0 ? 0 : std::min(left, static_cast<int>(engine() % 4));
+      shifts.push_back(static_cast<std::uint8_t>(shift));
+      left -= shift;
+    }
+    for (std::size_t j = 0; j < int4_width; ++j) {
+      const int some = static_cast<int>(engine() % 255) - 127;
+      n.push_back(static_cast<std::int8_t>(extreme ? j % 2 == 0 ? 127 : -127 : some));
+    }
+  }
+
+  /// Σ_j (2u − 15)·n_j with all shifts, for one row.
+  std::int64_t product(std::size_t v) const {
+    std::int64_t dot = 0;
+    for (std::size_t j = 0; j < n.size(); ++j) {
+      int halvings = 0;
+      for (std::size_t segment = j / 32 + 1; segment < shifts.size(); ++segment) halvings += shifts[segment];
+      dot += (static_cast<std::int64_t>(n[j]) << halvings) * (2 * u[v * n.size() + j] - 15);
+    }
+    return dot;
+  }
+
+  std::mt19937 engine;
+  PrefixBlocks blocks;
+  std::vector<std::byte> storage;
+  std::vector<int> u;
+  std::vector<std::int8_t> n;
+  std::vector<std::uint8_t> shifts;
+};
+
+TEST_P(PrefixKernels, Int4ProductsAreExact) {
+  const std::vector<std::int16_t> int8 = {3, -5, 7, 11};  // rows of ones: 16
+  for (const std::size_t width : {32U, 64U, 96U, 992U, 4096U}) {
+    for (const bool extreme : {false, true}) {
+      const RandomInt4 made(133, width, static_cast<unsigned>(width), extreme);
+      kernels::PrefixContext context = {int8.data(), 1.0F, 0.0F, {}};
+      context.int4 = {made.n.data(), made.shifts.data(), 0.5F, 2.0F};
+      std::vector<float> estimates(144), radii(144);
+      GetParam().prefix_bounds(made.blocks, context, estimates.data(), radii.data());
+      for (std::size_t v = 0; v < 133; ++v) {
+        const float product = 0.5F * static_cast<float>(made.product(v));
+        ASSERT_EQ(estimates[v], 16.0F + product) << "width " << width << ", row " << v;
+        const float rounding = PrefixBlocks::kRounding * (16.0F + std::abs(product));
+        ASSERT_NEAR(radii[v], 2.0F + rounding, 1e-6F * (2.0F + rounding));
+      }
+      const std::vector<TokenId> some = {8, 3};
+      std::vector<float> some_estimates(32), some_radii(32);
+      GetParam().prefix_bounds_gathered(made.blocks, some.data(), some.size(), context, some_estimates.data(),
+                                        some_radii.data());
+      for (std::size_t i = 0; i < 32; ++i) {
+        const std::size_t v = static_cast<std::size_t>(some[i / 16]) * 16 + i % 16;
+        if (v >= 133) continue;
+        ASSERT_EQ(some_estimates[i], estimates[v]);
+        ASSERT_EQ(some_radii[i], radii[v]);
+      }
+    }
+  }
 }
 
 TEST_P(PrefixKernels, SomeBlocksAreBoundedAsAllAre) {

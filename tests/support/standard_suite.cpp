@@ -28,6 +28,7 @@ Suite suite() {
               {"wta-lsh-each", {{"bands", "60"}}},
               {"certified", {{"width", "16"}, {"boxes", "always"}}, "certified-boxes"},
               {"certified", {{"prefix", "4"}, {"width", "64"}}, "certified-long-tails"},
+              {"certified", {{"prefix", "4"}, {"int4_width", "32"}}, "certified-int4"},
           }};
 }
 

@@ -19,6 +19,7 @@
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/int4_context.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -31,6 +32,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 struct CertifiedScratch {
   ScratchBuffer coordinates;  ///< c and h' of every context of a batch
   ScratchBuffer integers;     ///< ĥ₁ of every context, and the magnitudes of one
+  ScratchBuffer bytes;        ///< ĥ₂ of every context, and its shifts
   ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
   ScratchBuffer radii;
   ScratchBuffer transformed;  ///< bounds of logits, where these are not those of the products
@@ -118,10 +120,29 @@ inline std::size_t coordinate_room(const CertifiedIndex& index) {
   return room + std::max(room, index.prefixes.blocks().width + index.tails.context_room());
 }
 
-/// Transforms a context: coordinates [coordinate_room()], n [prefix], and what is of the context alone in its
-/// bounds.
+/// Bytes that a context's coordinates take where rows have them as int4, and behind them their shifts.
+inline std::size_t int4_room(const CertifiedIndex& index) {
+  const std::size_t width = index.prefixes.blocks().int4_width;
+  return width + width / kernels::Int4Context::kSegment;
+}
+
+/// Rounds a context's coordinates x where rows have them as int4, to bytes [int4_room()]. Returns what that
+/// loses.
+inline double prepare_int4(const CertifiedIndex& index, const float* x, std::int8_t* bytes,
+                           kernels::Int4Context& int4) {
+  const std::size_t width = index.prefixes.blocks().int4_width;
+  if (width == 0) return 0.0;
+  auto* const shifts = reinterpret_cast<std::uint8_t*>(bytes + width);
+  const RoundedToSegments rounded = round_to_segments(x, width, bytes, shifts);
+  const Int4Terms terms = {length_of(x, width).high, rounded.lost};
+  int4 = {bytes, shifts, rounded.scale, context_radius(terms, index.int4_weights)};
+  return rounded.lost;
+}
+
+/// Transforms a context: coordinates [coordinate_room()], n [prefix], bytes [int4_room()], and what is of the
+/// context alone in its bounds.
 inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
-                    ContextBounds& bounds) {
+                    std::int8_t* bytes, ContextBounds& bounds) {
   const ContextTransform& transform = index.transform;
   const std::size_t width = transform.width();
   const std::size_t prefix = index.prefixes.blocks().width;
@@ -140,11 +161,12 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   BoundTerms terms{};
   terms[kOutside] = transform.outside(lengths);
   terms[kRounding] = transform.error(lengths) + 0.51 * error_quantum * std::sqrt(static_cast<double>(prefix));
+  const std::size_t int4_width = index.prefixes.blocks().int4_width;
   const std::size_t used = std::min(prefix, width);
-  terms[kLonger] = length_of(transformed + used, width - used).high;
+  terms[kLonger] = length_of(transformed + used + int4_width, width - used - int4_width).high;
   terms[kRounded] = length_of(transformed, used).high;
-  bounds.prefix = {n, quantum, context_radius(terms, index.prefix_weights)};
-  terms[kLonger] = 0.0;
+  bounds.prefix = {n, quantum, context_radius(terms, index.prefix_weights), {}};
+  terms[kLonger] = prepare_int4(index, transformed + prefix, bytes, bounds.prefix.int4);
   terms[kRounded] = lengths.transformed.high;
   bounds.tail = {transformed + prefix, context_radius(terms, index.tail_weights)};
 }
@@ -187,13 +209,15 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   const std::size_t coordinates_each = coordinate_room(index);
   auto* const coordinates = scratch.coordinates.get<float>(batch.size() * coordinates_each);
   auto* const shorts = scratch.integers.get<std::int16_t>((batch.size() + 1) * all.width);
+  const std::size_t bytes_each = int4_room(index);
+  auto* const bytes = scratch.bytes.get<std::int8_t>(batch.size() * bytes_each);
   auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
   auto* const radii = scratch.radii.get<float>(batch.size() * room);
   for (std::size_t q = 0; q < batch.size(); ++q) {
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
     prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * all.width,
-            batch[q]);
+            bytes + q * bytes_each, batch[q]);
   }
   if (index.has_boxes()) {
     std::int16_t* const magnitudes = shorts + batch.size() * all.width;

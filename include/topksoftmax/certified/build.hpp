@@ -89,6 +89,16 @@ inline RowMajorMatrix likely_contexts(const SoftmaxLayer& layer, const RowMajorM
   return evenly_spaced(Contexts::of(W), kMany);
 }
 
+/// At most `count` of the contexts, made so short that their squares are floats: longer ones are never bounded,
+/// but have directions to learn from.
+inline RowMajorMatrix contexts_to_learn_from(const Contexts& contexts, std::size_t count) {
+  constexpr float kLargest = 1e15F;
+  RowMajorMatrix sample = evenly_spaced(contexts, count);
+  const float peak = sample.size() == 0 ? 0.0F : sample.cwiseAbs().maxCoeff();
+  if (peak > kLargest) sample *= kLargest / peak;
+  return sample;
+}
+
 /// Learns coordinates, chooses what is left open by the work that it makes for the contexts, and packs the
 /// rows. `contexts` [N×d] may be empty. Throws Error for unusable options.
 inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Contexts& contexts,
@@ -97,7 +107,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   constexpr std::size_t kChoosingContexts = 96;
   check_certified_options(options);
   const Eigen::MatrixXd W = layer.weights().cast<double>();
-  const RowMajorMatrix sampled = evenly_spaced(contexts, options.context_sample);
+  const RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   const LearnedCoordinates coordinates(W, sampled, options.coordinates, executor);
   const Trials trials(layer, W, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
                       executor);
@@ -114,7 +124,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   if (boxed) {
     index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(biases, rows, typical, executor)));
   }
-  RowPacker(layer, rows, index.order, index.options.prefix).pack(typical, executor, index);
+  RowPacker(layer, rows, index.order, index.options).pack(typical, executor, index);
   if (boxed) index.box_store = boxes_around(index.prefixes, executor);
   index.outside_position = typical_position(layer, index, trials, executor);
   index.outside_mass = learn_outside(layer, index, sampled, executor);

@@ -35,6 +35,7 @@
 //   projections.hpp  w' and w⊥ of rows, h' and h⊥ of contexts, an order in which rows are similar
 //   trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
 //   costs.hpp        what it costs to read these
+//   int4_choice.hpp  how many coordinates to have as int4, and what that makes of work
 //   choice.hpp       the prefix, the width, boxes or none: what makes least work
 //   radii.hpp        the terms that an estimate leaves out, and their weights κ
 //   packing.hpp      ŵ and the radii of rows, written to
@@ -72,6 +73,16 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are IEEE 754's: a thread that
 /// flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
 ///
+/// Coordinates in int4: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits
+/// (prefix_writer.hpp) for ĥ₂ in eight, with a step for every 32 (int4_context.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ +
+/// (w'₂−ŵ₂)·h'₂ + ŵ₂·(h'₂−ĥ₂), of which the first is computed in exact integers and the others are bounded by
+/// a radius of their own, the two terms weighted likewise. What int4 has rounded off, w'₂−ŵ₂, is part of a
+/// row's tail.
+///
+/// As many coordinates as dimensions: then w⊥ is what rounding leaves of it, nothing is to be known of c, and
+/// RQ is one matrix B (ContextTransform). w' need not be the least-squares solution, nor B orthogonal: w⊥ :=
+/// w − Bᵀw' is measured, and |w⊥·h| ≤ ‖w⊥‖·‖h‖.
+///
 /// Tails: rows that their prefixes let pass are bounded again by all coordinates (tails.hpp). Those behind
 /// the prefix are int8 too and meet h'₂ in float32, so w'₂ is no term of this radius, and w'−ŵ is one in
 /// place of w'₁−ŵ₁.
@@ -87,12 +98,14 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// The balanced coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so
 /// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal (coordinates.hpp): no other choice makes both
-/// tails shorter.
+/// tails shorter. Where coordinates are int4, those that rows have little of are stretched, and the contexts'
+/// shrunk: the rounding costs less then.
 ///
-/// Cost of a query: (M + M²/d)·d multiply-adds for h', V·(prefix + 8) bytes of the prefixes (with boxes, an
-/// eighth of that and those of the boxes that are opened), M − prefix bytes for each of the rows left,
-/// then the weights of those left after that. QueryWork::screened counts the bounds: those of boxes, of rows
-/// by their prefixes, and of those that these left. Threads that are lent to a single query share the bounds.
+/// Cost of a query: (M + M²/d)·d multiply-adds for h' (d² where M = d), V·(prefix + 8) bytes of the prefixes
+/// (with boxes, an eighth of that and those of the boxes that are opened; with int4, V·(int4_width/2 + 4)
+/// more), M − prefix bytes for each of the rows left, then the weights of those left after that.
+/// QueryWork::screened counts the bounds: those of boxes, of rows by their prefixes, and of those that these
+/// left. Threads that are lent to a single query share the bounds.
 ///
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
 /// is linear in h', in the products of its 16 leading coordinates and in the bounds, learned by ridge

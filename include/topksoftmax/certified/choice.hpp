@@ -12,6 +12,7 @@
 
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
+#include "topksoftmax/certified/int4_choice.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/transform.hpp"
@@ -52,6 +53,13 @@ class BoundChooser {
   struct Estimate {
     BoundChoice choice;
     double rows_passing = 0.0;  ///< rows that their prefixes let pass
+    double scan_cost = 0.0;     ///< of what is bounded first
+  };
+
+  /// Coordinates in all, and the cost of what comes after the first scan.
+  struct WidthChoice {
+    std::size_t least_width = 0;
+    double cost = 0.0;
   };
 
   /// Coordinates in all with this prefix, where `least` are wanted at the least.
@@ -66,8 +74,11 @@ class BoundChooser {
   Estimate choose_for(std::size_t least_width) const;
 
   /// The coordinates that make least work where so many rows pass, and without contexts.
-  std::size_t choose_width(double rows_passing) const;
+  WidthChoice choose_width(double rows_passing) const;
   std::size_t width_of_rows() const;
+
+  /// Coordinates with so many in int4 behind so many in int8, all others in tails.
+  BoundChoice with_int4(std::size_t prefix, std::size_t int4_width) const;
 
   const SoftmaxLayer& layer_;
   const Eigen::MatrixXd& W_;
@@ -147,6 +158,7 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
       options.prefix = options_.prefix != 0 ? options_.prefix : prefix;
       options.boxes = boxes;
       estimate.rows_passing = passing.rows;
+      estimate.scan_cost = cost - later;
     };
     consider(BoundBoxes::never, plain + later);
     consider(BoundBoxes::always, boxed + later);
@@ -163,7 +175,7 @@ inline BoundChooser::Estimate BoundChooser::choose_for(std::size_t least_width) 
   return estimate;
 }
 
-inline std::size_t BoundChooser::choose_width(double rows_passing) const {
+inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing) const {
   std::vector<std::size_t> widths;
   for (const std::size_t lines : kTailLines) {
     const std::size_t next = width(kTypicalPrefix, kTypicalPrefix + kernels::PrefixTails::width_of(lines));
@@ -175,14 +187,29 @@ inline std::size_t BoundChooser::choose_width(double rows_passing) const {
   const auto cost = [&](std::size_t i) {
     const auto M = static_cast<double>(widths[i]);
     const double transform = (2.0 * static_cast<double>(layer_.dim()) + 4.0 * M) * M;  // bytes of Q and R
-    return transform + rows_passing * kTailLineCost * static_cast<double>(kTailLines[i]) +
+    return transform + rows_passing * (kTailCost + kTailLineCost * static_cast<double>(kTailLines[i] - 1)) +
            left[i] * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
   };
   std::size_t best = 0;
   for (std::size_t i = 1; i < widths.size(); ++i) {
     if (cost(i) < cost(best)) best = i;
   }
-  return best == 0 ? kOneLine : widths[best];
+  return {best == 0 ? kOneLine : widths[best], cost(best)};
+}
+
+inline BoundChoice BoundChooser::with_int4(std::size_t prefix, std::size_t int4_width) const {
+  constexpr std::size_t kSegment = kernels::Int4Context::kSegment;
+  const std::size_t most = std::min(layer_.dim(), kMostBoundWidth);
+  const std::size_t width = options_.width != 0 ? std::min(options_.width, most) : most;
+  const std::size_t room = width - std::min(prefix, width);
+  BoundChoice choice{.transform = {}, .options = options_};
+  choice.options.prefix = prefix;
+  choice.options.int4_width = std::min(int4_width, room) / kSegment * kSegment;
+  choice.options.boxes = BoundBoxes::never;
+  choice.options.width = std::max(width, prefix);
+  const std::size_t rounded = std::min(prefix + choice.options.int4_width, width);
+  choice.transform = transform_of(coordinates_.basis_for_rounding(width, rounded));
+  return choice;
 }
 
 inline std::size_t BoundChooser::width_of_rows() const {
@@ -196,11 +223,18 @@ inline std::size_t BoundChooser::width_of_rows() const {
 }
 
 inline BoundChoice BoundChooser::choose() const {
+  if (options_.int4_width != 0) return with_int4(options_.prefix, options_.int4_width);
   if (options_.width != 0) return choose_for(kOneLine).choice;
   if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
   Estimate estimate = choose_for(kOneLine);
-  const std::size_t least_width = choose_width(estimate.rows_passing);
-  if (least_width != kOneLine) estimate = choose_for(least_width);
+  const WidthChoice width = choose_width(estimate.rows_passing);
+  if (width.least_width != kOneLine) estimate = choose_for(width.least_width);
+  const bool open = options_.prefix == 0 && options_.boxes != BoundBoxes::always;
+  if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kMostBoundWidth) {
+    const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
+    const Int4Choice int4 = choose_int4(layer_, W_, coordinates_, trials_);
+    if (int4.cost < cost) return with_int4(int4.prefix, int4.int4_width);
+  }
   return std::move(estimate.choice);
 }
 

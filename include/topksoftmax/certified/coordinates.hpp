@@ -3,7 +3,9 @@
 
 #include <Eigen/Core>
 #include <Eigen/Eigenvalues>
+#include <Eigen/LU>
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -38,6 +40,12 @@ class LearnedCoordinates {
 
   /// Those of a width of at most d. Cost: O(d²·width).
   CoordinateBasis basis(std::size_t width) const;
+
+  /// The same for rows that are rounded to a few bits, where all of `rounded` coordinates have one step: each
+  /// is divided by the root of what rows typically have of it, those behind by as much as the last. (Steps
+  /// that grow with a coordinate cost more where contexts have much of it; of the powers between, the root
+  /// left fewest rows on every head.)
+  CoordinateBasis basis_for_rounding(std::size_t width, std::size_t rounded) const;
 
   /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width.
   const Eigen::MatrixXd& directions() const { return directions_; }
@@ -116,6 +124,18 @@ inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
   return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows)};
 }
 
+inline CoordinateBasis LearnedCoordinates::basis_for_rounding(std::size_t width, std::size_t rounded) const {
+  CoordinateBasis made = basis(width);
+  const auto last = static_cast<Eigen::Index>(std::max<std::size_t>(rounded, 1)) - 1;
+  // Rows' coordinates are the solution of QᵀRᵀw' = w.
+  const Eigen::MatrixXd within = made.Q * rows_ * made.Q.transpose();
+  const Eigen::PartialPivLU<Eigen::MatrixXd> solver(made.R.transpose());
+  const Eigen::MatrixXd moments = solver.solve(solver.solve(within).transpose());
+  const Eigen::VectorXd typical = moments.diagonal().cwiseMax(kLeastLift).cwiseSqrt();
+  for (Eigen::Index j = 0; j < made.R.rows(); ++j) made.R.row(j) *= std::sqrt(typical[std::min(j, last)]);
+  return made;
+}
+
 inline Eigen::VectorXd LearnedCoordinates::row_shares() const {
   return (directions_.transpose() * rows_ * directions_).diagonal();
 }
@@ -148,10 +168,23 @@ Eigen::MatrixXd stored(const StoredArray<T>& values, std::size_t room, std::size
   return m;
 }
 
+/// Stores RQ as queries meet it where there are as many coordinates as dimensions. Its largest value becomes
+/// 1, to be well within what float16 holds.
+inline ContextTransform whole_transform_of(const CoordinateBasis& basis) {
+  const auto dim = static_cast<std::size_t>(basis.Q.cols());
+  const std::size_t room = ContextTransform::room_for(dim);
+  const Eigen::MatrixXd product = basis.R * basis.Q;
+  const double largest = product.cwiseAbs().maxCoeff();
+  StoredArray<Float16> kept = halves(filled_up(product.transpose() / (largest > 0.0 ? largest : 1.0), room));
+  const double norm = stored(kept, room, dim).norm() * kOutward;
+  return {dim, dim, std::move(kept), {}, 0.0, norm};
+}
+
 /// Stores Q and R as queries meet them, and measures what that has made of them: η and ‖R‖.
 inline ContextTransform transform_of(const CoordinateBasis& basis) {
   const auto dim = static_cast<std::size_t>(basis.Q.cols());
   const auto width = static_cast<std::size_t>(basis.Q.rows());
+  if (width == dim) return whole_transform_of(basis);
   const std::size_t room = ContextTransform::room_for(width);
   StoredArray<Float16> Q_stored = halves(filled_up(basis.Q.transpose(), room));
   StoredArray<float> R_stored = StoredArray<float>::own(filled_up(basis.R.transpose(), room));
@@ -165,6 +198,7 @@ inline ContextTransform transform_of(const CoordinateBasis& basis) {
 
 /// (RQ)ᵀ [d×width], of what is stored.
 inline Eigen::MatrixXd basis_of(const ContextTransform& transform) {
+  if (transform.is_whole()) return stored(transform.Q(), transform.room(), transform.width());
   return stored(transform.Q(), transform.room(), transform.width()) *
          stored(transform.R(), transform.room(), transform.width());
 }

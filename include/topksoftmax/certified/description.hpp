@@ -19,12 +19,15 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline std::vector<TensorDescription> bound_tensors() {
   return {
       {"Q", "F16", "[d, *]", "Qᵀ, as CertifiedScreener names it, with zeros …"},
-      {"R", "F32", "[M, *]", "… behind the M columns of it, and of Rᵀ"},
-      {"norms", "F64", "[4]", "η, ‖R‖, the largest ‖w‖, the largest bias by magnitude"},
+      {"R", "F32", "[M, *]", "… behind the M columns of it, and of Rᵀ; absent where M = d: Q is (RQ)ᵀ then"},
+      {"norms", "F64", "[4]",
+       "η, ‖R‖ (‖Q‖ where there is no R), the largest ‖w‖, the largest bias by magnitude"},
       {"weights", "F64", "[2, 4]", "κ of the prefixes, κ of prefixes and tails"},
+      {"int4_weights", "F64", "[2]", "κ of coordinates in int4, if options.int4_width is not 0"},
       {"outside_position", "F64", "[1]", "α of log Z's estimate"},
       {"order", "I32", "[V]", "the token of each row of the following; absent: 0, 1, 2, …"},
-      {"prefixes", "U8", "[⌈V/16⌉, *]", "kernels::PrefixBlocks, options.prefix coordinates"},
+      {"prefixes", "U8", "[⌈V/16⌉, *]",
+       "kernels::PrefixBlocks, options.prefix coordinates as int8, options.int4_width as int4"},
       {"boxes.centres", "U8", "[⌈V/256⌉, *]",
        "if options.boxes is 1, with boxes.spreads: kernels::PrefixBoxes, around each block of 16 rows"},
       {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},

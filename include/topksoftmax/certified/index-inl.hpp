@@ -23,6 +23,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   visit_recorded_options(options, in.options());
+  if (in.has_option(kInt4Width)) in.option(kInt4Width, options.int4_width);
   in.check([&] { check_chosen_options(options); });
   const StoredArray<double> norms = in.doubles("norms", {4});
   transform = ContextTransform(in, std::min(options.width, in.dim()), norms.data());
@@ -37,7 +38,11 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   }
   const bool boxed = options.boxes == BoundBoxes::always;
   if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
-  prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix);
+  if (options.int4_width > 0) {
+    const StoredArray<double> of_int4 = in.doubles(kInt4Weights, {kInt4Terms});
+    std::copy_n(of_int4.data(), kInt4Terms, int4_weights.begin());
+  }
+  prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix, options.int4_width);
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.prefix);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
@@ -46,6 +51,11 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   visit_recorded_options(options, out.options());
+  if (options.int4_width > 0) {
+    out.option(kInt4Width, options.int4_width);
+    out.array(kInt4Weights, {kInt4Terms},
+              StoredArray<double>::own(std::vector<double>(int4_weights.begin(), int4_weights.end())));
+  }
   transform.save(out);
   out.array("norms", {4},
             StoredArray<double>::own(

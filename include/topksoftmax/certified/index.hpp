@@ -111,6 +111,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   ContextTransform transform;
   BoundTerms prefix_weights{};  ///< κ of the prefixes
   BoundTerms tail_weights{};    ///< κ of prefixes and tails
+  Int4Terms int4_weights{};     ///< κ of coordinates in int4, where there are any
   double longest_row = 0.0;     ///< max ‖w‖
   double largest_bias = 0.0;    ///< max |b|
   /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
@@ -127,6 +128,8 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   static constexpr const char* kOrder = "order";
   static constexpr const char* kOutsidePosition = "outside_position";
   static constexpr const char* kPrefixes = "prefixes";
+  static constexpr const char* kInt4Width = "int4_width";
+  static constexpr const char* kInt4Weights = "int4_weights";
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -10,6 +10,7 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/option_limits.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -58,9 +59,12 @@ inline constexpr OptionChoices<BoundBoxes, 3> bound_boxes_choices = {
              {"always", BoundBoxes::always}}}};
 
 struct CertifiedOptions {
-  /// Coordinates of every row that the first scan reads: a multiple of 4, at most `width`; 0 chooses by
-  /// counting, on the contexts, the work that each choice would make.
+  /// Coordinates of every row that the first scan reads, as int8: a multiple of 4, at most `width`; 0 chooses
+  /// by counting, on the contexts, the work that each choice would make, and int4_width with it.
   std::size_t prefix = 0;
+  /// Coordinates behind these that it reads as int4: a multiple of 32, both together at most `width`; none
+  /// where there are boxes. Only with a prefix.
+  std::size_t int4_width = 0;
   /// Coordinates in all, 4 to 4096; what a row and a context have beyond them counts by its length alone. 0:
   /// as many as lie in one cache line behind the prefix, or more where the contexts, or W without any, have
   /// so many directions that fewer would leave many rows to score.
@@ -76,6 +80,7 @@ struct CertifiedOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("prefix", options.prefix, "coordinates that the first scan reads; 0 chooses on the contexts");
+    visit("int4_width", options.int4_width, "coordinates behind the prefix that it reads as int4");
     visit("width", options.width, "coordinates in all", from_to(4, detail::kMostBoundWidth).or_0());
     visit("context_sample", options.context_sample, "contexts that the coordinates are learned from",
           at_least(1));
@@ -89,11 +94,13 @@ struct CertifiedOptions {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The options that an index file records: the numbers, and whether there are boxes.
+/// The options that every index file records: the numbers but int4_width, and whether there are boxes.
 template <class Options, class Visit>
 void visit_recorded_options(Options& options, const Visit& visit) {
   CertifiedOptions::visit(options, [&]<class T>(std::string_view name, T& value, const auto&... /*limits*/) {
-    if constexpr (!std::is_enum_v<T>) visit(name, value);
+    if constexpr (!std::is_enum_v<T>) {
+      if (name != "int4_width") visit(name, value);
+    }
   });
   unsigned boxes = options.boxes == BoundBoxes::always ? 1 : 0;
   visit("boxes", boxes);
@@ -109,16 +116,27 @@ inline void check_certified_options(const CertifiedOptions& options) {
   if (options.prefix % 4 != 0 || options.prefix > longest) {
     throw bad_value("certified: prefix", options.prefix, "a multiple of 4 and at most ", longest);
   }
+  if (options.int4_width == 0) return;
+  if (options.prefix == 0 || options.boxes == BoundBoxes::always) {
+    throw Error("certified: int4_width is " + std::to_string(options.int4_width) +
+                ", which wants a prefix and no boxes");
+  }
+  if (options.int4_width % kernels::Int4Context::kSegment != 0 ||
+      options.int4_width > longest - options.prefix) {
+    throw bad_value("certified: int4_width", options.int4_width,
+                    "a multiple of 32 and, with prefix, at most ", longest);
+  }
 }
 
 /// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
 inline void check_chosen_options(const CertifiedOptions& options) {
   if (options.width >= 1 && options.width <= kMostBoundWidth && options.prefix % 4 == 0 &&
-      options.prefix <= options.width) {
+      options.prefix <= options.width && options.int4_width % kernels::Int4Context::kSegment == 0 &&
+      options.int4_width <= options.width - options.prefix) {
     return;
   }
-  throw Error("certified: prefix is " + std::to_string(options.prefix) + " and width " +
-              std::to_string(options.width));
+  throw Error("certified: prefix is " + std::to_string(options.prefix) + ", int4_width " +
+              std::to_string(options.int4_width) + " and width " + std::to_string(options.width));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/tail_writer.hpp"
@@ -28,20 +29,23 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// out.
 class RowPacker {
  public:
-  RowPacker(const SoftmaxLayer& layer, const RowCoordinates& rows, const RowOrder& order, std::size_t prefix)
+  RowPacker(const SoftmaxLayer& layer, const RowCoordinates& rows, const RowOrder& order,
+            const CertifiedOptions& options)
       : rows_(rows),
         order_(order),
-        prefix_(prefix),
+        prefix_(options.prefix),
+        int4_width_(options.int4_width),
         biases_(layer.biases()),
         // A layer narrower than the prefix is filled up with zeros.
         coordinates_(Eigen::MatrixXd::Zero(rows.inside.rows(),
-                                           std::max(rows.inside.cols(), static_cast<Eigen::Index>(prefix)))),
-        tail_width_(static_cast<std::size_t>(coordinates_.cols()) - prefix),
-        prefixes_(layer.vocab(), prefix),
+                                           std::max(rows.inside.cols(), static_cast<Eigen::Index>(prefix_)))),
+        tail_width_(static_cast<std::size_t>(coordinates_.cols()) - prefix_),
+        prefixes_(layer.vocab(), prefix_, int4_width_),
         tails_(layer.vocab(), tail_width_) {
     coordinates_.leftCols(rows.inside.cols()) = rows.inside;
     by_prefix_.rows.resize(layer.vocab());
     by_tails_.rows.resize(layer.vocab());
+    by_int4_.rows.resize(layer.vocab());
   }
 
   /// Stores the rows, and their radii with weights that suit contexts like these.
@@ -55,9 +59,13 @@ class RowPacker {
     share_contexts(contexts);
     index.prefix_weights = weigh(by_prefix_);
     index.tail_weights = weigh(by_tails_);
+    if (int4_width_ > 0) index.int4_weights = weigh(by_int4_);
     for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
       for (std::size_t place = first; place < first + count; ++place) {
         prefixes_.put_radius(place, row_radius(by_prefix_.rows[place], index.prefix_weights));
+        if (int4_width_ > 0) {
+          prefixes_.put_int4_radius(place, row_radius(by_int4_.rows[place], index.int4_weights));
+        }
         if (tail_width_ == 0) continue;
         tails_.put_radius(place, row_radius(by_tails_.rows[place], index.tail_weights));
       }
@@ -68,6 +76,8 @@ class RowPacker {
 
  private:
   static constexpr std::size_t kRowsAtOnce = 1024;
+  /// What rounding to eight bits takes of a context.
+  static constexpr double kTypicallyLost = 0.01;
 
   /// Stores the row of a place; `values` and q [prefix] are scratch.
   void put(std::size_t place, std::vector<double>& values, std::int8_t* q) {
@@ -85,37 +95,61 @@ class RowPacker {
     for (std::size_t j = 0; j < prefix_; ++j) count(all[j], scale * q[j]);
     const double prefix_rounded = rounded;
     if (tail_width_ > 0) {
-      const std::span<const double> tail = all.subspan(prefix_);
+      const std::span<double> tail = std::span(values).subspan(prefix_);
+      put_int4(place, tail.first(int4_width_));
       const TailWriter::Coordinates kept = tails_.put(place, tail);
       for (std::size_t j = 0; j < tail.size(); ++j) count(tail[j], kept.scale * kept.q[j]);
     }
     const double norm = rows_.norms[token];
     const double outside = rows_.outside[token] + 1e-12 * norm;
-    const double scale_of_errors = std::max({norm, row.norm(), std::sqrt(stored)});
-    by_prefix_.rows[place] = {row.tail(static_cast<Eigen::Index>(tail_width_)).norm(), outside,
+    const double scale_of_errors =
+        std::max({norm, row.norm(), std::sqrt(stored)}) + by_int4_.rows[place][kInt4Context];
+    by_prefix_.rows[place] = {row.tail(static_cast<Eigen::Index>(tail_width_ - int4_width_)).norm(), outside,
                               std::sqrt(prefix_rounded), scale_of_errors};
-    by_tails_.rows[place] = {0.0, outside, std::sqrt(rounded), scale_of_errors};
+    by_tails_.rows[place] = {by_int4_.rows[place][kInt4Context], outside, std::sqrt(rounded),
+                             scale_of_errors};
+  }
+
+  /// Stores coordinates x as int4, and leaves what that rounds off: tails are of this.
+  void put_int4(std::size_t place, std::span<double> x) {
+    if (x.empty()) return;
+    std::vector<double> kept(x.begin(), x.end());
+    prefixes_.put_int4(place, kept);
+    double rounded = 0.0;
+    double stored = 0.0;
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      x[j] -= kept[j];
+      rounded += x[j] * x[j];
+      stored += kept[j] * kept[j];
+    }
+    by_int4_.rows[place] = {std::sqrt(rounded), std::sqrt(stored)};
   }
 
   void share_contexts(const ContextCoordinates& contexts) {
     const Eigen::MatrixXd& inside = contexts.inside;
     const Eigen::Index prefix = std::min(static_cast<Eigen::Index>(prefix_), inside.cols());
-    by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix).rowwise().norm().sum(),
+    const auto int4 = static_cast<Eigen::Index>(int4_width_);
+    const double of_int4 = inside.middleCols(prefix, int4).rowwise().norm().sum();
+    by_int4_.contexts = {of_int4, kTypicallyLost * of_int4};
+    by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix - int4).rowwise().norm().sum(),
                            contexts.outside.sum(), inside.leftCols(prefix).rowwise().norm().sum(),
                            contexts.errors.sum()};
-    by_tails_.contexts = {0.0, contexts.outside.sum(), inside.rowwise().norm().sum(), contexts.errors.sum()};
+    by_tails_.contexts = {by_int4_.contexts[kInt4Context], contexts.outside.sum(),
+                          inside.rowwise().norm().sum(), contexts.errors.sum()};
   }
 
   const RowCoordinates& rows_;
   const RowOrder& order_;
   std::size_t prefix_;
+  std::size_t int4_width_;
   Eigen::VectorXf biases_;
   Eigen::MatrixXd coordinates_;  ///< [V×max(width, prefix)]
   std::size_t tail_width_;
   PrefixWriter prefixes_;
   TailWriter tails_;
-  BoundShares by_prefix_;
-  BoundShares by_tails_;
+  BoundShares<BoundTerms> by_prefix_;
+  BoundShares<BoundTerms> by_tails_;
+  BoundShares<Int4Terms> by_int4_;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

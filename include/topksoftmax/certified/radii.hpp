@@ -12,42 +12,51 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The products that an estimate leaves out, each of a row's part and a context's: w'₂ with h'₂, w⊥ with h⊥,
-/// w'−ŵ with h', N with E.
+/// The products that an estimate leaves out, each of a row's part and a context's: of a prefix, all
+/// coordinates that it does not have of both, of a tail ŵ₂ with h'₂−ĥ₂ (int4); w⊥ with h⊥; w'−ŵ with h'; N
+/// with E.
 enum BoundTerm { kLonger, kOutside, kRounded, kRounding, kBoundTerms };
 using BoundTerms = std::array<double, kBoundTerms>;
+
+/// The same of coordinates in int4: w'₂−ŵ₂ with h'₂, ŵ₂ with h'₂−ĥ₂.
+enum Int4Term { kInt4Rounded, kInt4Context, kInt4Terms };
+using Int4Terms = std::array<double, kInt4Terms>;
 
 // Σ a_i·x_i ≤ √Σ(a_i/κ_i)² · √Σ(κ_i·x_i)²: the row's radius by the context's.
 
 /// √Σ(a_i/κ_i)², not less.
-inline double row_radius(const BoundTerms& terms, const BoundTerms& weights) {
+template <class Terms>
+double row_radius(const Terms& terms, const Terms& weights) {
   double sum = 0.0;
-  for (std::size_t i = 0; i < kBoundTerms; ++i) sum += std::pow(terms[i] / weights[i], 2);
+  for (std::size_t i = 0; i < terms.size(); ++i) sum += std::pow(terms[i] / weights[i], 2);
   return std::sqrt(sum) * kOutward;
 }
 
 /// √Σ(κ_i·x_i)², not less, with room for the rounding of estimate + radius.
-inline float context_radius(const BoundTerms& terms, const BoundTerms& weights) {
+template <class Terms>
+float context_radius(const Terms& terms, const Terms& weights) {
   double sum = 0.0;
-  for (std::size_t i = 0; i < kBoundTerms; ++i) sum += terms[i] * weights[i] * (terms[i] * weights[i]);
+  for (std::size_t i = 0; i < terms.size(); ++i) sum += terms[i] * weights[i] * (terms[i] * weights[i]);
   return up(std::sqrt(sum) * (1.0 + 0x1p-18));
 }
 
 /// What rows and contexts have of each term.
+template <class Terms>
 struct BoundShares {
-  std::vector<BoundTerms> rows;  ///< of every row
-  BoundTerms contexts{};         ///< of some contexts, in all
+  std::vector<Terms> rows;  ///< of every row
+  Terms contexts{};         ///< of some contexts, in all
 };
 
 /// The weights κ: κ² of a term is best at the ratio of what rows and contexts typically have of it.
-inline BoundTerms weigh(const BoundShares& shares) {
-  BoundTerms row_mean{};
-  for (const BoundTerms& terms : shares.rows) {
-    for (std::size_t i = 0; i < kBoundTerms; ++i) {
+template <class Terms>
+Terms weigh(const BoundShares<Terms>& shares) {
+  Terms row_mean{};
+  for (const Terms& terms : shares.rows) {
+    for (std::size_t i = 0; i < terms.size(); ++i) {
       row_mean[i] += terms[i] / static_cast<double>(shares.rows.size());
     }
   }
-  const auto total = [](const BoundTerms& terms) {
+  const auto total = [](const Terms& terms) {
     double sum = 0.0;
     for (const double term : terms) sum += term;
     return sum;
@@ -55,8 +64,8 @@ inline BoundTerms weigh(const BoundShares& shares) {
   const auto share = [](double part, double whole) {
     return whole > 0.0 ? std::max(part / whole, 1e-6) : 1.0;
   };
-  BoundTerms weights{};
-  for (std::size_t i = 0; i < kBoundTerms; ++i) {
+  Terms weights{};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
     weights[i] =
         std::sqrt(share(row_mean[i], total(row_mean)) / share(shares.contexts[i], total(shares.contexts)));
   }

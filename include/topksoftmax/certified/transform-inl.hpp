@@ -10,6 +10,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
@@ -43,9 +44,9 @@ TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std
     : dim_(in.dim()),
       width_(width),
       Q_(in.array<Float16>("Q", {in.dim(), room()}, DataType::float16)),
-      R_(in.floats("R", {width, room()})),
       unorthogonality_(norms[0]),
       transform_norm_(norms[1]) {
+  if (in.has_tensor("R") || width != dim_) R_ = in.floats("R", {width, room()});
   if (std::any_of(Q_.begin(), Q_.end(), [](Float16 x) { return !std::isfinite(static_cast<float>(x)); })) {
     throw in.damaged("Q", "has a value that is not finite");
   }
@@ -53,26 +54,31 @@ TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std
 
 TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
   out.array("Q", {dim(), room()}, Q_, DataType::float16);
-  out.array("R", {width(), room()}, R_);
+  if (!is_whole()) out.array("R", {width(), room()}, R_);
 }
 
 TOPKSOFTMAX_INLINE void ContextTransform::apply(const float* h, float* projected, float* transformed) const {
-  kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), h, projected);
+  const kernels::Rows Q = as_rows(Q_, room(), WeightType::float16);
+  if (is_whole()) return kernels::combine_rows(Q, h, transformed);
+  kernels::combine_rows(Q, h, projected);
   kernels::combine_rows(as_rows(R_, room(), WeightType::float32), projected, transformed);
 }
 
 TOPKSOFTMAX_INLINE ContextTransform::Lengths ContextTransform::lengths(const float* h, const float* projected,
                                                                        const float* transformed) const {
-  return {length_of(h, dim()), length_of(projected, width()), length_of(transformed, width())};
+  return {length_of(h, dim()), is_whole() ? LengthBounds{} : length_of(projected, width()),
+          length_of(transformed, width())};
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::projection_error(const Lengths& lengths) const {
   // `width` dot products of d terms with rows of length about 1.
   const double root_width = std::sqrt(static_cast<double>(width()));
-  return roundings(dim() + 2) * root_width * (1.0 + unorthogonality_) * lengths.context.high;
+  return roundings(kernels::combine_roundings(dim())) * root_width * (1.0 + unorthogonality_) *
+         lengths.context.high;
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) const {
+  if (is_whole()) return lengths.context.high;
   const double inside = std::max(lengths.projected.low - projection_error(lengths), 0.0);
   const double square =
       lengths.context.high * lengths.context.high - inside * inside / (1.0 + unorthogonality_);
@@ -81,7 +87,10 @@ TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) cons
 
 TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const {
   const double transform_error =
-      transform_norm_ * (projection_error(lengths) + roundings(width() + 2) * lengths.projected.high);
+      is_whole()
+          ? transform_norm_ * roundings(kernels::combine_roundings(dim())) * lengths.context.high
+          : transform_norm_ * (projection_error(lengths) +
+                               roundings(kernels::combine_roundings(width())) * lengths.projected.high);
   return roundings(dim() + 3) * lengths.context.high + transform_error +
          roundings(width() + 6) * lengths.transformed.high;
 }

@@ -19,11 +19,13 @@ struct LengthBounds {
   double high = 0.0;
 };
 
-/// From contexts and rows to the coordinates that they are bounded in: Q and R of CertifiedScreener.
+/// From contexts and rows to the coordinates that they are bounded in: Q and R of CertifiedScreener. Where
+/// there are as many coordinates as dimensions nothing lies outside of them: the product RQ alone is kept, as
+/// Q without an R, and need not be orthogonal.
 class TOPKSOFTMAX_EXPORT ContextTransform {
  public:
   ContextTransform() = default;
-  /// Of what is stored of Q and R, and of their norms.
+  /// Of what is stored of Q and R, or of their product and none, of η and the norm of the last one.
   ContextTransform(std::size_t dim, std::size_t width, StoredArray<Float16> Q, StoredArray<float> R,
                    double unorthogonality, double norm)
       : dim_(dim),
@@ -33,10 +35,10 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
         unorthogonality_(unorthogonality),
         transform_norm_(norm) {}
 
-  /// Reads what save() has written; norms [2] are η and ‖R‖.
+  /// Reads what save() has written; norms [2] are η and norm().
   ContextTransform(const IndexReader& in, std::size_t width, const double* norms);
-  /// The tensors "Q" F16 [d, room] and "R" F32 [width, room], both transposed, with zeros behind `width`
-  /// columns.
+  /// The tensors "Q" F16 [d, room] and, if there is one, "R" F32 [width, room], both transposed, with zeros
+  /// behind `width` columns.
   void save(IndexWriter& out) const;
 
   std::size_t dim() const { return dim_; }
@@ -51,15 +53,18 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   double norm() const { return transform_norm_; }
 
   const StoredArray<Float16>& Q() const { return Q_; }  ///< Qᵀ [d×room]
-  const StoredArray<float>& R() const { return R_; }    ///< Rᵀ [width×room]
+  const StoredArray<float>& R() const { return R_; }    ///< Rᵀ [width×room], or nothing
+  /// Whether Q is the whole transform, of as many coordinates as dimensions.
+  bool is_whole() const { return R_.size() == 0; }
 
-  /// c = Qh and h' = Rc, both [room()] with zeros behind `width`.
+  /// c = Qh and h' = Rc, both [room()] with zeros behind `width`. There is no c where Q is the whole
+  /// transform: what it is given as is left.
   void apply(const float* h, float* projected, float* transformed) const;
 
   /// How long a context and what becomes of it are.
   struct Lengths {
     LengthBounds context;      ///< ‖h‖
-    LengthBounds projected;    ///< ‖c‖
+    LengthBounds projected;    ///< ‖c‖, 0 where there is none
     LengthBounds transformed;  ///< ‖h'‖
   };
   Lengths lengths(const float* h, const float* projected, const float* transformed) const;
@@ -79,7 +84,7 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   StoredArray<Float16> Q_;        ///< Qᵀ [d×room]
   StoredArray<float> R_;          ///< Rᵀ [width×room]
   double unorthogonality_ = 0.0;  ///< η ≥ ‖QQᵀ − I‖
-  double transform_norm_ = 0.0;   ///< ‖R‖_F
+  double transform_norm_ = 0.0;   ///< ‖R‖_F, or ‖Q‖_F of a whole transform
 };
 
 /// ‖x‖ of x [count].

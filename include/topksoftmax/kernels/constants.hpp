@@ -25,6 +25,15 @@ inline constexpr std::size_t kSlack = 16;
 /// Values that are few enough to be ranked by comparing each with every other.
 inline constexpr std::size_t kFew = 64;
 
+/// Rows that the kernel `combine_rows` adds at a time, in two sums.
+inline constexpr std::size_t kCombined = 64;
+
+/// Roundings that a product takes part in at the most when combine_rows adds `count` rows: its own, those of
+/// its sum, of both and of the total.
+constexpr std::size_t combine_roundings(std::size_t count) {
+  return 1 + (count < kCombined ? count : kCombined) / 2 + 2 + (count + kCombined - 1) / kCombined;
+}
+
 /// Values that the kernel `sum` adds at a time.
 inline constexpr std::size_t kReadBlock = 8 * kSlack;
 

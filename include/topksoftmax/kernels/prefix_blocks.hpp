@@ -8,12 +8,18 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
-/// The first `width` coordinates of every row as int8, with what bounds the rest: 16 rows a block, so that
-/// one instruction multiplies four coordinates of sixteen rows. A block is, in this order:
-///   bias    16 × float32
-///   scale   16 × bfloat16   w_j ≈ scale · q_j
-///   radius  16 × bfloat16   how far the row's logit may be from the estimate, for a context of radius 1
-///   q       width/4 × 16 × 4 × uint8, row r's coordinates 4g … 4g+3 at (16g + r)·4, as q + 128
+/// The first `width` coordinates of every row as int8, `int4_width` more of them as int4, with what bounds
+/// the rest: 16 rows a block, so that one instruction multiplies four coordinates of sixteen rows. A block
+/// is, in this order:
+///   bias         16 × float32
+///   scale        16 × bfloat16   w_j ≈ scale · q_j
+///   radius       16 × bfloat16   how far the row's logit may be from the estimate, for a context of radius 1
+///   int4 scale   16 × bfloat16   w_j ≈ scale · (2·u_j − 15); this and the next only where int4_width > 0
+///   int4 radius  16 × bfloat16   how far it may be off besides, for a context of int4 radius 1
+///   q            width/4 × 16 × 4 × uint8, row r's coordinates 4g … 4g+3 at (16g + r)·4, as q + 128
+///   u            int4_width/8 × 16 × 4 × uint8, row r's coordinates 8g + i and 8g + 4 + i, i < 4, in the
+///   lower
+///                and the upper half of byte (16g + r)·4 + i
 /// Rows that fill the last block up have a bias of −∞.
 struct PrefixBlocks {
   static constexpr std::size_t kRows = 16;
@@ -23,20 +29,44 @@ struct PrefixBlocks {
   /// Added to every radius, for products too small to be held.
   static constexpr float kSmallest = 1e-36F;
   static constexpr std::size_t kHeader = kRows * (sizeof(float) + 2 * sizeof(std::uint16_t));
+  static constexpr std::size_t kInt4Header = kRows * 2 * sizeof(std::uint16_t);
 
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
   std::size_t rows = 0;
-  std::size_t width = 0;  ///< a multiple of 4, at most kMaxWidth
+  std::size_t width = 0;       ///< a multiple of 4, at most kMaxWidth
+  std::size_t int4_width = 0;  ///< a multiple of Int4Context::kSegment, at most kMaxWidth
 
   std::size_t blocks() const { return (rows + kRows - 1) / kRows; }
-  std::size_t block_bytes() const { return kHeader + kRows * width; }
+  /// Where a block's q and u begin.
+  std::size_t q_offset() const { return kHeader + (int4_width > 0 ? kInt4Header : 0); }
+  std::size_t int4_offset() const { return q_offset() + kRows * width; }
+  std::size_t block_bytes() const { return int4_offset() + kRows * int4_width / 2; }
   std::size_t bytes() const { return blocks() * block_bytes(); }
 
   /// The rows of blocks first … first + count − 1.
   PrefixBlocks part(std::size_t first, std::size_t count) const {
     const std::size_t behind = rows - first * kRows;
-    return {data + first * block_bytes(), behind < count * kRows ? behind : count * kRows, width};
+    return {data + first * block_bytes(), behind < count * kRows ? behind : count * kRows, width, int4_width};
   }
+};
+
+/// A context's coordinates that rows have as int4, as 8-bit integers: those of a segment by a step of their
+/// own, which halves `shifts` times from one segment to the next. With n of segment g doubled shifts[g + 1] +
+/// shifts[g + 2] + … times, h_j ≈ scale · n_j.
+struct Int4Context {
+  static constexpr std::size_t kSegment = 32;
+  static constexpr std::int32_t kLargest = 127;  ///< |n_j| at the most
+  /// All shifts together at the most, so that 240·Σ|n_j| over half of the coordinates is an int32.
+  static constexpr int most_shifts(std::size_t width) {
+    int shifts = 0;
+    while ((width << (shifts + 1)) <= (std::size_t{1} << 17)) ++shifts;
+    return shifts;
+  }
+
+  const std::int8_t* n = nullptr;        ///< [int4_width]
+  const std::uint8_t* shifts = nullptr;  ///< [int4_width / kSegment], before each segment
+  float scale = 0.0F;
+  float radius = 0.0F;  ///< what the rows' int4 radii are multiplied by
 };
 
 /// A context's prefix as 15-bit integers: h_j ≈ scale · n_j.
@@ -50,6 +80,7 @@ struct PrefixContext {
   const std::int16_t* n = nullptr;  ///< [width]
   float scale = 0.0F;
   float radius = 0.0F;  ///< what the rows' radii are multiplied by
+  Int4Context int4{};   ///< where rows have such coordinates
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels

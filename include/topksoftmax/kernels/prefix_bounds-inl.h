@@ -34,7 +34,25 @@ constexpr std::size_t kBlockRows = PrefixBlocks::kRows;
 
 // Forms of products: dots[r] = Σ_j q_rj · n_j for the 16 rows of a block, in exact integers, so that every
 // form gives the same. Rows hold q + 128 without a sign, so 128·Σn is taken off. With(n, width, body) calls
-// body with the products of n, a function of q and dots.
+// body with the products of n, a function of q and dots. Int4 is such a function of u and dots[r] =
+// Σ_j (2·u_rj − 15) · n_j; sums are modulo 2³², and what they end as is an int32.
+
+/// 15·Σ_j n_j, as a context's segments are shifted.
+inline std::int32_t Int4Centre(const Int4Context& context, std::size_t width) {
+  std::int32_t sum = 0;
+  for (std::size_t segment = 0; segment < width / Int4Context::kSegment; ++segment) {
+    sum *= 1 << context.shifts[segment];
+    for (std::size_t j = 0; j < Int4Context::kSegment; ++j) {
+      sum += context.n[segment * Int4Context::kSegment + j];
+    }
+  }
+  return 15 * sum;
+}
+
+/// Bytes of a block that hold a segment, and eight coordinates of all rows.
+constexpr std::size_t kInt4SegmentBytes = kBlockRows * Int4Context::kSegment / 2;
+constexpr std::size_t kInt4GroupBytes = kBlockRows * 4;
+constexpr std::size_t kInt4Groups = kInt4SegmentBytes / kInt4GroupBytes;
 
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 
@@ -143,6 +161,66 @@ class ByteProducts {
     Vec32 high_groups_[kGroups > 0 ? kGroups : 1];
     Vec32 low_groups_[kGroups > 0 ? kGroups : 1];
   };
+
+ public:
+  class Int4 {
+   public:
+    Int4(const Int4Context& context, std::size_t width)
+        : context_(context), segments_(width / Int4Context::kSegment), centre_(Int4Centre(context, width)) {}
+
+    HWY_INLINE void operator()(const std::uint8_t* u, std::int32_t* HWY_RESTRICT dots) const {
+      Vec32 acc[kAccs];
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::Zero(Tag32());
+      const std::int8_t* n = context_.n;
+      for (std::size_t segment = 0; segment < segments_; ++segment, u += kInt4SegmentBytes) {
+        if (const int shift = context_.shifts[segment]; shift != 0) {
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::ShiftLeftSame(acc[i], shift);
+        }
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t g = 0; g < kInt4Groups; ++g, n += 8) {
+          const Vec32 lower_n = Broadcast(n);
+          const Vec32 upper_n = Broadcast(n + 4);
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t i = 0; i < kParts; ++i) {
+            auto pairs = hn::LoadU(TagU8(), u + g * kInt4GroupBytes + 4 * i * kRows);
+            HoldInRegister(pairs);
+            Vec32* const chain = acc + g % kChainsOfInt4 * 2 * kParts + i;
+            chain[0] = AddByteProducts(chain[0], hn::And(pairs, hn::Set(TagU8(), 0x0f)), lower_n);
+            chain[kParts] = AddByteProducts(chain[kParts], hn::And(pairs, hn::Set(TagU8(), 0xf0)), upper_n);
+          }
+        }
+      }
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kParts; ++i) {
+        Vec32 lower = acc[i];
+        Vec32 upper = acc[kParts + i];
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t chain = 2; chain < kAccs / kParts; chain += 2) {
+          lower = hn::Add(lower, acc[chain * kParts + i]);
+          upper = hn::Add(upper, acc[(chain + 1) * kParts + i]);
+        }
+        // Twice the sum of the lower halves, and of the upper ones, which count 16 times.
+        const auto doubled = hn::Add(hn::ShiftLeft<1>(lower), hn::ShiftRight<3>(upper));
+        hn::Store(hn::Sub(doubled, hn::Set(Tag32(), centre_)), Tag32(), dots + i * kRows);
+      }
+    }
+
+   private:
+    /// What is used twice is loaded once.
+    static HWY_INLINE void HoldInRegister(hn::Vec<TagU8>& vector) { asm("" : "+v"(vector.raw)); }
+
+    static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
+    static constexpr std::size_t kParts = kBlockRows / kRows;
+    /// Enough sums, of which each waits for itself.
+    static constexpr std::size_t kChainsOfInt4 = kParts == 1 ? 2 : 1;
+    static constexpr std::size_t kAccs = kChainsOfInt4 * 2 * kParts;
+
+    Int4Context context_;
+    std::size_t segments_;
+    std::int32_t centre_;
+  };
 };
 
 #endif
@@ -169,6 +247,29 @@ class PlainProducts {
   static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
     body(PlainProducts(n, width));
   }
+
+  class Int4 {
+   public:
+    Int4(const Int4Context& context, std::size_t width)
+        : context_(context), width_(width), centre_(Int4Centre(context, width)) {}
+
+    HWY_INLINE void operator()(const std::uint8_t* u, std::int32_t* HWY_RESTRICT dots) const {
+      for (std::size_t r = 0; r < kBlockRows; ++r) {
+        std::int32_t sum = 0;
+        for (std::size_t j = 0; j < width_; ++j) {
+          if (j % Int4Context::kSegment == 0) sum *= 1 << context_.shifts[j / Int4Context::kSegment];
+          const int pair = u[j / 8 * kInt4GroupBytes + r * 4 + j % 4];
+          sum += (j / 4 % 2 == 0 ? pair % 16 : pair / 16) * context_.n[j];
+        }
+        dots[r] = static_cast<std::int32_t>(2 * static_cast<std::int64_t>(sum) - centre_);
+      }
+    }
+
+   private:
+    Int4Context context_;
+    std::size_t width_;
+    std::int32_t centre_;
+  };
 
  private:
   const std::int16_t* n_;
@@ -233,6 +334,68 @@ class WordProducts {
   using Tag16 = hn::Repartition<std::int16_t, Tag32>;
   using TagU16 = hn::Repartition<std::uint16_t, Tag32>;
 
+ public:
+  /// A word holds coordinates i, 4 + i, 1 + i and 5 + i of eight, i = 0 in even words and 2 in odd ones, from
+  /// its lowest bits on.
+  class Int4 {
+   public:
+    Int4(const Int4Context& context, std::size_t width)
+        : shifts_(context.shifts),
+          segments_(width / Int4Context::kSegment),
+          centre_(Int4Centre(context, width)) {
+      constexpr std::size_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+      for (std::size_t j = 0; j < width; ++j) n_[j] = context.n[j / 8 * 8 + order[j % 8]];
+    }
+
+    HWY_INLINE void operator()(const std::uint8_t* u, std::int32_t* HWY_RESTRICT dots) const {
+      constexpr std::size_t lanes = hn::MaxLanes(Tag32());
+      constexpr std::size_t parts = kBlockRows / lanes;
+      hn::Vec<Tag32> acc[parts];
+      hn::Vec<Tag32> more[parts];  // where NEON adds half of the products
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < parts; ++i) acc[i] = more[i] = hn::Zero(Tag32());
+      const std::int16_t* n = n_;
+      for (std::size_t segment = 0; segment < segments_; ++segment) {
+        if (const int shift = shifts_[segment]; shift != 0) {
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t i = 0; i < parts; ++i) {
+            acc[i] = hn::ShiftLeftSame(acc[i], shift);
+            more[i] = hn::ShiftLeftSame(more[i], shift);
+          }
+        }
+        for (std::size_t g = 0; g < kInt4Groups; ++g, n += 8, u += kInt4GroupBytes) {
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t i = 0; i < parts; ++i) {
+            const auto words =
+                hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(), u + 4 * i * lanes));
+            Add(words, n, acc[i], more[i]);
+            Add(hn::ShiftRight<4>(words), n + 2, acc[i], more[i]);
+            Add(hn::ShiftRight<8>(words), n + 4, acc[i], more[i]);
+            Add(hn::ShiftRight<12>(words), n + 6, acc[i], more[i]);
+          }
+        }
+      }
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < parts; ++i) {
+        const auto doubled = hn::ShiftLeft<1>(hn::RearrangeToOddPlusEven(acc[i], more[i]));
+        hn::Store(hn::Sub(doubled, hn::Set(Tag32(), centre_)), Tag32(), dots + i * lanes);
+      }
+    }
+
+   private:
+    template <class V>
+    static HWY_INLINE void Add(V words, const std::int16_t* two, hn::Vec<Tag32>& acc, hn::Vec<Tag32>& more) {
+      const auto u = hn::BitCast(Tag16(), hn::And(words, hn::Set(TagU16(), 0x0f)));
+      acc = hn::ReorderWidenMulAccumulate(Tag32(), u, Broadcast(two), acc, more);
+    }
+
+    const std::uint8_t* shifts_;
+    std::size_t segments_;
+    std::int32_t centre_;
+    std::int16_t n_[PrefixBlocks::kMaxWidth];
+  };
+
+ private:
   static HWY_INLINE hn::Vec<Tag16> Broadcast(const std::int16_t* two) {
     std::int32_t word;
     std::memcpy(&word, two, sizeof(word));
@@ -255,14 +418,24 @@ struct BlockHeader {
   const hwy::bfloat16_t* scale;
   const hwy::bfloat16_t* radius;
   const std::uint8_t* q;
+  // Where rows have such coordinates:
+  const hwy::bfloat16_t* int4_scale;
+  const hwy::bfloat16_t* int4_radius;
+  const std::uint8_t* u;
 };
 
 HWY_INLINE BlockHeader HeaderOf(const PrefixBlocks& blocks, std::size_t block) {
   const std::byte* const data = blocks.data + block * blocks.block_bytes();
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(data);
   const auto* const bias = reinterpret_cast<const float*>(data);
   const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
-  return {bias, scale, scale + kBlockRows,
-          reinterpret_cast<const std::uint8_t*>(data + PrefixBlocks::kHeader)};
+  return {bias,
+          scale,
+          scale + kBlockRows,
+          bytes + blocks.q_offset(),
+          scale + 2 * kBlockRows,
+          scale + 3 * kBlockRows,
+          bytes + blocks.int4_offset()};
 }
 
 /// What every row's bounds have of the context.
@@ -283,7 +456,6 @@ struct ContextFactors {
   FloatVec scale;
   FloatVec radius;
 
- private:
   static HWY_INLINE FloatVec Promoted(const hwy::bfloat16_t* values) {
     const FloatTag d;
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, FloatTag>(), values));
@@ -296,9 +468,9 @@ HWY_INLINE FloatVec ToFloats(const std::int32_t* dots) {
   return hn::ConvertTo(d, hn::Load(hn::Rebind<std::int32_t, FloatTag>(), dots));
 }
 
-/// Bounds of the blocks that block_of names, one after the other.
+/// Bounds of the blocks that block_of names, one after the other, by int8 coordinates alone.
 template <class Form, class BlockOf>
-HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
+HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
                             const PrefixContext& context, float* HWY_RESTRICT estimates,
                             float* HWY_RESTRICT radii) {
   Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
@@ -316,6 +488,49 @@ HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of,
       }
     }
   });
+}
+
+/// The same by int8 and int4 coordinates.
+template <class Form, class BlockOf>
+HWY_INLINE void BoundByInt8AndInt4(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
+                                   const PrefixContext& context, float* HWY_RESTRICT estimates,
+                                   float* HWY_RESTRICT radii) {
+  const typename Form::Int4 int4_dots(context.int4, prefix.int4_width);
+  Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
+    const FloatTag d;
+    const ContextFactors factors(context);
+    const auto int4_scale = hn::Set(d, context.int4.scale);
+    const auto int4_radius = hn::Set(d, context.int4.radius);
+    HWY_ALIGN std::int32_t dots[kBlockRows];
+    HWY_ALIGN std::int32_t more[kBlockRows];
+    for (std::size_t i = 0; i < count; ++i) {
+      const BlockHeader header = HeaderOf(prefix, block_of(i));
+      block_dots(header.q, dots);
+      int4_dots(header.u, more);
+      for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+        const auto first =
+            hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
+        const auto second =
+            hn::Mul(ToFloats(more + r), hn::Mul(ContextFactors::Promoted(header.int4_scale + r), int4_scale));
+        const auto sizes = hn::Add(hn::Abs(first), hn::Abs(second));
+        const auto radius = hn::MulAdd(ContextFactors::Promoted(header.int4_radius + r), int4_radius,
+                                       factors.Radius(header.radius + r, sizes));
+        hn::StoreU(hn::Add(first, second), d, estimates + i * kBlockRows + r);
+        hn::StoreU(radius, d, radii + i * kBlockRows + r);
+      }
+    }
+  });
+}
+
+template <class Form, class BlockOf>
+HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
+                            const PrefixContext& context, float* HWY_RESTRICT estimates,
+                            float* HWY_RESTRICT radii) {
+  if (prefix.int4_width == 0) {
+    BoundByInt8<Form>(prefix, block_of, count, context, estimates, radii);
+  } else {
+    BoundByInt8AndInt4<Form>(prefix, block_of, count, context, estimates, radii);
+  }
 }
 
 template <class Form>

@@ -225,7 +225,7 @@ constexpr std::size_t kTileContexts = kTile / kTileRows;
 /// contexts.
 template <WeightType type, std::size_t kContexts>
 HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std::size_t dim,
-                          const float* const* contexts, float* HWY_RESTRICT sums) {
+                            const float* const* contexts, float* HWY_RESTRICT sums) {
   const FloatTag d;
   FloatVec acc[kTile];
   TOPKSOFTMAX_UNROLL

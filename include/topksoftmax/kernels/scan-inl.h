@@ -56,16 +56,16 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
   TransformLogits(rows.transform, logits, count);
 }
 
-/// sums[i] = Σ_j x_j · m[j][i] for the kVectors vectors of columns that begin at `first`.
+/// sums[i] = Σ_j x_j · m[j][i] for the kVectors vectors of columns that begin at `first`, of kCombined rows
+/// at a time: a long sum's roundings stay few.
 template <WeightType type, std::size_t kVectors>
 HWY_INLINE void CombineColumns(const Rows& m, std::size_t first, const float* HWY_RESTRICT x,
                                float* HWY_RESTRICT sums) {
   using Lane = typename Stored<type>::Lane;
   const FloatTag d;
-  FloatVec even[kVectors];
-  FloatVec odd[kVectors];  // a second chain of each: one alone would wait for itself
+  FloatVec total[kVectors];
   TOPKSOFTMAX_UNROLL
-  for (std::size_t v = 0; v < kVectors; ++v) even[v] = odd[v] = hn::Zero(d);
+  for (std::size_t v = 0; v < kVectors; ++v) total[v] = hn::Zero(d);
   const auto add = [](const Lane* row, float weight, FloatVec* acc) HWY_ATTR {
     const auto factor = hn::Set(FloatTag(), weight);
     TOPKSOFTMAX_UNROLL
@@ -74,15 +74,22 @@ HWY_INLINE void CombineColumns(const Rows& m, std::size_t first, const float* HW
     }
   };
   const Lane* row = RowStart<Lane>(m, 0) + first;
-  std::size_t j = 0;
-  for (; j + 2 <= m.count; j += 2, row += 2 * m.stride) {
-    add(row, x[j], even);
-    add(row + m.stride, x[j + 1], odd);
+  for (std::size_t j = 0; j < m.count;) {
+    FloatVec even[kVectors];
+    FloatVec odd[kVectors];  // a second chain of each: one alone would wait for itself
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t v = 0; v < kVectors; ++v) even[v] = odd[v] = hn::Zero(d);
+    const std::size_t end = std::min(j + kCombined, m.count);
+    for (; j + 2 <= end; j += 2, row += 2 * m.stride) {
+      add(row, x[j], even);
+      add(row + m.stride, x[j + 1], odd);
+    }
+    if (j < end) add(row, x[j++], even);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t v = 0; v < kVectors; ++v) total[v] = hn::Add(total[v], hn::Add(even[v], odd[v]));
   }
-  if (j < m.count) add(row, x[j], even);
   TOPKSOFTMAX_UNROLL
-  for (std::size_t v = 0; v < kVectors; ++v)
-    hn::StoreU(hn::Add(even[v], odd[v]), d, sums + first + v * kLanes);
+  for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, sums + first + v * kLanes);
 }
 
 inline void CombineRows(const Rows& m, const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {

@@ -17,14 +17,16 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 TOPKSOFTMAX_INLINE PrefixStore::PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows,
-                                            std::size_t width) {
+                                            std::size_t width, std::size_t int4_width) {
   blocks_.rows = rows;
   blocks_.width = width;
+  blocks_.int4_width = int4_width;
   bytes_ = in.array<std::byte>(name, {blocks_.blocks(), blocks_.block_bytes()}, DataType::uint8);
   blocks_.data = bytes_.data();
   for (std::size_t row = 0; row < blocks_.blocks() * kRows; ++row) {
     const bool known = row < rows ? bias(row) <= std::numeric_limits<float>::max() : bias(row) == kNoBias;
-    if (known && scale(row) >= 0.0 && radius(row) >= 0.0) continue;
+    const bool usable = int4_width == 0 || (int4_scale(row) >= 0.0 && int4_radius(row) >= 0.0);
+    if (known && scale(row) >= 0.0 && radius(row) >= 0.0 && usable) continue;
     throw in.damaged(name, "has a bias, scale or radius that cannot be in row " + std::to_string(row));
   }
 }

@@ -42,12 +42,13 @@ class TOPKSOFTMAX_EXPORT PrefixStore {
  public:
   PrefixStore() = default;
   /// `bytes` [blocks × block_bytes] begin on a cache line.
-  PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width)
-      : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width} {}
+  PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width, std::size_t int4_width = 0)
+      : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width, int4_width} {}
 
-  /// Reads what save() has written under a name, of so many rows of this width, a multiple of 4. Throws Error
-  /// for biases that are NaN, and for scales and radii that are NaN or below 0.
-  PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows, std::size_t width);
+  /// Reads what save() has written under a name, of so many rows of these widths. Throws Error for biases
+  /// that are NaN, and for scales and radii that are NaN or below 0.
+  PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows, std::size_t width,
+              std::size_t int4_width = 0);
   /// The tensor `name` U8 [blocks, block_bytes].
   void save(IndexWriter& out, std::string_view name) const;
 
@@ -61,6 +62,8 @@ class TOPKSOFTMAX_EXPORT PrefixStore {
   double scale(std::size_t row) const;
   double radius(std::size_t row) const;
   int coordinate(std::size_t row, std::size_t j) const;
+  double int4_scale(std::size_t row) const;
+  double int4_radius(std::size_t row) const;
 
  private:
   const std::byte* block_of(std::size_t row) const {
@@ -75,7 +78,8 @@ inline constexpr std::size_t kRows = kernels::PrefixBlocks::kRows;
 /// Where a block's scales, radii and coordinates begin.
 inline constexpr std::size_t kScales = kRows * sizeof(float);
 inline constexpr std::size_t kRadii = kScales + kRows * sizeof(std::uint16_t);
-inline constexpr std::size_t kCoordinates = kernels::PrefixBlocks::kHeader;
+inline constexpr std::size_t kInt4Scales = kRadii + kRows * sizeof(std::uint16_t);
+inline constexpr std::size_t kInt4Radii = kInt4Scales + kRows * sizeof(std::uint16_t);
 /// The bias of rows that fill up the last block.
 inline constexpr float kNoBias = -std::numeric_limits<float>::infinity();
 
@@ -86,9 +90,9 @@ T value_at(const std::byte* begin, std::size_t i) {
   return value;
 }
 
-/// Where a row's coordinate lies in its block.
+/// Where a row's coordinate lies behind the first one of its block.
 inline std::size_t offset_of(std::size_t row, std::size_t j) {
-  return kCoordinates + j / 4 * 64 + row % kRows * 4 + j % 4;
+  return j / 4 * 64 + row % kRows * 4 + j % 4;
 }
 
 inline float PrefixStore::bias(std::size_t row) const {
@@ -104,7 +108,15 @@ inline double PrefixStore::radius(std::size_t row) const {
 }
 
 inline int PrefixStore::coordinate(std::size_t row, std::size_t j) const {
-  return std::to_integer<int>(block_of(row)[offset_of(row, j)]) - 128;
+  return std::to_integer<int>(block_of(row)[blocks_.q_offset() + offset_of(row, j)]) - 128;
+}
+
+inline double PrefixStore::int4_scale(std::size_t row) const {
+  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + kInt4Scales, row % kRows));
+}
+
+inline double PrefixStore::int4_radius(std::size_t row) const {
+  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + kInt4Radii, row % kRows));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -36,18 +37,23 @@ inline double largest_magnitude(std::span<const double> x) {
 /// Writes rows into memory of PrefixBlocks.
 class PrefixWriter {
  public:
-  /// `width` is a multiple of 4. Rows that fill up the last block are finished.
-  PrefixWriter(std::size_t rows, std::size_t width);
+  /// Widths as PrefixBlocks has them. Rows that fill up the last block are finished.
+  PrefixWriter(std::size_t rows, std::size_t width, std::size_t int4_width = 0);
 
   /// Writes a row's bias and its coordinates x [width] as bytes, which it also gives as q [width]; returns
   /// their scale.
   double put(std::size_t row, float bias, std::span<const double> x, std::int8_t* q);
+
+  /// Writes a row's coordinates x [int4_width] as int4, with the scale that loses least of some, and what
+  /// they are now to x.
+  void put_int4(std::size_t row, std::span<double> x);
 
   /// Writes a row of coordinates x ≥ 0 [width] that are rounded up, with a bias of 0.
   void put_up(std::size_t row, std::span<const double> x);
 
   /// Writes a row's radius, rounded up.
   void put_radius(std::size_t row, double radius);
+  void put_int4_radius(std::size_t row, double radius);
 
   /// Hands over what was written; nothing more can be.
   PrefixStore finish() &&;
@@ -69,9 +75,10 @@ void put_at(std::byte* begin, std::size_t i, T value) {
   std::memcpy(begin + i * sizeof(value), &value, sizeof(value));
 }
 
-inline PrefixWriter::PrefixWriter(std::size_t rows, std::size_t width) {
+inline PrefixWriter::PrefixWriter(std::size_t rows, std::size_t width, std::size_t int4_width) {
   blocks_.rows = rows;
   blocks_.width = width;
+  blocks_.int4_width = int4_width;
   storage_ = aligned_zeros(blocks_.bytes());
   blocks_.data = storage_.get();
   for (std::size_t row = rows; row < blocks_.blocks() * kRows; ++row) {
@@ -87,6 +94,45 @@ inline double PrefixWriter::put(std::size_t row, float bias, std::span<const dou
   return bfloat16_value(scale);
 }
 
+/// u of w ≈ scale·(2u − 15).
+inline int to_int4(double x, double scale) {
+  return scale > 0.0 ? static_cast<int>(std::floor(std::clamp(0.5 * x / scale, -8.0, 7.0))) + 8 : 8;
+}
+
+inline double from_int4(int u, double scale) {
+  return scale * (2 * u - 15);
+}
+
+inline void PrefixWriter::put_int4(std::size_t row, std::span<double> x) {
+  // What lies beyond the largest step is cut off: of normal numbers, 2.7 standard deviations are best.
+  constexpr double kReaches[] = {1.0, 0.92, 0.84, 0.76, 0.68, 0.6};
+  const double peak = largest_magnitude(x);
+  std::uint16_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const double reach : kReaches) {
+    const std::uint16_t scale = bfloat16_up(reach * peak / 15.0);
+    const double step = bfloat16_value(scale);
+    double lost = 0.0;
+    for (const double value : x) {
+      const double off = value - from_int4(to_int4(value, step), step);
+      lost += off * off;
+    }
+    if (lost < least) {
+      least = lost;
+      best = scale;
+    }
+  }
+  const double scale = bfloat16_value(best);
+  std::byte* const block = block_of(row);
+  put_at(block + kInt4Scales, row % kRows, best);
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    const int u = to_int4(x[j], scale);
+    std::byte& pair = block[blocks_.int4_offset() + j / 8 * 64 + row % kRows * 4 + j % 4];
+    pair |= static_cast<std::byte>(j / 4 % 2 == 0 ? u : 16 * u);
+    x[j] = from_int4(u, scale);
+  }
+}
+
 inline void PrefixWriter::put_up(std::size_t row, std::span<const double> x) {
   const std::uint16_t scale = bfloat16_up(largest_magnitude(x) / 126.0);  // the quotients may be rounded up
   const double step = bfloat16_value(scale);
@@ -100,18 +146,22 @@ inline void PrefixWriter::put_radius(std::size_t row, double radius) {
   put_at(block_of(row) + kRadii, row % kRows, bfloat16_up(radius));
 }
 
+inline void PrefixWriter::put_int4_radius(std::size_t row, double radius) {
+  put_at(block_of(row) + kInt4Radii, row % kRows, bfloat16_up(radius));
+}
+
 inline void PrefixWriter::put_header(std::size_t row, float bias, std::uint16_t scale) {
   put_at(block_of(row), row % kRows, bias);
   put_at(block_of(row) + kScales, row % kRows, scale);
 }
 
 inline void PrefixWriter::put_coordinate(std::size_t row, std::size_t j, int q) {
-  block_of(row)[offset_of(row, j)] = static_cast<std::byte>(q + 128);
+  block_of(row)[blocks_.q_offset() + offset_of(row, j)] = static_cast<std::byte>(q + 128);
 }
 
 inline PrefixStore PrefixWriter::finish() && {
   const std::shared_ptr<const std::byte> owner = std::move(storage_);
-  return {{{owner.get(), blocks_.bytes()}, owner}, blocks_.rows, blocks_.width};
+  return {{{owner.get(), blocks_.bytes()}, owner}, blocks_.rows, blocks_.width, blocks_.int4_width};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
