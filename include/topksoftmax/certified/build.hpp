@@ -22,14 +22,17 @@
 #include "topksoftmax/certified/choice.hpp"
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/learn_outside.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/packing.hpp"
 #include "topksoftmax/certified/projections.hpp"
+#include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
@@ -55,11 +58,13 @@ inline double position_of_outside(const SoftmaxLayer& layer, const CertifiedInde
   const LogitTransform& transform = layer.transform();
   const auto threshold = static_cast<float>(transform(trials.thresholds[trial]));
   const Survivors found = survivors({layer, index, query, bounds, workspace}, threshold, index.rows());
-  const auto logits = trials.products.col(trial).unaryExpr(std::cref(transform)).array();
-  Eigen::ArrayXd terms = (logits - static_cast<double>(threshold)).exp();
-  for (const TokenId id : found.ids) terms[id] = 0.0;
+  std::vector<float> logits(layer.vocab());
+  kernels::scan(layer.rows(), 0, logits.size(), query.h, logits.data());
+  for (const TokenId id : found.ids) logits[static_cast<std::size_t>(id)] = kNoThreshold;
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - threshold));
   const double low = std::log(found.outside.low);
-  const double position = (std::log(terms.sum()) - low) / (std::log(found.outside.high) - low);
+  const double position = (std::log(sum) - low) / (std::log(found.outside.high) - low);
   return position >= 0.0 && position <= 1.0 ? position : kNone;  // no bound is 0
 }
 
@@ -85,12 +90,11 @@ inline double typical_position(const SoftmaxLayer& layer, const CertifiedIndex& 
 inline RowMajorMatrix likely_contexts(const SoftmaxLayer& layer, const RowMajorMatrix& contexts) {
   constexpr std::size_t kMany = 256;
   if (contexts.rows() > 0) return evenly_spaced(Contexts::of(contexts), kMany);
-  const RowMajorMatrix W = layer.weights();
-  return evenly_spaced(Contexts::of(W), kMany);
+  return rows_at(layer, evenly_spaced_tokens(layer, kMany));
 }
 
-/// At most `count` of the contexts, made so short that their squares are floats: longer ones are never bounded,
-/// but have directions to learn from.
+/// At most `count` of the contexts, made so short that their squares are floats: longer ones are never
+/// bounded, but have directions to learn from.
 inline RowMajorMatrix contexts_to_learn_from(const Contexts& contexts, std::size_t count) {
   constexpr float kLargest = 1e15F;
   RowMajorMatrix sample = evenly_spaced(contexts, count);
@@ -106,25 +110,21 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   // Contexts that the choices are made by.
   constexpr std::size_t kChoosingContexts = 96;
   check_certified_options(options);
-  const Eigen::MatrixXd W = layer.weights().cast<double>();
   const RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
-  const LearnedCoordinates coordinates(W, sampled, options.coordinates, executor);
-  const Trials trials(layer, W, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
+  const LearnedCoordinates coordinates(layer, sampled, options.coordinates, executor);
+  const Trials trials(layer, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
                       executor);
-  BoundChoice choice = BoundChooser(layer, W, coordinates, trials, options, executor).choose();
+  BoundChoice choice = BoundChooser(layer, coordinates, trials, options, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
   index.transform = std::move(choice.transform);
-  const RowCoordinates rows(W, index.transform, executor);
+  const RowProjector projector(layer, index.transform);
   const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
-  const Eigen::VectorXd biases = layer.biases().cast<double>();
-  index.longest_row = rows.norms.maxCoeff();
-  index.largest_bias = biases.cwiseAbs().maxCoeff();
   const bool boxed = index.options.boxes == BoundBoxes::always;
   if (boxed) {
-    index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(biases, rows, typical, executor)));
+    index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(layer, projector, typical, executor)));
   }
-  RowPacker(layer, rows, index.order, index.options).pack(typical, executor, index);
+  RowPacker(layer, projector, index.order, index.options).pack(typical, executor, index);
   if (boxed) index.box_store = boxes_around(index.prefixes, executor);
   index.outside_position = typical_position(layer, index, trials, executor);
   index.outside_mass = learn_outside(layer, index, sampled, executor);

@@ -32,7 +32,9 @@
 //   options.hpp      what can be asked for
 //   coordinates.hpp  Q and R, learned from contexts and rows
 //   transform.hpp    Q and R as they are stored; c and h' of a context, how long and how wrong these are
-//   projections.hpp  w' and w⊥ of rows, h' and h⊥ of contexts, an order in which rows are similar
+//   layer_rows.hpp   rows of the layer, some at a time
+//   row_projector.hpp  w' and w⊥ of these
+//   projections.hpp  h' and h⊥ of contexts, an order in which rows are similar
 //   trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
 //   costs.hpp        what it costs to read these
 //   int4_choice.hpp  how many coordinates to have as int4, and what that makes of work
@@ -142,10 +144,11 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
 
   /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), which prunes less.
   /// Cost, in multiply-adds, of at most context_sample of the contexts: (V + N)·d² and a few eigenvectors'
-  /// problems of d³ for the coordinates; about 3·V·d·width to place the rows in them, once, or up to three
-  /// times where options are left open; to choose these, 96·V·(d + the sum of the prefixes tried); and to
-  /// learn the estimate of log Z, 4,000·V·d, but no more than 2³⁷.
-  /// Memory beside the layer: 16·V·(d + width) bytes at the most, and 768·V for the logits of 96 contexts.
+  /// problems of d³ for the coordinates; 3·V·d·width (2·V·d² where width is d) to place the rows in them,
+  /// once, or up to five times where options are left open; to choose these, 16,384 rows and 96 contexts met
+  /// in each prefix that is tried; and to learn the estimate of log Z, 4,000·V·d, but no more than 2³⁷.
+  /// Memory beside layer and index: 8·d bytes for each context sampled, about 120·d² bytes, 120·V, and some
+  /// thousand rows in float32 or float64 a thread.
   /// The same bits for every executor. Throws Error for contexts of another dimension or that are not finite,
   /// and for unusable options.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> build(

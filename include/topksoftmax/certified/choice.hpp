@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,8 +14,10 @@
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
 #include "topksoftmax/certified/int4_choice.hpp"
+#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
+#include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/config.hpp"
@@ -37,14 +40,9 @@ struct BoundChoice {
 class BoundChooser {
  public:
   /// Refers to all of them.
-  BoundChooser(const SoftmaxLayer& layer, const Eigen::MatrixXd& W, const LearnedCoordinates& coordinates,
-               const Trials& trials, const CertifiedOptions& options, const Executor& executor)
-      : layer_(layer),
-        W_(W),
-        coordinates_(coordinates),
-        trials_(trials),
-        options_(options),
-        executor_(executor) {}
+  BoundChooser(const SoftmaxLayer& layer, const LearnedCoordinates& coordinates, const Trials& trials,
+               const CertifiedOptions& options, const Executor& executor)
+      : layer_(layer), coordinates_(coordinates), trials_(trials), options_(options), executor_(executor) {}
 
   BoundChoice choose() const;
 
@@ -64,6 +62,9 @@ class BoundChooser {
 
   /// Coordinates in all with this prefix, where `least` are wanted at the least.
   std::size_t width(std::size_t prefix, std::size_t least) const;
+  /// Coordinates of a width; those of all dimensions, which are dear, are learned once.
+  CoordinateBasis basis(std::size_t width) const;
+  const CoordinateBasis& whole_basis() const;
   ContextTransform transform(std::size_t prefix, std::size_t least) const;
 
   /// The cost of a row that its prefix lets pass.
@@ -81,11 +82,11 @@ class BoundChooser {
   BoundChoice with_int4(std::size_t prefix, std::size_t int4_width) const;
 
   const SoftmaxLayer& layer_;
-  const Eigen::MatrixXd& W_;
   const LearnedCoordinates& coordinates_;
   const Trials& trials_;
   const CertifiedOptions& options_;
   const Executor& executor_;
+  mutable std::optional<CoordinateBasis> whole_basis_;
 };
 
 inline constexpr std::array<std::size_t, 10> kPrefixWidths = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
@@ -99,6 +100,23 @@ inline constexpr std::size_t kOneLine = 0;
 /// like rows do, so much of ‖w‖‖h‖ is less than what parts the best rows from most.
 inline constexpr double kLongestRest = 0.1;
 
+/// Blocks that what passes is counted of, at the most.
+inline constexpr std::size_t kCountedBlocks = 1024;
+
+/// The rows of some blocks of an order, evenly spaced.
+inline std::vector<TokenId> some_blocks(const std::vector<TokenId>& order) {
+  constexpr std::size_t kRowsOfBlock = kernels::PrefixBlocks::kRows;
+  const std::size_t blocks = order.size() / kRowsOfBlock;
+  if (blocks <= kCountedBlocks) return order;
+  std::vector<TokenId> some;
+  for (std::size_t i = 0; i < kCountedBlocks; ++i) {
+    const auto first =
+        order.begin() + static_cast<std::ptrdiff_t>(i * blocks / kCountedBlocks * kRowsOfBlock);
+    some.insert(some.end(), first, first + kRowsOfBlock);
+  }
+  return some;
+}
+
 /// Cache lines that a tail takes for so many coordinates at the least, prefix included.
 inline std::size_t tail_lines(std::size_t prefix, std::size_t least_width) {
   return kernels::PrefixTails{.width = least_width - std::min(prefix, least_width)}.lines();
@@ -111,8 +129,17 @@ inline std::size_t BoundChooser::width(std::size_t prefix, std::size_t least) co
   return std::min({wanted, layer_.dim(), kMostBoundWidth});
 }
 
+inline const CoordinateBasis& BoundChooser::whole_basis() const {
+  if (!whole_basis_) whole_basis_ = coordinates_.basis(layer_.dim());
+  return *whole_basis_;
+}
+
+inline CoordinateBasis BoundChooser::basis(std::size_t width) const {
+  return width == layer_.dim() ? whole_basis() : coordinates_.basis(width);
+}
+
 inline ContextTransform BoundChooser::transform(std::size_t prefix, std::size_t least) const {
-  return transform_of(coordinates_.basis(width(prefix, least)));
+  return transform_of(basis(width(prefix, least)));
 }
 
 inline double BoundChooser::passing_cost(std::size_t prefix, std::size_t least_width) const {
@@ -133,10 +160,11 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
     if (options.boxes == BoundBoxes::automatic) options.boxes = BoundBoxes::never;
     return;
   }
-  const RowCoordinates rows(W_, transform, executor_);
+  const RowProjector projector(layer_, transform);
   const ContextCoordinates contexts(trials_.contexts, transform, executor_);
-  const Eigen::VectorXd biases = layer_.biases().cast<double>();
-  const std::vector<TokenId> order = similar_rows(biases, rows, contexts, executor_);
+  const std::vector<TokenId> some = some_blocks(similar_rows(layer_, projector, contexts, executor_));
+  const RowCoordinates rows = projector.at(some);
+  const Eigen::VectorXd biases = biases_at(layer_, some);
   constexpr auto block_rows = static_cast<double>(kernels::PrefixBlocks::kRows);
   const auto vocab = static_cast<double>(layer_.vocab());
   double least = std::numeric_limits<double>::infinity();
@@ -144,8 +172,10 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
   if (options_.prefix != 0) prefixes = {&options_.prefix, 1};
   for (const std::size_t asked : prefixes) {
     const std::size_t prefix = std::min(asked, full);
-    const Passing passing = count_passing(rows, biases, trials_.thresholds, contexts, order,
-                                          std::min(prefix, transform.width()), executor_);
+    Passing passing = count_passing(rows, biases, trials_.thresholds, contexts,
+                                    std::min(prefix, transform.width()), executor_);
+    passing.rows *= vocab / static_cast<double>(some.size());
+    passing.boxes *= vocab / static_cast<double>(some.size());
     const double row_cost = static_cast<double>(prefix) + kRowCost;
     const double plain = vocab * row_cost;
     const double boxed =
@@ -182,8 +212,7 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
     if (!widths.empty() && next == widths.back()) break;
     widths.push_back(next);
   }
-  const std::vector<double> left =
-      count_left(W_, layer_.biases().cast<double>(), trials_, coordinates_.directions(), widths);
+  const std::vector<double> left = count_left(layer_, trials_, coordinates_.directions(), widths);
   const auto cost = [&](std::size_t i) {
     const auto M = static_cast<double>(widths[i]);
     const double transform = (2.0 * static_cast<double>(layer_.dim()) + 4.0 * M) * M;  // bytes of Q and R
@@ -208,7 +237,7 @@ inline BoundChoice BoundChooser::with_int4(std::size_t prefix, std::size_t int4_
   choice.options.boxes = BoundBoxes::never;
   choice.options.width = std::max(width, prefix);
   const std::size_t rounded = std::min(prefix + choice.options.int4_width, width);
-  choice.transform = transform_of(coordinates_.basis_for_rounding(width, rounded));
+  choice.transform = transform_of(coordinates_.stretched(basis(width), rounded));
   return choice;
 }
 
@@ -232,7 +261,7 @@ inline BoundChoice BoundChooser::choose() const {
   const bool open = options_.prefix == 0 && options_.boxes != BoundBoxes::always;
   if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kMostBoundWidth) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
-    const Int4Choice int4 = choose_int4(layer_, W_, coordinates_, trials_);
+    const Int4Choice int4 = choose_int4(layer_, whole_basis(), trials_);
     if (int4.cost < cost) return with_int4(int4.prefix, int4.int4_width);
   }
   return std::move(estimate.choice);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -20,6 +21,7 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -33,19 +35,19 @@ struct CoordinateBasis {
 /// Coordinates of any width, learned from the rows of a layer and from contexts.
 class LearnedCoordinates {
  public:
-  /// W [V×d]; contexts [N×d] may be empty. Cost: O(V·d² + N·d² + d³). Throws Error for coordinates of the
-  /// contexts without any.
-  LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts, BoundCoordinates kind,
+  /// Contexts [N×d] may be empty. Cost: O(V·d² + N·d² + d³). Throws Error for coordinates of the contexts
+  /// without any.
+  LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, BoundCoordinates kind,
                      const Executor& executor);
 
   /// Those of a width of at most d. Cost: O(d²·width).
   CoordinateBasis basis(std::size_t width) const;
 
-  /// The same for rows that are rounded to a few bits, where all of `rounded` coordinates have one step: each
-  /// is divided by the root of what rows typically have of it, those behind by as much as the last. (Steps
-  /// that grow with a coordinate cost more where contexts have much of it; of the powers between, the root
-  /// left fewest rows on every head.)
-  CoordinateBasis basis_for_rounding(std::size_t width, std::size_t rounded) const;
+  /// Some of them for rows that are rounded to a few bits, where all of `rounded` coordinates have one step:
+  /// each is divided by the root of what rows typically have of it, those behind by as much as the last.
+  /// (Steps that grow with a coordinate cost more where contexts have much of it; of the powers between, the
+  /// root left fewest rows on every head.)
+  CoordinateBasis stretched(CoordinateBasis basis, std::size_t rounded) const;
 
   /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width.
   const Eigen::MatrixXd& directions() const { return directions_; }
@@ -63,16 +65,23 @@ class LearnedCoordinates {
 /// What eigenvalues of zero become at the least: its roots, either way, are floats.
 inline constexpr double kLeastLift = 1e-30;
 
-/// Square root of a positive semidefinite matrix, or of its inverse; small eigenvalues are lifted so that it
-/// exists.
-inline Eigen::MatrixXd lifted_power(const Eigen::MatrixXd& S, double exponent) {
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(S);
-  const double lift = 1e-3 * eigen.eigenvalues().sum() / static_cast<double>(S.rows());
-  Eigen::VectorXd values = eigen.eigenvalues().cwiseMax(0.0);
-  values.array() += std::max(lift, kLeastLift);
-  return eigen.eigenvectors() * values.array().pow(exponent).matrix().asDiagonal() *
-         eigen.eigenvectors().transpose();
-}
+/// Powers of a positive semidefinite matrix; small eigenvalues are lifted so that all exist.
+class LiftedPowers {
+ public:
+  explicit LiftedPowers(const Eigen::MatrixXd& S) : eigen_(S) {
+    const double lift = 1e-3 * eigen_.eigenvalues().sum() / static_cast<double>(S.rows());
+    values_ = eigen_.eigenvalues().cwiseMax(0.0).array() + std::max(lift, kLeastLift);
+  }
+
+  Eigen::MatrixXd power(double exponent) const {
+    return eigen_.eigenvectors() * values_.pow(exponent).matrix().asDiagonal() *
+           eigen_.eigenvectors().transpose();
+  }
+
+ private:
+  Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen_;
+  Eigen::ArrayXd values_;
+};
 
 inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
   const double trace = S.trace();
@@ -82,17 +91,20 @@ inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
 
 /// R for which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal, given both moments within Q's rows.
 inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::MatrixXd& rows) {
-  const Eigen::MatrixXd root = lifted_power(contexts, 0.5);
+  const LiftedPowers powers(contexts);
+  const Eigen::MatrixXd root = powers.power(0.5);
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> joint(root * rows * root);
   const Eigen::MatrixXd U = joint.eigenvectors().rowwise().reverse();
   const Eigen::VectorXd lambda =
       joint.eigenvalues().reverse().cwiseMax(1e-9 * std::max(joint.eigenvalues().maxCoeff(), 1e-30));
-  return lambda.array().pow(0.25).matrix().asDiagonal() * U.transpose() * lifted_power(contexts, -0.5);
+  return lambda.array().pow(0.25).matrix().asDiagonal() * U.transpose() * powers.power(-0.5);
 }
 
-inline LearnedCoordinates::LearnedCoordinates(const Eigen::MatrixXd& W, const RowMajorMatrix& contexts,
+inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                                               BoundCoordinates kind, const Executor& executor)
-    : kind_(kind), contexts_(Eigen::MatrixXd::Identity(W.cols(), W.cols())) {
+    : kind_(kind),
+      contexts_(Eigen::MatrixXd::Identity(static_cast<Eigen::Index>(layer.dim()),
+                                          static_cast<Eigen::Index>(layer.dim()))) {
   if (contexts.rows() > 0) {
     const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
     const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
@@ -103,7 +115,7 @@ inline LearnedCoordinates::LearnedCoordinates(const Eigen::MatrixXd& W, const Ro
         "there are no contexts");
   }
   contexts_ = normalized(contexts_);
-  rows_ = normalized(gram(W, executor));
+  rows_ = normalized(layer_gram(layer, executor));
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_
                                                                     : Eigen::MatrixXd(contexts_ + rows_);
@@ -117,23 +129,22 @@ inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
     case BoundCoordinates::contexts:
       return {Q.transpose(), Eigen::MatrixXd::Identity(Q.cols(), Q.cols())};
     case BoundCoordinates::rows:
-      return {Q.transpose(), lifted_power(rows, 0.5)};
+      return {Q.transpose(), LiftedPowers(rows).power(0.5)};
     case BoundCoordinates::balanced:
       break;
   }
   return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows)};
 }
 
-inline CoordinateBasis LearnedCoordinates::basis_for_rounding(std::size_t width, std::size_t rounded) const {
-  CoordinateBasis made = basis(width);
+inline CoordinateBasis LearnedCoordinates::stretched(CoordinateBasis basis, std::size_t rounded) const {
   const auto last = static_cast<Eigen::Index>(std::max<std::size_t>(rounded, 1)) - 1;
   // Rows' coordinates are the solution of QᵀRᵀw' = w.
-  const Eigen::MatrixXd within = made.Q * rows_ * made.Q.transpose();
-  const Eigen::PartialPivLU<Eigen::MatrixXd> solver(made.R.transpose());
+  const Eigen::MatrixXd within = basis.Q * rows_ * basis.Q.transpose();
+  const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
   const Eigen::MatrixXd moments = solver.solve(solver.solve(within).transpose());
   const Eigen::VectorXd typical = moments.diagonal().cwiseMax(kLeastLift).cwiseSqrt();
-  for (Eigen::Index j = 0; j < made.R.rows(); ++j) made.R.row(j) *= std::sqrt(typical[std::min(j, last)]);
-  return made;
+  for (Eigen::Index j = 0; j < basis.R.rows(); ++j) basis.R.row(j) *= std::sqrt(typical[std::min(j, last)]);
+  return basis;
 }
 
 inline Eigen::VectorXd LearnedCoordinates::row_shares() const {

@@ -11,6 +11,7 @@
 
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
+#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
@@ -35,26 +36,20 @@ inline constexpr std::array<std::size_t, 14> kInt4Widths = {32,  64,  96,  128, 
 inline constexpr double kLostToInt4 = 0.12;
 inline constexpr double kLostToInt8 = 0.008;
 
-/// Some rows and contexts in all coordinates, met one by one.
+/// Some rows and contexts in all coordinates, of which more and more are met.
 class Int4Trials {
  public:
-  Int4Trials(const Eigen::MatrixXd& W, const Eigen::VectorXd& biases, const LearnedCoordinates& coordinates,
-             const Trials& trials)
+  Int4Trials(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials)
       : thresholds_(trials.thresholds) {
-    constexpr Eigen::Index kSampledRows = 4096;
-    const Eigen::Index sampled = std::min(W.rows(), kSampledRows);
-    Eigen::MatrixXd some(sampled, W.cols());
-    estimates_.resize(sampled, trials.contexts.rows());
-    for (Eigen::Index i = 0; i < sampled; ++i) {
-      const Eigen::Index row = i * W.rows() / sampled;
-      some.row(i) = W.row(row);
-      estimates_.row(i).setConstant(biases[row]);
-    }
-    const CoordinateBasis basis = coordinates.basis(static_cast<std::size_t>(W.cols()));
+    constexpr std::size_t kSampledRows = 4096;
+    const std::vector<TokenId> tokens = evenly_spaced_tokens(layer, kSampledRows);
+    const auto sampled = static_cast<Eigen::Index>(tokens.size());
+    const Eigen::MatrixXd some = rows_at(layer, tokens).cast<double>();
+    estimates_ = biases_at(layer, tokens).replicate(1, trials.contexts.rows());
     const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
     rows_ = solver.solve(basis.Q * some.transpose()).transpose();
     contexts_ = trials.contexts.cast<double>() * basis.Q.transpose() * basis.R.transpose();
-    // As basis_for_rounding() scales them.
+    // As LearnedCoordinates::stretched() scales them.
     const Eigen::VectorXd typical =
         (rows_.colwise().squaredNorm().transpose() / static_cast<double>(sampled)).cwiseSqrt();
     steps_ = typical.cwiseMax(kLeastLift).cwiseSqrt();
@@ -109,10 +104,10 @@ class Int4Trials {
   Eigen::Index met_ = 0;
 };
 
-/// The choice that makes least work for some contexts. Cost: 4,096·(d² + n·d) for n contexts.
-inline Int4Choice choose_int4(const SoftmaxLayer& layer, const Eigen::MatrixXd& W,
-                              const LearnedCoordinates& coordinates, const Trials& trials) {
-  Int4Trials met(W, layer.biases().cast<double>(), coordinates, trials);
+/// The choice that makes least work for some contexts, given the coordinates of all dimensions. Cost:
+/// 4,096·(d² + n·d) for n contexts.
+inline Int4Choice choose_int4(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials) {
+  Int4Trials met(layer, basis, trials);
   std::vector<Int4Choice> choices;
   std::vector<std::size_t> ends;
   for (const std::size_t prefix : kInt4Prefixes) {

@@ -14,6 +14,7 @@
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/tail_writer.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -29,20 +30,17 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// out.
 class RowPacker {
  public:
-  RowPacker(const SoftmaxLayer& layer, const RowCoordinates& rows, const RowOrder& order,
+  RowPacker(const SoftmaxLayer& layer, const RowProjector& projector, const RowOrder& order,
             const CertifiedOptions& options)
-      : rows_(rows),
+      : projector_(projector),
         order_(order),
         prefix_(options.prefix),
         int4_width_(options.int4_width),
         biases_(layer.biases()),
         // A layer narrower than the prefix is filled up with zeros.
-        coordinates_(Eigen::MatrixXd::Zero(rows.inside.rows(),
-                                           std::max(rows.inside.cols(), static_cast<Eigen::Index>(prefix_)))),
-        tail_width_(static_cast<std::size_t>(coordinates_.cols()) - prefix_),
+        tail_width_(std::max(projector.width(), prefix_) - prefix_),
         prefixes_(layer.vocab(), prefix_, int4_width_),
         tails_(layer.vocab(), tail_width_) {
-    coordinates_.leftCols(rows.inside.cols()) = rows.inside;
     by_prefix_.rows.resize(layer.vocab());
     by_tails_.rows.resize(layer.vocab());
     by_int4_.rows.resize(layer.vocab());
@@ -51,11 +49,16 @@ class RowPacker {
   /// Stores the rows, and their radii with weights that suit contexts like these.
   void pack(const ContextCoordinates& contexts, const Executor& executor, CertifiedIndex& index) && {
     const std::size_t vocab = by_prefix_.rows.size();
+    std::vector<double> longest((vocab + kRowsAtOnce - 1) / kRowsAtOnce);
     for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
-      std::vector<double> values;
-      std::vector<std::int8_t> q(std::max<std::size_t>(prefix_, 1));
-      for (std::size_t place = first; place < first + count; ++place) put(place, values, q.data());
+      std::vector<TokenId> tokens(count);
+      for (std::size_t i = 0; i < count; ++i) tokens[i] = order_.token(first + i);
+      const RowCoordinates rows = projector_.at(tokens);
+      longest[first / kRowsAtOnce] = rows.norms.maxCoeff();
+      for (std::size_t i = 0; i < count; ++i) put(first + i, tokens[i], rows, static_cast<Eigen::Index>(i));
     });
+    index.longest_row = *std::max_element(longest.begin(), longest.end());
+    index.largest_bias = static_cast<double>(biases_.cwiseAbs().maxCoeff());
     share_contexts(contexts);
     index.prefix_weights = weigh(by_prefix_);
     index.tail_weights = weigh(by_tails_);
@@ -79,40 +82,42 @@ class RowPacker {
   /// What rounding to eight bits takes of a context.
   static constexpr double kTypicallyLost = 0.01;
 
-  /// Stores the row of a place; `values` and q [prefix] are scratch.
-  void put(std::size_t place, std::vector<double>& values, std::int8_t* q) {
-    const TokenId token = order_.token(place);
-    const auto row = coordinates_.row(token);
-    values.assign(row.begin(), row.end());
+  /// Stores a row, of a token, at a place.
+  void put(std::size_t place, TokenId token, const RowCoordinates& rows, Eigen::Index i) {
+    std::vector<double> values(prefix_ + tail_width_, 0.0);
+    Eigen::Map<Eigen::RowVectorXd>(values.data(), rows.inside.cols()) = rows.inside.row(i);
+    std::vector<std::int8_t> q(std::max<std::size_t>(prefix_, 1));
     const std::span<const double> all(values);
+    const double length = rows.inside.row(i).norm();
+    const double longer =
+        Eigen::Map<const Eigen::VectorXd>(values.data() + prefix_ + int4_width_,
+                                          static_cast<Eigen::Index>(tail_width_ - int4_width_))
+            .norm();
     double rounded = 0.0;
     double stored = 0.0;
     const auto count = [&rounded, &stored](double value, double kept) {
       rounded += std::pow(value - kept, 2);
       stored += kept * kept;
     };
-    const double scale = prefixes_.put(place, biases_[token], all.first(prefix_), q);
+    const double scale = prefixes_.put(place, biases_[token], all.first(prefix_), q.data());
     for (std::size_t j = 0; j < prefix_; ++j) count(all[j], scale * q[j]);
     const double prefix_rounded = rounded;
+    Int4Terms of_int4{};
     if (tail_width_ > 0) {
       const std::span<double> tail = std::span(values).subspan(prefix_);
-      put_int4(place, tail.first(int4_width_));
+      if (int4_width_ > 0) of_int4 = put_int4(place, tail.first(int4_width_));
       const TailWriter::Coordinates kept = tails_.put(place, tail);
       for (std::size_t j = 0; j < tail.size(); ++j) count(tail[j], kept.scale * kept.q[j]);
     }
-    const double norm = rows_.norms[token];
-    const double outside = rows_.outside[token] + 1e-12 * norm;
-    const double scale_of_errors =
-        std::max({norm, row.norm(), std::sqrt(stored)}) + by_int4_.rows[place][kInt4Context];
-    by_prefix_.rows[place] = {row.tail(static_cast<Eigen::Index>(tail_width_ - int4_width_)).norm(), outside,
-                              std::sqrt(prefix_rounded), scale_of_errors};
-    by_tails_.rows[place] = {by_int4_.rows[place][kInt4Context], outside, std::sqrt(rounded),
-                             scale_of_errors};
+    by_int4_.rows[place] = by_int4_.of_row(of_int4);
+    const double int4_length = of_int4[kInt4Context];
+    const double errors = std::max({rows.norms[i], length, std::sqrt(stored)}) + int4_length;
+    by_prefix_.rows[place] = by_prefix_.of_row({longer, rows.outside[i], std::sqrt(prefix_rounded), errors});
+    by_tails_.rows[place] = by_tails_.of_row({int4_length, rows.outside[i], std::sqrt(rounded), errors});
   }
 
   /// Stores coordinates x as int4, and leaves what that rounds off: tails are of this.
-  void put_int4(std::size_t place, std::span<double> x) {
-    if (x.empty()) return;
+  Int4Terms put_int4(std::size_t place, std::span<double> x) {
     std::vector<double> kept(x.begin(), x.end());
     prefixes_.put_int4(place, kept);
     double rounded = 0.0;
@@ -122,7 +127,7 @@ class RowPacker {
       rounded += x[j] * x[j];
       stored += kept[j] * kept[j];
     }
-    by_int4_.rows[place] = {std::sqrt(rounded), std::sqrt(stored)};
+    return {std::sqrt(rounded), std::sqrt(stored)};
   }
 
   void share_contexts(const ContextCoordinates& contexts) {
@@ -138,12 +143,11 @@ class RowPacker {
                           inside.rowwise().norm().sum(), contexts.errors.sum()};
   }
 
-  const RowCoordinates& rows_;
+  const RowProjector& projector_;
   const RowOrder& order_;
   std::size_t prefix_;
   std::size_t int4_width_;
   Eigen::VectorXf biases_;
-  Eigen::MatrixXd coordinates_;  ///< [V×max(width, prefix)]
   std::size_t tail_width_;
   PrefixWriter prefixes_;
   TailWriter tails_;

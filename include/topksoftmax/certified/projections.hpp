@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -12,23 +11,17 @@
 #include <vector>
 
 #include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/layer_rows.hpp"
+#include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// A layer's rows in the coordinates that they are bounded in: see CertifiedScreener for the symbols.
-struct RowCoordinates {
-  RowCoordinates(const Eigen::MatrixXd& W, const ContextTransform& transform, const Executor& executor);
-
-  Eigen::MatrixXd inside;   ///< w' [V×width]
-  Eigen::VectorXd outside;  ///< ‖w⊥‖ [V]
-  Eigen::VectorXd norms;    ///< ‖w‖ [V]
-};
 
 /// Contexts in the same coordinates.
 struct ContextCoordinates {
@@ -39,25 +32,6 @@ struct ContextCoordinates {
   Eigen::VectorXd outside;  ///< ‖h⊥‖ [n]
   Eigen::VectorXd errors;   ///< E [n]
 };
-
-inline RowCoordinates::RowCoordinates(const Eigen::MatrixXd& W, const ContextTransform& transform,
-                                      const Executor& executor)
-    : outside(W.rows()), norms(W.rows()) {
-  const Eigen::MatrixXd basis = basis_of(transform);
-  const Eigen::HouseholderQR<Eigen::MatrixXd> qr = basis.householderQr();
-  inside.resize(W.rows(), basis.cols());
-  constexpr std::size_t kSolvedAtOnce = 1024;
-  for_each_part(executor, static_cast<std::size_t>(W.rows()), kSolvedAtOnce,
-                [&](std::size_t first, std::size_t count) {
-                  const auto at = static_cast<Eigen::Index>(first);
-                  const auto some = static_cast<Eigen::Index>(count);
-                  const Eigen::MatrixXd rows = W.middleRows(at, some);
-                  const Eigen::MatrixXd solved = qr.solve(rows.transpose()).transpose();
-                  outside.segment(at, some) = (rows - solved * basis.transpose()).rowwise().norm();
-                  norms.segment(at, some) = rows.rowwise().norm();
-                  inside.middleRows(at, some) = solved;
-                });
-}
 
 inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,
                                               const ContextTransform& transform, const Executor& executor)
@@ -80,12 +54,13 @@ inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,
                 });
 }
 
-inline Eigen::Index widest_coordinate(const Eigen::MatrixXd& points, std::span<const TokenId> rows) {
+inline Eigen::Index widest_coordinate(const Eigen::MatrixXf& points, std::span<const TokenId> rows) {
   Eigen::VectorXd sum = Eigen::VectorXd::Zero(points.cols());
   Eigen::VectorXd squares = Eigen::VectorXd::Zero(points.cols());
   for (const TokenId row : rows) {
-    sum += points.row(row).transpose();
-    squares += points.row(row).transpose().cwiseAbs2();
+    const Eigen::VectorXd point = points.row(row).transpose().cast<double>();
+    sum += point;
+    squares += point.cwiseAbs2();
   }
   Eigen::Index widest = 0;
   (squares - sum.cwiseAbs2() / static_cast<double>(rows.size())).maxCoeff(&widest);
@@ -94,14 +69,14 @@ inline Eigen::Index widest_coordinate(const Eigen::MatrixXd& points, std::span<c
 
 /// Moves the rows that are low in the widest coordinate of all to the front, whole groups of them, about
 /// half; returns how many.
-inline std::size_t halve(const Eigen::MatrixXd& points, std::size_t group, std::span<TokenId> rows) {
+inline std::size_t halve(const Eigen::MatrixXf& points, std::size_t group, std::span<TokenId> rows) {
   const Eigen::Index widest = widest_coordinate(points, rows);
   const std::size_t groups = (rows.size() + group - 1) / group;
   const std::size_t half = groups / 2 * group;
   std::nth_element(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(half), rows.end(),
                    [&points, widest](TokenId a, TokenId b) {
-                     const double x = points(a, widest);
-                     const double y = points(b, widest);
+                     const float x = points(a, widest);
+                     const float y = points(b, widest);
                      return x != y ? x < y : a < b;
                    });
   return half;
@@ -109,7 +84,7 @@ inline std::size_t halve(const Eigen::MatrixXd& points, std::size_t group, std::
 
 /// An order in which every `group` consecutive rows from a multiple of it on are near to each other: points
 /// [V×n] are halved along their widest coordinate until so few are left. Cost: O(V·n·log V).
-inline std::vector<TokenId> similar_rows_together(const Eigen::MatrixXd& points, std::size_t group,
+inline std::vector<TokenId> similar_rows_together(const Eigen::MatrixXf& points, std::size_t group,
                                                   const Executor& executor) {
   std::vector<TokenId> rows(static_cast<std::size_t>(points.rows()));
   std::iota(rows.begin(), rows.end(), TokenId{0});
@@ -128,24 +103,35 @@ inline std::vector<TokenId> similar_rows_together(const Eigen::MatrixXd& points,
   return rows;
 }
 
-/// All rows in an order in which those of a block are near to each other where contexts differ.
-inline std::vector<TokenId> similar_rows(const Eigen::VectorXd& biases, const RowCoordinates& rows,
+/// All rows in an order in which those of a block are near to each other where contexts differ. Cost: that of
+/// projecting all rows.
+inline std::vector<TokenId> similar_rows(const SoftmaxLayer& layer, const RowProjector& projector,
                                          const ContextCoordinates& contexts, const Executor& executor) {
   // Leading coordinates that say which rows are similar.
   constexpr Eigen::Index kSimilarWidth = 16;
-  const Eigen::Index width = std::min(rows.inside.cols(), kSimilarWidth);
-  const Eigen::Index rest = rows.inside.cols() - width;
+  constexpr std::size_t kRowsAtOnce = 1024;
+  const auto all = static_cast<Eigen::Index>(projector.width());
+  const Eigen::Index width = std::min(all, kSimilarWidth);
+  const Eigen::Index rest = all - width;
   const auto root_mean_square = [](const auto& x) {
     return std::sqrt(x.squaredNorm() / static_cast<double>(std::max<Eigen::Index>(x.rows(), 1)));
   };
-  Eigen::MatrixXd points(rows.inside.rows(), width + 3);
-  for (Eigen::Index j = 0; j < width; ++j) {
-    points.col(j) = rows.inside.col(j) * root_mean_square(contexts.inside.col(j));
-  }
-  points.col(width) = biases;
-  points.col(width + 1) =
-      rows.inside.rightCols(rest).rowwise().norm() * root_mean_square(contexts.inside.rightCols(rest));
-  points.col(width + 2) = rows.outside * root_mean_square(contexts.outside);
+  Eigen::VectorXd weights(width + 3);
+  for (Eigen::Index j = 0; j < width; ++j) weights[j] = root_mean_square(contexts.inside.col(j));
+  weights[width] = 1.0;
+  weights[width + 1] = root_mean_square(contexts.inside.rightCols(rest));
+  weights[width + 2] = root_mean_square(contexts.outside);
+  Eigen::MatrixXf points(static_cast<Eigen::Index>(layer.vocab()), width + 3);
+  for_each_part(executor, layer.vocab(), kRowsAtOnce, [&](std::size_t first, std::size_t count) {
+    std::vector<TokenId> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), static_cast<TokenId>(first));
+    const RowCoordinates rows = projector.at(tokens);
+    Eigen::MatrixXd some(rows.inside.rows(), width + 3);
+    some << rows.inside.leftCols(width), biases_at(layer, tokens),
+        rows.inside.rightCols(rest).rowwise().norm(), rows.outside;
+    points.middleRows(static_cast<Eigen::Index>(first), some.rows()) =
+        (some * weights.asDiagonal()).cast<float>();
+  });
   return similar_rows_together(points, kernels::PrefixBlocks::kRows, executor);
 }
 

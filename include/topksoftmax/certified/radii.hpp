@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <tuple>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
@@ -25,10 +26,12 @@ using Int4Terms = std::array<double, kInt4Terms>;
 // Σ a_i·x_i ≤ √Σ(a_i/κ_i)² · √Σ(κ_i·x_i)²: the row's radius by the context's.
 
 /// √Σ(a_i/κ_i)², not less.
-template <class Terms>
-double row_radius(const Terms& terms, const Terms& weights) {
+template <class OfRow, class Terms>
+double row_radius(const OfRow& terms, const Terms& weights) {
   double sum = 0.0;
-  for (std::size_t i = 0; i < terms.size(); ++i) sum += std::pow(terms[i] / weights[i], 2);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    sum += std::pow(static_cast<double>(terms[i]) / weights[i], 2);
+  }
   return std::sqrt(sum) * kOutward;
 }
 
@@ -43,7 +46,16 @@ float context_radius(const Terms& terms, const Terms& weights) {
 /// What rows and contexts have of each term.
 template <class Terms>
 struct BoundShares {
-  std::vector<Terms> rows;  ///< of every row
+  /// Rounded up: in float64 these would take as much as a narrow layer.
+  using OfRow = std::array<float, std::tuple_size_v<Terms>>;
+
+  static OfRow of_row(const Terms& terms) {
+    OfRow kept;
+    for (std::size_t i = 0; i < terms.size(); ++i) kept[i] = up(terms[i]);
+    return kept;
+  }
+
+  std::vector<OfRow> rows;  ///< of every row
   Terms contexts{};         ///< of some contexts, in all
 };
 
@@ -51,9 +63,9 @@ struct BoundShares {
 template <class Terms>
 Terms weigh(const BoundShares<Terms>& shares) {
   Terms row_mean{};
-  for (const Terms& terms : shares.rows) {
+  for (const auto& terms : shares.rows) {
     for (std::size_t i = 0; i < terms.size(); ++i) {
-      row_mean[i] += terms[i] / static_cast<double>(shares.rows.size());
+      row_mean[i] += static_cast<double>(terms[i]) / static_cast<double>(shares.rows.size());
     }
   }
   const auto total = [](const Terms& terms) {

@@ -22,16 +22,6 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// What the square of a float may lose where it is smaller than floats can be.
 inline constexpr double kLostSquare = 0x1p-148;
 
-template <class T>
-kernels::Rows as_rows(const StoredArray<T>& values, std::size_t room, WeightType type) {
-  kernels::Rows rows;
-  rows.data = values.data();
-  rows.count = values.size() / room;
-  rows.dim = rows.stride = room;
-  rows.type = type;
-  return rows;
-}
-
 TOPKSOFTMAX_INLINE LengthBounds length_of(const float* x, std::size_t count) {
   const auto square = static_cast<double>(kernels::squared_length(x, count));
   const double lost = kLostSquare * static_cast<double>(count);

@@ -8,10 +8,22 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// A matrix [n×room] as the kernels take it.
+template <class T>
+kernels::Rows as_rows(const StoredArray<T>& values, std::size_t room, WeightType type) {
+  kernels::Rows rows;
+  rows.data = values.data();
+  rows.count = values.size() / room;
+  rows.dim = rows.stride = room;
+  rows.type = type;
+  return rows;
+}
 
 /// A vector's length at the least and at the most.
 struct LengthBounds {
