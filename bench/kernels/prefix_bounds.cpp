@@ -10,12 +10,17 @@
 namespace topksoftmax::bench {
 namespace {
 
-constexpr std::size_t kWidth = 32;
+/// Coordinates of a row in int8, and more of them in int4.
+struct Widths {
+  std::size_t int8;
+  std::size_t int4;
+};
 
 /// Blocks with zero biases, small scales and radii, and random prefixes.
-kernels::PrefixBlocks fill(ScratchBuffer& storage, std::size_t bytes) {
+kernels::PrefixBlocks fill(ScratchBuffer& storage, Widths widths, std::size_t bytes) {
   kernels::PrefixBlocks blocks;
-  blocks.width = kWidth;
+  blocks.width = widths.int8;
+  blocks.int4_width = widths.int4;
   blocks.rows = bytes / blocks.block_bytes() * kernels::PrefixBlocks::kRows;
   auto* const data = storage.get<std::byte>(blocks.bytes());
   blocks.data = data;
@@ -24,23 +29,29 @@ kernels::PrefixBlocks fill(ScratchBuffer& storage, std::size_t bytes) {
   for (std::size_t block = 0; block < blocks.blocks(); ++block) {
     std::byte* const start = data + block * blocks.block_bytes();
     std::memset(start, 0, kernels::PrefixBlocks::kRows * sizeof(float));
-    for (std::size_t i = kernels::PrefixBlocks::kRows * sizeof(float); i < kernels::PrefixBlocks::kHeader;
-         i += 2) {
+    for (std::size_t i = kernels::PrefixBlocks::kRows * sizeof(float); i < blocks.q_offset(); i += 2) {
       std::memcpy(start + i, &kSmall, sizeof(kSmall));
     }
-    for (std::size_t i = kernels::PrefixBlocks::kHeader; i < blocks.block_bytes(); ++i) {
+    for (std::size_t i = blocks.q_offset(); i < blocks.block_bytes(); ++i) {
       start[i] = static_cast<std::byte>(engine());
     }
   }
   return blocks;
 }
 
+template <std::size_t int8, std::size_t int4>
 void prefix_bounds(benchmark::State& state, const kernels::detail::Implementation& kernel,
                    std::size_t bytes) {
   ScratchBuffer storage;
-  const kernels::PrefixBlocks blocks = fill(storage, bytes);
-  std::vector<std::int16_t> n(kWidth, 1234);
-  const kernels::PrefixContext context{.n = n.data(), .scale = 1e-3F, .radius = 1.0F};
+  const kernels::PrefixBlocks blocks = fill(storage, {int8, int4}, bytes);
+  std::vector<std::int16_t> n(int8, 1234);
+  std::vector<std::int8_t> bytes_of_context(int4, 12);
+  std::vector<std::uint8_t> shifts(int4 / kernels::Int4Context::kSegment, 0);
+  const kernels::PrefixContext context{
+      .n = n.data(),
+      .scale = 1e-3F,
+      .radius = 1.0F,
+      .int4 = {.n = bytes_of_context.data(), .shifts = shifts.data(), .scale = 1e-3F, .radius = 1.0F}};
   std::vector<float> estimates(blocks.blocks() * kernels::PrefixBlocks::kRows);
   std::vector<float> radii(estimates.size());
   for ([[maybe_unused]] auto iteration : state) {
@@ -53,7 +64,9 @@ void prefix_bounds(benchmark::State& state, const kernels::detail::Implementatio
 }  // namespace
 
 void register_prefix_bounds() {
-  register_kernel("prefix_bounds_32", prefix_bounds);
+  register_kernel("prefix_bounds_32", prefix_bounds<32, 0>);
+  register_kernel("prefix_bounds_16_int4_96", prefix_bounds<16, 96>);
+  register_kernel("prefix_bounds_32_int4_992", prefix_bounds<32, 992>);
 }
 
 }  // namespace topksoftmax::bench

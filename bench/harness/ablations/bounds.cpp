@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "bounds/balls.hpp"
+#include "bounds/panorama.hpp"
 #include "harness/ablation.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/error.hpp"
@@ -18,19 +19,24 @@ constexpr std::array<const char*, 3> kPrefixes = {"16", "32", "64"};
 /// Rows of a ball in the mean.
 constexpr std::array<std::size_t, 2> kBallRows = {16, 100};
 
+/// Levels that Panorama's rows are met in.
+constexpr std::array<const char*, 2> kLevels = {"8", "16"};
+
 /// Certified in other coordinates than its own, and in these without boxes and with them.
 struct Variant {
   const char* label;
   const char* coordinates;
   const char* width;
   const char* boxes;
+  const char* int4_width;
 };
-constexpr std::array<Variant, 5> kVariants = {{
-    {"W's own SVD", "rows", "0", "never"},
-    {"W's own SVD, all coordinates", "rows", "4096", "never"},  // behind the prefix, as FEXIPRO has them
-    {"contexts' eigenvectors", "contexts", "0", "never"},
-    {"balanced", "balanced", "0", "never"},
-    {"balanced", "balanced", "0", "always"},
+constexpr std::array<Variant, 6> kVariants = {{
+    {"W's own SVD", "rows", "0", "never", "0"},
+    {"W's own SVD, all coordinates", "rows", "4096", "never", "0"},  // behind the prefix, as FEXIPRO has them
+    {"contexts' eigenvectors", "contexts", "0", "never", "0"},
+    {"balanced", "balanced", "0", "never", "0"},
+    {"balanced, 96 in int4 behind it", "balanced", "0", "never", "96"},
+    {"balanced", "balanced", "0", "always", "0"},
 }};
 
 /// What a row of the table is of.
@@ -67,11 +73,16 @@ void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
     const std::size_t clusters = std::max<std::size_t>(request.head.layer.vocab() / rows, 1);
     enter("balls, " + std::to_string(clusters), "-", {balls, {{"clusters", std::to_string(clusters)}}});
   }
+  const auto panorama = std::make_shared<const BackendDescription>(panorama_bounds());
+  for (const char* levels : kLevels) {
+    enter(std::string("panorama, ") + levels + " levels", "-", {panorama, {{"levels", levels}}});
+  }
   for (const char* prefix : kPrefixes) {
     for (const Variant& variant : kVariants) {
       enter(std::string(variant.label) + ", prefix " + prefix, variant.boxes,
             request.choice("certified", {{"coordinates", variant.coordinates},
                                          {"prefix", prefix},
+                                         {"int4_width", variant.int4_width},
                                          {"width", variant.width},
                                          {"boxes", variant.boxes}}));
     }
