@@ -87,6 +87,9 @@ class BoundChooser {
   const CertifiedOptions& options_;
   const Executor& executor_;
   mutable std::optional<CoordinateBasis> whole_basis_;
+  /// Rows that what passes is counted of, alike in the first coordinates that are tried: in others they are
+  /// hardly less so, and placing all rows is most of the work.
+  mutable std::vector<TokenId> counted_;
 };
 
 inline constexpr std::array<std::size_t, 10> kPrefixWidths = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
@@ -162,7 +165,8 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
   }
   const RowProjector projector(layer_, transform);
   const ContextCoordinates contexts(trials_.contexts, transform, executor_);
-  const std::vector<TokenId> some = some_blocks(similar_rows(layer_, projector, contexts, executor_));
+  if (counted_.empty()) counted_ = some_blocks(similar_rows(layer_, projector, contexts, executor_));
+  const std::vector<TokenId>& some = counted_;
   const RowCoordinates rows = projector.at(some);
   const Eigen::VectorXd biases = biases_at(layer_, some);
   constexpr auto block_rows = static_cast<double>(kernels::PrefixBlocks::kRows);

@@ -4,10 +4,9 @@
 #include <Eigen/Core>
 #include <Eigen/LU>
 #include <Eigen/QR>
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -48,12 +47,30 @@ class RowProjector {
   /// The rows of some tokens. Cost: 3·d·width multiply-adds each in float64, or 2·d² in float32 where there
   /// are as many coordinates as dimensions.
   RowCoordinates at(std::span<const TokenId> tokens) const {
-    return whole_ ? whole_->project(layer_, tokens) : solved_->project(layer_, tokens);
+    constexpr std::size_t kTogether = 1024;
+    if (tokens.size() <= kTogether) return project(tokens);
+    RowCoordinates made;
+    const auto count = static_cast<Eigen::Index>(tokens.size());
+    made.inside.resize(count, static_cast<Eigen::Index>(width()));
+    made.outside.resize(count);
+    made.norms.resize(count);
+    for (std::size_t first = 0; first < tokens.size(); first += kTogether) {
+      const RowCoordinates part = project(tokens.subspan(first, std::min(kTogether, tokens.size() - first)));
+      const auto at = static_cast<Eigen::Index>(first);
+      made.inside.middleRows(at, part.inside.rows()) = part.inside;
+      made.outside.segment(at, part.outside.size()) = part.outside;
+      made.norms.segment(at, part.norms.size()) = part.norms;
+    }
+    return made;
   }
 
   std::size_t width() const { return whole_ ? whole_->width() : solved_->width(); }
 
  private:
+  RowCoordinates project(std::span<const TokenId> tokens) const {
+    return whole_ ? whole_->project(layer_, tokens) : solved_->project(layer_, tokens);
+  }
+
   /// Least-squares solutions: w⊥ is orthogonal to the coordinates, but for float64's roundings.
   class LeastSquares {
    public:
