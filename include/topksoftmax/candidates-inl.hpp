@@ -81,21 +81,14 @@ inline std::span<const ScoredToken> select_best(const float* logits, std::span<c
   return heap.sort();
 }
 
-/// log Σ exp of the logits.
-inline double log_mass(const float* logits, std::size_t count) {
-  kernels::LogSumExp sum;
-  sum.max = kernels::max(logits, count);
-  sum.sum = kernels::sum_exp(logits, count, sum.max);
-  return sum.value();
-}
-
 /// The learned mass outside of `ids`, whose logits have no biases yet: those tokens behind the candidates
 /// which are among them for their biases alone are not outside any more.
 inline double learned_outside(const Candidates& candidates, std::size_t count, const float* logits) {
   const std::size_t proposed = candidates.ids.size();
-  const double outside = std::min(candidates.outside, log_mass(logits, proposed) + candidates.most_outside);
+  const double outside =
+      std::min(candidates.outside, kernels::log_sum_exp(logits, proposed) + candidates.most_outside);
   if (count == proposed) return outside;
-  const double taken = std::exp(log_mass(logits + proposed, count - proposed) - outside);
+  const double taken = std::exp(kernels::log_sum_exp(logits + proposed, count - proposed) - outside);
   return taken < 1.0 ? outside + std::log1p(-taken) : -std::numeric_limits<double>::infinity();
 }
 
@@ -123,7 +116,7 @@ inline bool answer_from_logits(const Query& query, const Candidates& candidates,
   const std::span<const ScoredToken> best = select_best(logits, ids, query.k, workspace);
   if (query.fall_back && best.size() < query.k) return false;
 
-  const double inside = query.probabilities ? log_mass(logits, ids.size()) : 0.0;
+  const double inside = query.probabilities ? kernels::log_sum_exp(logits, ids.size()) : 0.0;
   if (learned && !biased) outside = std::min(outside, inside + candidates.most_outside);
   store_tokens(best, answer);
   if (query.probabilities) {

@@ -51,10 +51,7 @@ inline void Exact::do_query(const Query& query, Workspace& workspace, TopK& answ
   kernels::apply_edits(query.edits, vocab, logits);
 
   kernels::LogSumExp sum;
-  if (query.probabilities) {
-    sum.max = kernels::max(logits, vocab);
-    sum.sum = kernels::sum_exp(logits, vocab, sum.max);
-  }
+  if (query.probabilities) kernels::add_exp(logits, vocab, sum);
   kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
   kernels::select(logits, nullptr, vocab, heap);
   store_exact(heap, query, sum, full_scan_work(layer()), answer);

@@ -32,6 +32,36 @@ inline bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
          query.edits.allowed.count(layer.vocab()) <= layer.vocab() / kGatheredShare;
 }
 
+/// The work of scoring the allowed tokens alone.
+inline QueryWork gathering_work(const SoftmaxLayer& layer, std::size_t allowed) {
+  return {.bytes_read = layer.rows().bytes(allowed), .candidates = allowed};
+}
+
+/// Takes the `allowed` tokens that query.edits allows into the heap and (if it is not null) the sum.
+inline void absorb_allowed(const SoftmaxLayer& layer, const Query& query, std::size_t allowed,
+                           Workspace& workspace, kernels::TopKHeap& heap, kernels::LogSumExp* sum) {
+  AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
+  auto* const ids = scratch.ids.get<TokenId>(allowed);
+  std::size_t count = 0;
+  for (std::size_t word = 0; count < allowed; ++word) {
+    for (std::uint64_t bits = query.edits.allowed.block(word); bits != 0 && count < allowed;
+         bits &= bits - 1) {
+      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+    }
+  }
+  auto* const logits = scratch.logits.get<float>(allowed);
+  scan_gathered(workspace, layer.rows(), ids, allowed, query.h, logits);
+  for (std::size_t b = 0; b < query.edits.bias_count; ++b) {
+    const TokenBias& bias = query.edits.bias[b];
+    const auto* const found = std::lower_bound(ids, ids + allowed, bias.id);
+    if (found == ids + allowed || *found != bias.id) continue;
+    float& logit = logits[found - ids];
+    logit = kernels::add_bias(logit, bias.bias);
+  }
+  if (query.k > 0) kernels::select(logits, ids, allowed, heap);
+  if (sum != nullptr) kernels::add_exp(logits, allowed, *sum);
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -59,37 +89,56 @@ TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
   answer.work = work;
 }
 
-TOPKSOFTMAX_INLINE void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
-                                        TopK& answer) {
-  if (detail::is_gathered(layer, query)) {
-    return answer_from_allowed(layer, query, query.edits.allowed.count(layer.vocab()), workspace, answer);
+TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                  std::size_t batch, float* logits) {
+  const std::size_t rows = layer.vocab();
+  if (batch == 1) {
+    kernels::scan(layer.rows(), 0, rows, query.h, logits);
+  } else if (batch > 1) {
+    kernels::scan_batch(layer.rows(), query.h, stride, batch, logits);
   }
-  detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
-  kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
-  kernels::LogSumExp sum;
-  kernels::LogSumExp* const wanted = query.probabilities ? &sum : nullptr;
-  if (workspace.crew().threads == 1) {
-    kernels::fused_scan(layer.rows(), query.h, query.edits, heap, wanted);
+  if (query.edits.empty()) return;
+  for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, rows, logits + q * rows);
+}
+
+TOPKSOFTMAX_INLINE QueryWork absorb_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                        std::size_t batch, Workspace& workspace, kernels::TopKHeap* heaps,
+                                        kernels::LogSumExp* sums) {
+  if (detail::is_gathered(layer, query)) {
+    const std::size_t allowed = query.edits.allowed.count(layer.vocab());
+    Query one = query;
+    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+      detail::absorb_allowed(layer, one, allowed, workspace, heaps[q], sums == nullptr ? nullptr : sums + q);
+    }
+    return detail::gathering_work(layer, allowed);
+  }
+  if (batch != 1) {
+    kernels::fused_scan_batch(layer.rows(), query.h, stride, batch, query.edits, heaps, sums);
+  } else if (workspace.crew().threads == 1) {
+    kernels::fused_scan(layer.rows(), query.h, query.edits, heaps[0], sums);
   } else {
     // The logits of all tokens are a small part of what is read of W.
-    auto* const logits = scratch.logits.get<float>(layer.vocab());
+    auto* const logits = workspace.scratch<detail::AnswerScratch>().logits.get<float>(layer.vocab());
     scan(workspace, layer.rows(), 0, layer.vocab(), query.h, logits);
     kernels::apply_edits(query.edits, layer.vocab(), logits);
-    kernels::fused_absorb(logits, layer.vocab(), heap, wanted);
+    kernels::fused_absorb(logits, layer.vocab(), heaps[0], sums);
   }
-  store_exact(heap, query, sum, full_scan_work(layer), answer);
+  return full_scan_work(layer);
+}
+
+TOPKSOFTMAX_INLINE void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
+                                        TopK& answer) {
+  auto* const tokens = workspace.scratch<detail::AnswerScratch>().best.get<ScoredToken>(query.k);
+  kernels::TopKHeap heap(tokens, query.k);
+  kernels::LogSumExp sum;
+  const QueryWork work =
+      absorb_all(layer, query, 0, 1, workspace, &heap, query.probabilities ? &sum : nullptr);
+  store_exact(heap, query, sum, work, answer);
 }
 
 TOPKSOFTMAX_INLINE void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
                                               std::size_t stride, std::size_t batch, Workspace& workspace,
                                               TopK* answers) {
-  if (detail::is_gathered(layer, query)) {
-    Query one = query;
-    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
-      answer_from_all(layer, one, workspace, answers[q]);
-    }
-    return;
-  }
   detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
   auto* const tokens = scratch.best.get<ScoredToken>(batch * query.k);
   auto* const heaps = scratch.heaps.get<kernels::TopKHeap>(batch);
@@ -98,40 +147,18 @@ TOPKSOFTMAX_INLINE void answer_batch_from_all(const SoftmaxLayer& layer, const Q
     new (heaps + q) kernels::TopKHeap(tokens + q * query.k, query.k);
     new (sums + q) kernels::LogSumExp();
   }
-  kernels::fused_scan_batch(layer.rows(), query.h, stride, batch, query.edits, heaps,
-                            query.probabilities ? sums : nullptr);
-  for (std::size_t q = 0; q < batch; ++q)
-    store_exact(heaps[q], query, sums[q], full_scan_work(layer), answers[q]);
+  const QueryWork work =
+      absorb_all(layer, query, stride, batch, workspace, heaps, query.probabilities ? sums : nullptr);
+  for (std::size_t q = 0; q < batch; ++q) store_exact(heaps[q], query, sums[q], work, answers[q]);
 }
 
 TOPKSOFTMAX_INLINE void answer_from_allowed(const SoftmaxLayer& layer, const Query& query,
                                             std::size_t allowed, Workspace& workspace, TopK& answer) {
   detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
-  auto* const ids = scratch.ids.get<TokenId>(allowed);
-  std::size_t count = 0;
-  for (std::size_t word = 0; count < allowed; ++word) {
-    for (std::uint64_t bits = query.edits.allowed.block(word); bits != 0 && count < allowed;
-         bits &= bits - 1) {
-      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
-    }
-  }
-  auto* const logits = scratch.logits.get<float>(allowed);
-  scan_gathered(workspace, layer.rows(), ids, allowed, query.h, logits);
-  for (std::size_t b = 0; b < query.edits.bias_count; ++b) {
-    const TokenBias& bias = query.edits.bias[b];
-    const auto* const found = std::lower_bound(ids, ids + allowed, bias.id);
-    if (found == ids + allowed || *found != bias.id) continue;
-    float& logit = logits[found - ids];
-    logit = kernels::add_bias(logit, bias.bias);
-  }
   kernels::TopKHeap heap(scratch.best.get<ScoredToken>(std::max<std::size_t>(query.k, 1)), query.k);
   kernels::LogSumExp sum;
-  if (query.k > 0) kernels::select(logits, ids, allowed, heap);
-  if (query.probabilities) {
-    sum.max = kernels::max(logits, allowed);
-    sum.sum = kernels::sum_exp(logits, allowed, sum.max);
-  }
-  store_exact(heap, query, sum, {.bytes_read = layer.rows().bytes(allowed), .candidates = allowed}, answer);
+  detail::absorb_allowed(layer, query, allowed, workspace, heap, query.probabilities ? &sum : nullptr);
+  store_exact(heap, query, sum, detail::gathering_work(layer, allowed), answer);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -14,6 +14,18 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// The logits of every token for `batch` contexts at query.h, `stride` floats apart, edits applied (−∞:
+/// forbidden): [batch × V]. Reads V·d weights once.
+TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                  std::size_t batch, float* logits);
+
+/// Takes every token that may be returned into the heaps and (if `sums` is not null) the sums of `batch`
+/// contexts at query.h, `stride` floats apart; query.k does not count. Returns the work of one. Reads V·d
+/// weights once, or where an eighth of the tokens or fewer are allowed, those of these for each context.
+TOPKSOFTMAX_EXPORT QueryWork absorb_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                        std::size_t batch, Workspace& workspace, kernels::TopKHeap* heaps,
+                                        kernels::LogSumExp* sums);
+
 /// Answers from the logits of every token that may be returned, in one fused pass: what any backend falls
 /// back to. Exact, certified, normalised over all tokens. Reads V·d weights, or where an eighth of the tokens
 /// or fewer are allowed, those of these.

@@ -109,10 +109,7 @@ inline void check_token(TokenId token, std::size_t vocab) {
 }
 
 inline double log_prob_of(const float* logits, std::size_t vocab, TokenId token) {
-  kernels::LogSumExp sum;
-  sum.max = kernels::max(logits, vocab);
-  sum.sum = kernels::sum_exp(logits, vocab, sum.max);
-  return static_cast<double>(logits[token]) - sum.value();
+  return static_cast<double>(logits[token]) - kernels::log_sum_exp(logits, vocab);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

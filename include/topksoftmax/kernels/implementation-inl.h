@@ -49,6 +49,7 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .rank_few = &RankFew,
       .max = &Max,
       .sum_exp = &SumExp,
+      .add_exp = &AddExp,
       .sum = &Sum,
       .exp = &Exp,
       .prefix_bounds = &PrefixBounds<Form>,

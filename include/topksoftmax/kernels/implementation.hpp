@@ -46,6 +46,7 @@ struct Implementation {
                           ScoredToken* best);
   float (*max)(const float* values, std::size_t count);
   double (*sum_exp)(const float* values, std::size_t count, float max);
+  void (*add_exp)(const float* values, std::size_t count, LogSumExp& sum);
   float (*sum)(const float* values, std::size_t count);
   void (*exp)(const float* values, std::size_t count, float shift, float* exponentials);
   void (*prefix_bounds)(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -56,8 +57,9 @@ inline void scan_gathered_batch(const Rows& rows, const TokenId* ids, std::size_
 }
 
 /// sums[i] = Σ_j x[j] · rows[j][i] for i < dim, which is a multiple of kSlack: rows are added up, not
-/// multiplied by a context, so nothing is folded. Within combine_roundings(count)·2⁻²⁴·Σ_j |x[j] · rows[j][i]|,
-/// to first order, of the real sums. No bias; rows of int8 have no scales, and none are of blocks. Reads count·dim weights.
+/// multiplied by a context, so nothing is folded. Within combine_roundings(count)·2⁻²⁴·Σ_j |x[j] ·
+/// rows[j][i]|, to first order, of the real sums. No bias; rows of int8 have no scales, and none are of
+/// blocks. Reads count·dim weights.
 inline void combine_rows(const Rows& rows, const float* x, float* sums) {
   detail::active().combine_rows(rows, x, sums);
 }
@@ -120,6 +122,18 @@ inline float max(const float* values, std::size_t count) {
 /// Σ exp(values[i] − max) for i < count.
 inline double sum_exp(const float* values, std::size_t count, float max) {
   return detail::active().sum_exp(values, count, max);
+}
+
+/// log Σ exp(values[i]) for i < count, −∞ for none.
+inline double log_sum_exp(const float* values, std::size_t count) {
+  const float largest = max(values, count);
+  return static_cast<double>(largest) + std::log(sum_exp(values, count, largest));
+}
+
+/// Adds values i < count to a sum, which does not depend on their order or on what they are added with. Takes
+/// twice as long as sum_exp.
+inline void add_exp(const float* values, std::size_t count, LogSumExp& sum) {
+  detail::active().add_exp(values, count, sum);
 }
 
 /// Σ values[i] for i < count, a multiple of kReadBlock: as little work for a read as there can be, so that

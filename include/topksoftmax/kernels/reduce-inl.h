@@ -13,7 +13,9 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "topksoftmax/config.hpp"
@@ -37,6 +39,20 @@ inline float Max(const float* HWY_RESTRICT values, std::size_t count) {
   return max;
 }
 
+/// exp(x − n·ln 2) for |x − n·ln 2| ≤ ln 2 / 2 and a whole n.
+template <class V>
+HWY_INLINE V ExpOfRest(V x, V n) {
+  const FloatTag d;
+  const auto r =
+      hn::NegMulAdd(n, hn::Set(d, -0x1.05c61p-29F), hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1F), x));
+  // 1 + r + r²·q(r), q fitted to exp at Chebyshev's points of |r| ≤ ln 2 / 2: within 1.1e-8.
+  auto p = hn::Set(d, 0x1.6d432ap-10F);
+  for (const float c : {0x1.120b74p-7F, 0x1.5554eap-5F, 0x1.5554dcp-3F, 0.5F, 1.0F, 1.0F}) {
+    p = hn::MulAdd(p, r, hn::Set(d, c));
+  }
+  return p;
+}
+
 /// exp(x) for x ≤ 0, within three roundings; what is below −87 counts as that, and sums do not notice. Half
 /// the instructions of one for every x.
 template <class V>
@@ -47,14 +63,7 @@ HWY_INLINE V ExpOfNonPositive(V x) {
   const auto to_whole = hn::Set(d, 0x1.8p23F);
   const auto held = hn::Max(x, hn::Set(d, -87.0F));
   const auto whole = hn::MulAdd(held, hn::Set(d, 0x1.715476p0F), to_whole);
-  const auto n = hn::Sub(whole, to_whole);
-  const auto r =
-      hn::NegMulAdd(n, hn::Set(d, -0x1.05c61p-29F), hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1F), held));
-  // 1 + r + r²·q(r), q fitted to exp at Chebyshev's points of |r| ≤ ln 2 / 2: within 1.1e-8.
-  auto p = hn::Set(d, 0x1.6d432ap-10F);
-  for (const float c : {0x1.120b74p-7F, 0x1.5554eap-5F, 0x1.5554dcp-3F, 0.5F, 1.0F, 1.0F}) {
-    p = hn::MulAdd(p, r, hn::Set(d, c));
-  }
+  const auto p = ExpOfRest(held, hn::Sub(whole, to_whole));
   return hn::BitCast(d, hn::Add(hn::BitCast(d32, p), hn::ShiftLeft<23>(hn::BitCast(d32, whole))));
 }
 
@@ -96,6 +105,92 @@ inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float 
         hn::GetLane(hn::SumOfLanes(d, ExpOfNonPositive(hn::Sub(hn::Load(d, rest), shift)))));
   }
   return sum;
+}
+
+/// Values within this have exponentials that float32 holds.
+constexpr float kFloatExponent = 88.0F;
+
+/// exp(x) in units of 2ᵗ for t = `top_bits`, to within three roundings; 0 is what adds to no level, and what
+/// is beyond kFloatExponent. `least` is the lowest x that adds to a level, or just below it.
+template <class V>
+HWY_INLINE V ExpInUnits(V x, V least, std::int32_t top_bits) {
+  const FloatTag d;
+  const hn::Rebind<std::int32_t, FloatTag> d32;
+  const auto to_whole = hn::Set(d, 0x1.8p23F);
+  const auto held = hn::Max(x, least);
+  const auto whole = hn::MulAdd(held, hn::Set(d, 0x1.715476p0F), to_whole);
+  const auto p = ExpOfRest(held, hn::Sub(whole, to_whole));
+  const auto n = hn::Sub(hn::BitCast(d32, whole), hn::Set(d32, top_bits));
+  const auto units = hn::BitCast(d, hn::Add(hn::BitCast(d32, p), hn::ShiftLeft<23>(n)));
+  return hn::IfThenElseZero(hn::And(hn::Ge(x, least), hn::Le(x, hn::Set(d, kFloatExponent))), units);
+}
+
+/// Values that AddExp holds exponentials of at a time.
+constexpr std::size_t kExpBlock = 64;
+
+/// Values whose whole numbers, below 2³⁹ each, are added up in float64 before they are counted as integers.
+constexpr std::size_t kExactSums = std::size_t{1} << 14;
+
+/// Adds at most kExactSums exponentials, there being room for each, but those beyond kFloatExponent. Whoever
+/// computes an exponential, and wherever it is in `values`, it adds the same.
+inline void AddExpInRange(const float* HWY_RESTRICT values, std::size_t count, LogSumExp& sum) {
+  const FloatTag d;
+  const hn::ScalableTag<double> d64;
+  const hn::Rebind<float, hn::ScalableTag<double>> d_half;
+  constexpr std::size_t kLanes64 = kLanes == 1 ? 1 : kLanes / 2;
+  constexpr double kTooHigh = 5.0;  // from there on, no exponential that float32 holds adds to a level,
+  constexpr double kTooLow = -4.0;  // and below this there is none among the values
+  if (!(sum.top < kTooHigh && sum.top >= kTooLow)) return;
+  const float lowest = static_cast<float>((LogSumExp::kLevelBits * sum.top - 60.0) * 0x1.62e42fefa39efp-1);
+  const auto least = hn::Set(d, std::max(lowest, -kFloatExponent));
+  const auto top_bits = static_cast<std::int32_t>(LogSumExp::kLevelBits * sum.top);
+  const auto level_units = hn::Set(d64, 0x1p40);
+  auto level0 = hn::Zero(d64);
+  auto level1 = hn::Zero(d64);
+  HWY_ALIGN float units[kExpBlock];
+  for (std::size_t first = 0; first < count; first += kExpBlock) {
+    const std::size_t size = std::min(kExpBlock, count - first);
+    std::size_t i = 0;
+    for (; i + kLanes <= size; i += kLanes) {
+      hn::Store(ExpInUnits(hn::LoadU(d, values + first + i), least, top_bits), d, units + i);
+    }
+    if (i < size) {
+      HWY_ALIGN float rest[kLanes];
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        rest[lane] = i + lane < size ? values[first + i + lane] : -std::numeric_limits<float>::infinity();
+      }
+      hn::Store(ExpInUnits(hn::Load(d, rest), least, top_bits), d, units + i);
+      i += kLanes;
+    }
+    for (std::size_t at = 0; at < i; at += kLanes64) {
+      const auto all = hn::PromoteTo(d64, hn::Load(d_half, units + at));
+      const auto whole = hn::Round(all);
+      level0 = hn::Add(level0, whole);
+      level1 = hn::Add(level1, hn::Round(hn::Mul(hn::Sub(all, whole), level_units)));
+    }
+  }
+  const auto total = [&](auto level) HWY_ATTR {
+    return static_cast<std::int64_t>(hn::GetLane(hn::SumOfLanes(d64, level)));
+  };
+  sum.levels[0].add(total(level0));
+  sum.levels[1].add(total(level1));
+}
+
+/// Adds exponentials of values of which `max` is the largest.
+inline void AddExpUpTo(const float* HWY_RESTRICT values, std::size_t count, float max, LogSumExp& sum) {
+  constexpr double kLow = -3.0;  // from there on downwards, what float32 does not hold adds to a level
+  sum.raise(max);
+  for (std::size_t first = 0; first < count; first += kExactSums) {
+    AddExpInRange(values + first, std::min(kExactSums, count - first), sum);
+  }
+  if (max <= kFloatExponent && sum.top > kLow) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!(values[i] >= -kFloatExponent && values[i] <= kFloatExponent)) sum.add(values[i]);
+  }
+}
+
+inline void AddExp(const float* values, std::size_t count, LogSumExp& sum) {
+  AddExpUpTo(values, count, Max(values, count), sum);
 }
 
 /// exponentials[i] = exp(values[i] − shift), which may be the values themselves.

@@ -137,9 +137,7 @@ HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std:
     SelectInto(
         logits, [first](std::size_t i) { return static_cast<TokenId>(first + i); }, count, heap);
   }
-  if (sum == nullptr) return;
-  sum->raise(max);
-  if (sum->max > -std::numeric_limits<float>::infinity()) sum->sum += SumExp(logits, count, sum->max);
+  if (sum != nullptr && max > -std::numeric_limits<float>::infinity()) AddExpUpTo(logits, count, max, *sum);
 }
 
 /// Logits that FusedSelect takes at a time: what a context's maximum and threshold cost is shared by so many.
