@@ -84,6 +84,13 @@ else()
   find_package(Threads REQUIRED)
   set(TOPKSOFTMAX_THREADS Threads::Threads)
 endif()
+option(TOPKSOFTMAX_MPI "Offer the component MPI, a vocabulary over processes, where MPI is found" ON)
+set(TOPKSOFTMAX_HAS_MPI OFF)
+if(TOPKSOFTMAX_MPI AND NOT CMAKE_CROSSCOMPILING) # the wrapper compilers that tell of it are the host's
+  set(MPI_CXX_SKIP_MPICXX ON) # its C++ interface, which MPI has dropped
+  find_package(MPI COMPONENTS CXX)
+  set(TOPKSOFTMAX_HAS_MPI ${MPI_CXX_FOUND})
+endif()
 topksoftmax_provide(Eigen3 Eigen3::Eigen)
 topksoftmax_provide(hnswlib hnswlib::hnswlib)
 topksoftmax_provide(hwy hwy::hwy)

@@ -27,6 +27,11 @@ if(hwy_is_imported) # headers alone stand on Highway's, which are installed then
   install(EXPORT TopKSoftmax-header_only DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
     FILE TopKSoftmax-header_only-targets.cmake)
 endif()
+if(TOPKSOFTMAX_HAS_MPI)
+  install(TARGETS TopKSoftmax_mpi EXPORT TopKSoftmax-mpi FILE_SET HEADERS DESTINATION "${header_folder}")
+  install(EXPORT TopKSoftmax-mpi DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
+    FILE TopKSoftmax-mpi-targets.cmake)
+endif()
 if(TOPKSOFTMAX_BUILD_C) # stands alone, and in an export of its own
   install(TARGETS TopKSoftmax_c EXPORT TopKSoftmax-c FILE_SET HEADERS DESTINATION "${header_folder}")
   install(EXPORT TopKSoftmax-c DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::

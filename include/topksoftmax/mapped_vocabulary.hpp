@@ -47,7 +47,8 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   /// token_of_row[r] is the id of row r of the backend's layer, below `vocab`, or −1 for a row that is
   /// padding. Ids must rise strictly from row to row, so that of equal logits the lower id goes first: if
   /// they do not, sort the layer's rows by their ids. Throws Error for other ids, for another number of them
-  /// than there are rows, where no row is a token, and without a backend or for one that is mapped already.
+  /// than there are rows, where no row is a token, and without a backend or for one that is mapped already or
+  /// answers together with others (TopKSoftmax::collective).
   static std::unique_ptr<MappedVocabulary> wrap(std::shared_ptr<const TopKSoftmax> over_rows,
                                                 std::vector<TokenId> token_of_row, std::size_t vocab);
 
@@ -127,6 +128,10 @@ inline std::unique_ptr<MappedVocabulary> MappedVocabulary::make(std::shared_ptr<
   if (backend->row_map() != nullptr) {
     throw Error("mapped: the rows of " + std::string(backend->name()) +
                 " are mapped already; map them to the model's ids at once");
+  }
+  if (backend->collective()) {
+    throw Error("mapped: " + std::string(backend->name()) +
+                " answers together with other processes; map ids around it, where it is asked");
   }
   if (token_of_row.size() != backend->layer().vocab()) {
     throw Error("mapped: there are ids for " + std::to_string(token_of_row.size()) + " rows; the layer has " +

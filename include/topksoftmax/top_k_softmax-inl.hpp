@@ -40,15 +40,6 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// Contexts that one thread answers together: enough for a batch kernel to read the weights seldom.
 inline constexpr std::size_t kLargestChunk = 256;
 
-/// Calls body(first, count, thread) for chunks of a batch, on at most `threads` threads.
-template <class Body>
-void for_each_chunk_of_batch(const Executor& executor, std::size_t threads, std::size_t batch,
-                             const Body& body) {
-  if (batch == 0) return;
-  const std::size_t share = (batch + threads - 1) / threads;
-  for_each_part_on(executor, threads, batch, std::min(share, kLargestChunk), body);
-}
-
 /// Answers on their way into flat memory.
 struct ChunkAnswers {
   std::vector<TopK> found;
@@ -149,6 +140,17 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   return query;
 }
 
+/// Calls body(first, count, thread) for chunks of a batch, on at most `threads` threads; for the whole of it,
+/// even if that is nothing, where others answer it too.
+template <class Body>
+void TopKSoftmax::for_each_chunk(const Executor& executor, std::size_t threads, std::size_t batch,
+                                 const Body& body) const {
+  if (collective()) return body(std::size_t{0}, batch, std::size_t{0});
+  if (batch == 0) return;
+  const std::size_t share = (batch + threads - 1) / threads;
+  for_each_part_on(executor, threads, batch, std::min(share, detail::kLargestChunk), body);
+}
+
 /// What backends are handed of a checked query.
 TOPKSOFTMAX_INLINE Query TopKSoftmax::on_rows(Query query, Workspace& workspace) const {
   if (!row_map_) return query;
@@ -182,14 +184,11 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const Query& query, std::size_
 TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const Query& query, std::size_t stride, std::size_t batch,
                                                  Workspace& workspace, TopK* answers) const {
   if (!query.edits.allowed.empty()) {
-    const std::size_t allowed = query.edits.allowed.count(layer_.vocab());
-    Query limited = query;
-    limited.k = std::min(query.k, allowed);
-    if (allowed <= detail::few(layer_.vocab()) || allowed <= query.k) {
-      for (std::size_t q = 0; q < batch; ++q, limited.h += stride) {
-        answer_from_allowed(layer_, limited, allowed, workspace, answers[q]);
-      }
-      return;
+    const std::size_t allowed = query.edits.allowed.count(rows_);
+    if (allowed <= detail::few(rows_) || allowed <= query.k) {
+      Query limited = query;
+      limited.k = std::min(query.k, allowed);
+      return do_query_allowed(limited, stride, batch, allowed, workspace, answers);
     }
   }
   if (batch == 1) return do_query(query, workspace, answers[0]);
@@ -198,15 +197,21 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const Query& query, std::size_t
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
                                            Workspace& workspace, TopK& answer) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
-  answer_chunk(on_rows(query, workspace), h.size(), 1, workspace, &answer);
+  const Query query = admit([&] {
+    const Query checked = check(h.data(), h.size(), options);
+    detail::check_context(h.data(), h.size());
+    return on_rows(checked, workspace);
+  });
+  answer_chunk(query, h.size(), 1, workspace, &answer);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
                                            std::span<Workspace> workspaces, TopK& answer,
                                            const Executor& executor) const {
-  if (workspaces.empty()) throw std::invalid_argument("query: there is no workspace; one a thread is needed");
+  admit([&] {
+    if (!workspaces.empty()) return;
+    throw std::invalid_argument("query: there is no workspace; one a thread is needed");
+  });
   const detail::CrewOfQuery crew(workspaces[0], {&executor, std::min(workspaces.size(), executor.threads())});
   query(h, options, workspaces[0], answer);
 }
@@ -227,25 +232,27 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
                                                  std::size_t stride, const QueryOptions& options,
                                                  std::span<Workspace> workspaces, std::span<TopK> answers,
                                                  const Executor& executor) const {
-  if (batch != answers.size()) {
-    throw std::invalid_argument("query_batch: there are " + std::to_string(batch) + " contexts and " +
-                                std::to_string(answers.size()) + " answers; they must be as many");
-  }
-  const Query query = check_batch(H, batch, dim, stride, options, workspaces);
-  detail::for_each_chunk_of_batch(
-      executor, workspaces.size(), batch, [&](std::size_t first, std::size_t count, std::size_t thread) {
-        Query part = query;
-        part.h = H + first * stride;
-        answer_chunk(part, stride, count, workspaces[thread], answers.data() + first);
-      });
+  const Query query = admit([&] {
+    if (batch != answers.size()) {
+      throw std::invalid_argument("query_batch: there are " + std::to_string(batch) + " contexts and " +
+                                  std::to_string(answers.size()) + " answers; they must be as many");
+    }
+    return check_batch(H, batch, dim, stride, options, workspaces);
+  });
+  for_each_chunk(executor, workspaces.size(), batch,
+                 [&](std::size_t first, std::size_t count, std::size_t thread) {
+                   Query part = query;
+                   part.h = H + first * stride;
+                   answer_chunk(part, stride, count, workspaces[thread], answers.data() + first);
+                 });
 }
 
 TOPKSOFTMAX_INLINE std::vector<TopK> TopKSoftmax::query_batch(const float* H, std::size_t batch,
                                                               std::size_t dim, std::size_t stride,
                                                               const QueryOptions& options,
                                                               const Executor& executor) const {
-  std::vector<TopK> answers(batch);
-  std::vector<Workspace> workspaces(executor.threads());
+  auto [answers, workspaces] =
+      admit([&] { return std::pair(std::vector<TopK>(batch), std::vector<Workspace>(executor.threads())); });
   query_batch(H, batch, dim, stride, options, workspaces, answers, executor);
   return answers;
 }
@@ -254,58 +261,58 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
                                                  std::size_t stride, const QueryOptions& options,
                                                  std::span<Workspace> workspaces, const FlatAnswers& answers,
                                                  const Executor& executor) const {
-  const Query query = check_batch(H, batch, dim, stride, options, workspaces);
-  detail::for_each_chunk_of_batch(executor, workspaces.size(), batch,
-                                  [&](std::size_t first, std::size_t count, std::size_t thread) {
-                                    Query part = query;
-                                    part.h = H + first * stride;
-                                    auto& found = workspaces[thread].scratch<detail::ChunkAnswers>().found;
-                                    if (found.size() < count) found.resize(count);
-                                    answer_chunk(part, stride, count, workspaces[thread], found.data());
-                                    for (std::size_t q = 0; q < count; ++q) {
-                                      answers.store(first + q, options.k, found[q]);
-                                    }
-                                  });
+  const Query query = admit([&] { return check_batch(H, batch, dim, stride, options, workspaces); });
+  for_each_chunk(executor, workspaces.size(), batch,
+                 [&](std::size_t first, std::size_t count, std::size_t thread) {
+                   Query part = query;
+                   part.h = H + first * stride;
+                   TopK* const found = admit([&] {
+                     auto& chunk = workspaces[thread].scratch<detail::ChunkAnswers>().found;
+                     if (chunk.size() < count) chunk.resize(count);
+                     return chunk.data();
+                   });
+                   answer_chunk(part, stride, count, workspaces[thread], found);
+                   for (std::size_t q = 0; q < count; ++q) answers.store(first + q, options.k, found[q]);
+                 });
 }
 
 TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float* H, std::size_t batch,
                                                                     std::size_t dim, std::size_t stride,
                                                                     const QueryOptions& options,
                                                                     Workspace& workspace) const {
-  const Query query = on_rows(check(H, dim, options), workspace);
-  for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
-  const std::size_t rows = layer_.vocab();
   auto& scratch = workspace.scratch<detail::LogitsScratch>();
-  auto* const values = (row_map_ ? scratch.of_rows : scratch.values).get<float>(batch * rows);
-  if (batch == 1) {
-    kernels::scan(layer_.rows(), 0, rows, H, values);
-  } else if (batch > 1) {
-    kernels::scan_batch(layer_.rows(), H, stride, batch, values);
-  }
-  if (!query.edits.empty()) {
-    for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, rows, values + q * rows);
-  }
-  if (!row_map_) return {values, batch * rows};
+  float* values = nullptr;
+  const Query query = admit([&] {
+    const Query checked = on_rows(check(H, dim, options), workspace);
+    for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
+    values = (row_map_ ? scratch.of_rows : scratch.values).get<float>(batch * rows_);
+    return checked;
+  });
+  do_logits_batch(query, stride, batch, values);
+  if (!row_map_) return {values, batch * rows_};
   auto* const of_tokens = scratch.values.get<float>(batch * vocab());
-  for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows, of_tokens + q * vocab());
+  for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows_, of_tokens + q * vocab());
   return {of_tokens, batch * vocab()};
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::span<const TokenId> ids,
                                                const QueryOptions& options, const Workspace& workspace,
                                                std::span<float> logits) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
-  if (ids.size() != logits.size()) {
-    throw std::invalid_argument("logits_of: there are " + std::to_string(ids.size()) +
-                                " tokens and room for " + std::to_string(logits.size()) +
-                                " logits; they must be as many");
-  }
-  for (const TokenId id : ids) {
-    if (id >= 0 && static_cast<std::size_t>(id) < vocab()) continue;
-    throw std::invalid_argument("logits_of: there is no token " + std::to_string(id) +
-                                " among V = " + std::to_string(vocab()));
-  }
+  const Query query = admit([&] {
+    const Query checked = check(h.data(), h.size(), options);
+    detail::check_context(h.data(), h.size());
+    if (ids.size() != logits.size()) {
+      throw std::invalid_argument("logits_of: there are " + std::to_string(ids.size()) +
+                                  " tokens and room for " + std::to_string(logits.size()) +
+                                  " logits; they must be as many");
+    }
+    for (const TokenId id : ids) {
+      if (id >= 0 && static_cast<std::size_t>(id) < vocab()) continue;
+      throw std::invalid_argument("logits_of: there is no token " + std::to_string(id) +
+                                  " among V = " + std::to_string(vocab()));
+    }
+    return checked;
+  });
   score_tokens(h, ids, workspace, logits);
   const std::span<const TokenBias> biases(query.edits.bias, query.edits.bias_count);
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -322,8 +329,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::sp
 /// The logits of tokens as the layer has them; −∞ for a token without a row.
 TOPKSOFTMAX_INLINE void TopKSoftmax::score_tokens(std::span<const float> h, std::span<const TokenId> ids,
                                                   const Workspace& workspace, std::span<float> logits) const {
-  if (!row_map_)
-    return scan_gathered(workspace, layer_.rows(), ids.data(), ids.size(), h.data(), logits.data());
+  if (!row_map_) return do_logits_of(h.data(), ids, workspace, logits);
   std::array<TokenId, 1024> rows;
   for (std::size_t first = 0; first < ids.size(); first += rows.size()) {
     const std::span<const TokenId> some = ids.subspan(first, std::min(rows.size(), ids.size() - first));
@@ -333,7 +339,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::score_tokens(std::span<const float> h, std:
       rows[count] = row_map_->row_of(id);
       count += rows[count] != RowMap::none ? 1 : 0;
     }
-    scan_gathered(workspace, layer_.rows(), rows.data(), count, h.data(), of_some);
+    do_logits_of(h.data(), {rows.data(), count}, workspace, {of_some, count});
     for (std::size_t i = some.size(); count < i--;) {  // the others are in their places
       of_some[i] = row_map_->row_of(some[i]) != RowMap::none ? of_some[--count] : detail::kNoLogit;
     }
@@ -404,6 +410,25 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_batch(const Query& query, std::siz
                                                     Workspace& workspace, TopK* answers) const {
   Query one = query;
   for (std::size_t q = 0; q < batch; ++q, one.h += stride) do_query(one, workspace, answers[q]);
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_allowed(const Query& query, std::size_t stride,
+                                                      std::size_t batch, std::size_t allowed,
+                                                      Workspace& workspace, TopK* answers) const {
+  Query one = query;
+  for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
+    answer_from_allowed(layer_, one, allowed, workspace, answers[q]);
+  }
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_batch(const Query& query, std::size_t stride,
+                                                     std::size_t batch, float* logits) const {
+  score_all(layer_, query, stride, batch, logits);
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_of(const float* h, std::span<const TokenId> rows,
+                                                  const Workspace& workspace, std::span<float> logits) const {
+  scan_gathered(workspace, layer_.rows(), rows.data(), rows.size(), h, logits.data());
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

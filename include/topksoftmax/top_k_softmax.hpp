@@ -138,17 +138,20 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
                                        Workspace& workspace) const;
 
-  /// The layer that is answered for.
+  /// The layer that is answered for; of a head that answers together with others, this process's part of it.
   const SoftmaxLayer& layer() const { return layer_; }
 
-  /// V, the number of tokens that ids, masks, biases and logits() are about: the layer's rows, but for a
+  /// V, the number of tokens that ids, masks, biases and logits() are about: rows(), but for a
   /// MappedVocabulary, whose model may have more tokens than that.
-  std::size_t vocab() const { return row_map_ ? row_map_->vocab() : layer_.vocab(); }
+  std::size_t vocab() const { return row_map_ ? row_map_->vocab() : rows_; }
+
+  /// The rows of the whole layer, whichever of them are in this process.
+  std::size_t rows() const { return rows_; }
 
   /// How many tokens can be answered where these are allowed, which have a bit for each of the V: those that
   /// have a row.
   std::size_t count_allowed(const AllowedTokens& allowed) const {
-    return row_map_ ? row_map_->count(allowed) : allowed.count(layer_.vocab());
+    return row_map_ ? row_map_->count(allowed) : allowed.count(rows_);
   }
 
   /// Which rows of the layer are which tokens; null where a token's id is the number of its row.
@@ -175,6 +178,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether every answer is proven to be the exact top-k (TopK::certified).
   virtual bool certifies() const { return false; }
 
+  /// Whether it answers together with other processes, each of which must ask the same (ShardedSoftmax).
+  /// Nothing can be built around such a head from its layer().
+  virtual bool collective() const { return false; }
+
   /// How far log Z is off where it was learned from contexts (Normalizer::learned, and the estimate within an
   /// interval), known before anything is asked; nothing where no answer has such a one.
   virtual std::optional<LogZError> log_z_error() const { return std::nullopt; }
@@ -185,7 +192,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
  protected:
   explicit TopKSoftmax(SoftmaxLayer layer, std::shared_ptr<const RowMap> row_map = nullptr)
-      : layer_(std::move(layer)), row_map_(std::move(row_map)) {}
+      : layer_(std::move(layer)), row_map_(std::move(row_map)), rows_(layer_.vocab()) {}
+  /// For a layer of so many rows, of which `part` are in this process.
+  TopKSoftmax(SoftmaxLayer part, std::size_t rows) : layer_(std::move(part)), rows_(rows) {}
   TopKSoftmax(const TopKSoftmax&) = default;
   TopKSoftmax& operator=(const TopKSoftmax&) = default;
 
@@ -224,6 +233,36 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   virtual void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                               TopK* answers) const;
 
+  /// Answers contexts for which only `allowed` tokens may be returned, so few that they are simply scored, or
+  /// no more than query.k was before it was lowered to that. The default gathers their rows from the layer.
+  virtual void do_query_allowed(const Query& query, std::size_t stride, std::size_t batch,
+                                std::size_t allowed, Workspace& workspace, TopK* answers) const;
+
+  /// The logits of all rows for `batch` contexts at query.h, edits applied: [batch × rows]. The default scans
+  /// the layer.
+  virtual void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
+                               float* logits) const;
+
+  /// The logits of some rows for the context h, as the layer has them. The default gathers these rows from
+  /// it.
+  virtual void do_logits_of(const float* h, std::span<const TokenId> rows, const Workspace& workspace,
+                            std::span<float> logits) const;
+
+  /// Told, while what was thrown is being handled, that a question will not come because it was refused: who
+  /// answers together with others tells them.
+  virtual void do_refuse() const {}
+
+  /// What `ask` checks and returns; where it throws, do_refuse() is told.
+  template <class Ask>
+  auto admit(const Ask& ask) const {
+    try {
+      return ask();
+    } catch (...) {
+      do_refuse();
+      throw;
+    }
+  }
+
   Query check(const float* h, std::size_t dim, const QueryOptions& options) const;
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                     const QueryOptions& options, std::span<Workspace> workspaces) const;
@@ -232,12 +271,16 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                    TopK* answers) const;
   void answer_chunk(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                     TopK* answers) const;
+  template <class Body>
+  void for_each_chunk(const Executor& executor, std::size_t threads, std::size_t batch,
+                      const Body& body) const;
   void score_tokens(std::span<const float> h, std::span<const TokenId> ids, const Workspace& workspace,
                     std::span<float> logits) const;
   void name_candidates(Candidates& candidates, Workspace& workspace) const;
 
   SoftmaxLayer layer_;
   std::shared_ptr<const RowMap> row_map_;
+  std::size_t rows_;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

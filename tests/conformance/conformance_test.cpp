@@ -127,9 +127,10 @@ TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
 }
 
 /// What an answer of k tokens says of log Z is true.
-void expect_true_log_z(const TopKSoftmax& head, const Eigen::VectorXf& h, std::size_t k) {
+void expect_true_log_z(const TopKSoftmax& head, const SoftmaxLayer& layer, const Eigen::VectorXf& h,
+                       std::size_t k) {
   const TopK answer = head.query(h, {.k = k});
-  const Reference reference(head.layer(), h);
+  const Reference reference(layer, h);
   ASSERT_NE(answer.normalizer, Normalizer::none);
   EXPECT_LE(answer.log_z_low, answer.log_z);
   EXPECT_LE(answer.log_z, answer.log_z_high);
@@ -165,7 +166,7 @@ void expect_true_log_z(const TopKSoftmax& head, const Eigen::VectorXf& h, std::s
 
 TEST_P(Conformance, TheNormalizerSaysWhatItMeans) {
   for (Eigen::Index i = 0; i < 20; ++i) {
-    expect_true_log_z(head(), context(i), 3);
+    expect_true_log_z(head(), world().layer, context(i), 3);
     const TopK answer = head().query(context(i), {.k = 3});
     const TopK ids_only = head().query(context(i), {.k = 3, .probabilities = false});
     EXPECT_EQ(ids_only.ids, answer.ids);
@@ -210,7 +211,7 @@ TEST_P(Conformance, AScaleAndASoftCapLeaveIdsAndChangeProbabilities) {
         const auto token = static_cast<std::size_t>(answer.ids[n]);
         EXPECT_NEAR(answer.logits[n], reference.logits[token], reference.tolerance(token, kDim));
       }
-      expect_true_log_z(*changed, context(i), 5);
+      expect_true_log_z(*changed, layer, context(i), 5);
       // A query's biases are added behind the transform.
       const QueryOptions edited = {.k = 5, .allowed = mask, .logit_bias = bias};
       const TopK among = changed->query(context(i), edited);
@@ -243,7 +244,7 @@ TEST_P(Conformance, TiesAtTheSoftCapGoToTheLowerId) {
       EXPECT_EQ(answer.ids, truth.ids);
       EXPECT_EQ(answer.logits, truth.logits);
     }
-    expect_true_log_z(*saturated, context(i), 5);
+    expect_true_log_z(*saturated, layer, context(i), 5);
   }
 }
 
@@ -389,7 +390,7 @@ TEST_P(Conformance, BlocksOfWeightsGiveTheAnswersOfTheirFloats) {
     const TopK expected = of_floats->query(h, {.k = 5});
     EXPECT_EQ(answer.ids, expected.ids);
     EXPECT_EQ(answer.logits, expected.logits);
-    expect_true_log_z(*of_blocks, h, 5);
+    expect_true_log_z(*of_blocks, blocks, h, 5);
   }
 }
 

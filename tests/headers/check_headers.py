@@ -4,7 +4,8 @@
 
 - A macro of ours that is left defined begins with TOPKSOFTMAX_; those of the C interface begin with TOPK_.
 - Of other projects only Eigen and the standard library are reached. hnswlib comes with what builds a graph,
-  OpenMP's omp.h with the executor that is for files compiled for OpenMP, Highway with headers alone.
+  OpenMP's omp.h with the executor that is for files compiled for OpenMP, MPI's mpi.h with what is spread over
+  processes, Highway with headers alone.
 - Headers alone leave of Highway's macros what a file has that includes the same headers of Highway itself.
 - A header that only asks reaches no decomposition of Eigen. Which may build is a matter of names: see
   Headers.may_build().
@@ -25,6 +26,7 @@ OTHER_PROJECTS = {
     "Google Benchmark": re.compile(r"/benchmark/"),
     "GoogleTest": re.compile(r"/g(test|mock)/"),
     "Highway": re.compile(r"/hwy/"),
+    "MPI": re.compile(r"/mpi\.h$"),
     "hnswlib": re.compile(r"/hnswlib/"),
     "nlohmann_json": re.compile(r"/nlohmann/"),
     "OpenMP": re.compile(r"/omp\.h$"),
@@ -36,6 +38,7 @@ EVERY_BACKEND = {"registry/standard.hpp", "evaluation/tuner.hpp"}  # build whate
 BUILDS_ELSEWHERE = {"decoding/perplexity.hpp"}  # LowRankLogProb, which ask.hpp leaves out, takes W's singular vectors
 GRAPH_FOLDERS = {"fgd", "graph"}
 OPENMP_HEADERS = {"parallel/openmp_executor.hpp"}
+MPI_FOLDERS = {"distributed"}
 
 # "# 12 "file" flags": from here on lines are those of the file; flag 1: it was just entered. The names that the
 # compiler writes instead of a file's, such as <command-line>, are files here too.
@@ -103,10 +106,11 @@ class Preprocessor:
 class Headers:
     """The public headers of a folder: all but the bodies, whose names end in -inl."""
 
-    def __init__(self, include):
+    def __init__(self, include, without=()):
         self.root = pathlib.Path(include) / "topksoftmax"
-        self.names = sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*.h*")
-                            if not path.stem.endswith("-inl"))
+        names = (str(path.relative_to(self.root)) for path in self.root.rglob("*.h*")
+                 if not path.stem.endswith("-inl"))
+        self.names = sorted(name for name in names if folder(name) not in without)
         self.includers = {name: set() for name in self.names}
         for name in self.names:
             text = (self.root / name).read_text(encoding="utf-8")
@@ -132,6 +136,8 @@ class Headers:
         """Whether a header of the compiled form may include one of another project."""
         if project == "hnswlib":
             return self.may_build(name) and (name in EVERY_BACKEND or folder(name) in GRAPH_FOLDERS)
+        if project == "MPI":
+            return folder(name) in MPI_FOLDERS
         return project == "OpenMP" and name in OPENMP_HEADERS
 
     def ours(self, file):
@@ -203,9 +209,9 @@ def checked(job):
     return [f"{name}: {complaint}" for complaint in check(headers, name, preprocess)]
 
 
-def complaints_of(include, preprocess, processes):
+def complaints_of(include, preprocess, processes, without=()):
     """Of every header as the compiled library offers it, and of those that include the others as headers alone."""
-    headers = Headers(include)
+    headers = Headers(include, without)
     jobs = [(compiled_complaints, headers, name, preprocess) for name in headers.names]
     jobs += [(header_only_complaints, headers, name, preprocess)
              for name in (UMBRELLA, *sorted(EVERY_BACKEND)) if name in headers.names]
@@ -218,13 +224,14 @@ def main():
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--include", required=True, help="the folder that holds topksoftmax/")
     parser.add_argument("--system", default="", help="folders of other projects' headers, with ; between them")
+    parser.add_argument("--without", default=[], action="append", help="a folder of headers that cannot be used here")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     preprocess = Preprocessor(given.compiler, given.include, [one for one in given.system.split(";") if one])
     if not preprocess.understood():
         print(f"skipped: {given.compiler} does not preprocess as GCC and Clang do")
         return SKIPPED
-    count, complaints = complaints_of(given.include, preprocess, given.processes)
+    count, complaints = complaints_of(given.include, preprocess, given.processes, given.without)
     print("\n".join(complaints) or f"{count} headers bring along what they should")
     return 1 if complaints else 0
 

@@ -164,6 +164,10 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certify> Certify::wrap(std::shared_ptr<
                                                                 const CertifiedOptions& options,
                                                                 const Executor& executor) {
   if (backend == nullptr) throw Error("certify: there is no backend to wrap");
+  if (backend->collective()) {
+    throw Error("certify: " + std::string(backend->name()) +
+                " answers together with other processes; wrap the backend that each of them has");
+  }
   detail::check_contexts(backend->layer(), contexts, "certify");
   auto index = std::make_shared<const detail::CertifiedIndex>(
       detail::build_certified_index(backend->layer(), contexts, options, executor));

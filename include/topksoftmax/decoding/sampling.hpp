@@ -179,7 +179,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
-  const std::size_t rows = head.layer().vocab();
+  const std::size_t rows = head.rows();
   log_zs_.clear();
   bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
@@ -255,7 +255,7 @@ inline std::size_t Sampler::meet_listed(const TokenGumbels& gumbels, const detai
 inline bool Sampler::meet_others(const TopKSoftmax& head, std::span<const float> h,
                                  const TokenGumbels& gumbels, const QueryOptions& query, double lowest,
                                  detail::Leader& leader) {
-  const std::size_t rows = head.layer().vocab();
+  const std::size_t rows = head.rows();
   const RowMap* const row_map = head.row_map().get();
   const ScoredToken last = {answer_.logits.back(), answer_.ids.back()};
   const double limit = leader.score - log_weight(last.logit);

@@ -72,7 +72,8 @@ inline SoftmaxLayer checkpoint_layer(const SafetensorsShards& checkpoint, std::s
     biases.resize(static_cast<Eigen::Index>(vocab));
     checkpoint.file(bias).read(bias, std::span<float>(biases.data(), vocab));
   }
-  return detail::stored_layer(checkpoint.file(weight), weights, std::move(biases), {}, {});
+  return detail::stored_layer(checkpoint.file(weight), weights, 0, weights.shape[0], std::move(biases), {},
+                              {});
 }
 
 inline SoftmaxLayer open_checkpoint_layer(const std::filesystem::path& path) {

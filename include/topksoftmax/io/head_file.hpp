@@ -58,7 +58,11 @@ class HeadFile {
 
   /// The layer in the type that it is stored in, used where it lies in the mapped file; a copy where it does
   /// not lie at a multiple of its weights' size.
-  SoftmaxLayer stored_layer() const;
+  SoftmaxLayer stored_layer() const { return stored_layer(0, vocab_); }
+
+  /// The same of rows first, …, first + count − 1 alone: of the weights' bytes, those of other rows are not
+  /// touched. Throws Error where the file has no such rows, or none are asked for.
+  SoftmaxLayer stored_layer(std::size_t first, std::size_t count) const;
 
   /// contexts.train [N×d], contexts.test [M×d] as float32; no rows where the file has none.
   RowMajorMatrix train_contexts() const { return contexts("contexts.train", train_count_); }
@@ -149,12 +153,17 @@ inline HeadFile HeadFile::open(const std::filesystem::path& path) {
   return head;
 }
 
-inline SoftmaxLayer HeadFile::stored_layer() const {
-  const auto vector = [this](const char* name) {
-    return file_.contains(name) ? file_.vector(name) : Eigen::VectorXf();
+inline SoftmaxLayer HeadFile::stored_layer(std::size_t first, std::size_t count) const {
+  const TensorView& weight = file_.tensor("weight");
+  if (first > vocab_ || count > vocab_ - first) {
+    throw file_.error("weight", "has " + std::to_string(vocab_) + " rows; rows " + std::to_string(first) +
+                                    " to " + std::to_string(first + count) + " are asked for");
+  }
+  const auto part = [&](const char* name) -> Eigen::VectorXf {
+    if (!file_.contains(name)) return {};
+    return file_.vector(name).segment(static_cast<Eigen::Index>(first), static_cast<Eigen::Index>(count));
   };
-  return detail::stored_layer(file_, file_.tensor("weight"), vector("bias"), vector("weight.scale"),
-                              transform_);
+  return detail::stored_layer(file_, weight, first, count, part("bias"), part("weight.scale"), transform_);
 }
 
 inline std::vector<std::int64_t> HeadFile::counts() const {

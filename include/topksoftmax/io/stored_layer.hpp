@@ -64,15 +64,17 @@ inline SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std:
   return SoftmaxLayer::own(rows, bias_count, std::move(storage));
 }
 
-/// The same of a tensor [V,d] of a safetensors file.
-inline SoftmaxLayer stored_layer(const SafetensorsFile& file, const TensorView& weight, Eigen::VectorXf bias,
-                                 Eigen::VectorXf scales, const LogitTransform& transform) {
+/// The same of rows first, …, first + count − 1 of a tensor [V,d] of a safetensors file.
+inline SoftmaxLayer stored_layer(const SafetensorsFile& file, const TensorView& weight, std::size_t first,
+                                 std::size_t count, Eigen::VectorXf bias, Eigen::VectorXf scales,
+                                 const LogitTransform& transform) {
   kernels::Rows rows;
   rows.type = stored_weight_type(file, weight);
-  rows.count = weight.shape[0];
+  rows.count = count;
   rows.dim = rows.stride = weight.shape[1];
   rows.transform = transform;
-  return layer_where_it_lies(rows, weight.bytes, file.storage(), std::move(bias), std::move(scales));
+  return layer_where_it_lies(rows, weight.bytes.subspan(first * rows.row_bytes(), count * rows.row_bytes()),
+                             file.storage(), std::move(bias), std::move(scales));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/top_k.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What a rank says of its rows for one context; its tokens follow. A message of plain bytes.
+struct PartialAnswer {
+  std::uint64_t bytes_read = 0;
+  std::uint64_t screened = 0;
+  std::uint64_t candidates = 0;
+  kernels::LogSumExp sum;  ///< of all allowed logits, where it is exact
+  double log_z = -std::numeric_limits<double>::infinity();
+  double log_z_low = -std::numeric_limits<double>::infinity();
+  double log_z_high = -std::numeric_limits<double>::infinity();
+  std::uint32_t tokens = 0;
+  Normalizer normalizer =
+      Normalizer::none;  ///< of log_z; none: no token has any mass, or it is not asked for
+  bool certified = true;
+  bool fell_back = false;
+  bool repaired = false;
+
+  void take_work(const QueryWork& work) {
+    bytes_read = work.bytes_read;
+    screened = work.screened;
+    candidates = work.candidates;
+    fell_back = work.fell_back;
+    repaired = work.repaired;
+  }
+};
+
+/// An answer's normaliser, certificate and work from those of all ranks, added in their order.
+class MergedAnswers {
+ public:
+  void add(const PartialAnswer& part) {
+    work_.bytes_read += part.bytes_read;
+    work_.screened += part.screened;
+    work_.candidates += part.candidates;
+    work_.fell_back |= part.fell_back;
+    work_.repaired |= part.repaired;
+    certified_ &= part.certified;
+    sum_.add(part.sum);
+    if (part.normalizer == Normalizer::none) return;
+    if (parts_++ == 0) {
+      normalizer_ = part.normalizer;
+      log_z_ = part.log_z;
+      low_ = part.log_z_low;
+      high_ = part.log_z_high;
+      return;
+    }
+    if (weakness(part.normalizer) > weakness(normalizer_)) {
+      if (normalizer_ == Normalizer::exact) widen(low_, high_);
+      normalizer_ = part.normalizer;
+    }
+    double low = part.log_z_low;
+    double high = part.log_z_high;
+    if (normalizer_ == Normalizer::interval && part.normalizer == Normalizer::exact) widen(low, high);
+    log_z_ = kernels::log_add_exp(log_z_, part.log_z);
+    low_ = kernels::log_add_exp(low_, low);
+    high_ = kernels::log_add_exp(high_, high);
+  }
+
+  /// What all of them say together of an answer that every token was counted for.
+  void store_exact(bool probabilities, TopK& answer) const {
+    finish(answer);
+    answer.certified = true;
+    if (probabilities) {
+      store_log_z(Normalizer::exact, sum_.value(), answer);
+    } else {
+      store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+    }
+  }
+
+  /// The same of answers of backends.
+  void store(bool probabilities, TopK& answer) const {
+    finish(answer);
+    if (!probabilities) {
+      return store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+    }
+    store_log_z(normalizer_, log_z_, answer);
+    if (normalizer_ != Normalizer::interval) return;
+    const auto rounding = [this](double bound) {
+      return parts_ == 1 || std::isinf(bound)
+                 ? 0.0
+                 : 0x1p-50 * static_cast<double>(parts_) * (1.0 + std::abs(bound));
+    };
+    answer.log_z_low = low_ - rounding(low_);
+    answer.log_z_high = high_ + rounding(high_);
+    answer.log_z = std::clamp(log_z_, answer.log_z_low, answer.log_z_high);
+  }
+
+ private:
+  void finish(TopK& answer) const {
+    answer.certified = certified_;
+    answer.work = work_;
+  }
+
+  /// What holds of a sum is what holds of the part that least is known of.
+  static int weakness(Normalizer normalizer) {
+    switch (normalizer) {
+      case Normalizer::none:
+      case Normalizer::exact:
+        return 0;
+      case Normalizer::interval:
+        return 1;
+      case Normalizer::learned:
+        return 2;
+      case Normalizer::low_rank:
+        return 3;
+      case Normalizer::candidates:
+        return 4;
+    }
+    return 4;
+  }
+
+  /// An exact log Z, as rounding leaves it, as an interval.
+  static void widen(double& low, double& high) {
+    low -= std::log1p(kernels::kSumExpError);
+    high += std::log1p(kernels::kSumExpError);
+  }
+
+  QueryWork work_;
+  kernels::LogSumExp sum_;
+  Normalizer normalizer_ = Normalizer::exact;
+  double log_z_ = -std::numeric_limits<double>::infinity();
+  double low_ = -std::numeric_limits<double>::infinity();
+  double high_ = -std::numeric_limits<double>::infinity();
+  std::size_t parts_ = 0;
+  bool certified_ = true;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

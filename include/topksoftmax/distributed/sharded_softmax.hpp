@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/distributed/agreement.hpp"
+#include "topksoftmax/distributed/call.hpp"
+#include "topksoftmax/distributed/communicator.hpp"
+#include "topksoftmax/distributed/exchange.hpp"
+#include "topksoftmax/distributed/greeting.hpp"
+#include "topksoftmax/distributed/partial_answer.hpp"
+#include "topksoftmax/distributed/sliced_edits.hpp"
+#include "topksoftmax/distributed/vocabulary_slice.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/io/row_hashes.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/query_options.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// A layer whose rows are spread over the ranks of an MPI communicator, each of which has a backend over its
+/// own slice of them. Every rank asks the same, and every rank gets the same answer, with ids of the whole
+/// layer.
+///
+/// Answers that the backend proves, and those of exhaustive backends, have the tokens and logits that one
+/// process holding the whole layer would answer with, bit for bit. Of exhaustive backends, under a mask that
+/// allows few tokens, and where QueryOptions::log_z_tolerance leaves no room for an interval, log Z is exact
+/// and that of one process too (LogSumExp); so none of it depends on how many ranks there are. Otherwise log
+/// Z is added up from those of the ranks, in their order: an interval is proven as theirs are, but how wide
+/// it is depends on the indexes, which each rank has built of its own slice. Backends that do not prove their
+/// answers offer candidates of each slice, so there are as many more to choose from. Effort: the backend's,
+/// on each rank.
+///
+/// Asking is collective: every rank calls the same member functions with the same arguments in the same
+/// order, from one thread at a time. Those that only tell something, or have nothing to tell (candidates,
+/// sample_log_z), are not. Where a rank is asked something else, refuses its arguments, or runs out of
+/// memory, all ranks throw: that rank what it would throw alone, the others the same with its number before
+/// it, and the head remains usable. A rank that dies ends all, by MPI's own abort. MPI must be initialised,
+/// with MPI_THREAD_FUNNELED or more where others than the main thread ask with MPI_THREAD_SERIALIZED, and
+/// must not be finalised before the head is deleted, which is collective as well.
+///
+/// Cost: on each rank the backend's query on its slice, and one collective operation (MPI_Allgather) of 32
+/// bytes and for each context 104 + 8·min(k, largest slice) from every rank; a second one where that is more
+/// than the question before sent, or more than 64 KB. A batch is one question, answered on one thread of each
+/// rank. logits() gathers V floats for each context, logits_of() one for each token.
+class ShardedSoftmax final : public TopKSoftmax {
+ public:
+  /// Makes one of what make_backend() returns on each rank, a pointer to a backend over the rows of its slice
+  /// alone; it is not called where the slice is empty. The slices must follow each other in the order of the
+  /// ranks and hold every row; the backends must be of one kind, with layers that are alike in all but their
+  /// rows, and the processors must take the same kernels.
+  ///
+  /// Collective. Throws Error on all ranks where that does not hold, or a rank runs another version of this
+  /// library; and whatever make_backend() throws, on all ranks, if it does on any.
+  template <class MakeBackend>
+  static std::unique_ptr<ShardedSoftmax> make(MPI_Comm comm, const VocabularySlice& slice,
+                                              const MakeBackend& make_backend);
+
+  /// "sharded:" and the name of the backend.
+  std::string_view name() const override { return name_; }
+  /// Of this rank alone.
+  std::size_t index_bytes() const override { return backend_ == nullptr ? 0 : backend_->index_bytes(); }
+  bool certifies() const override { return certifies_; }
+  bool collective() const override { return true; }
+
+  /// This rank's backend, whose ids are the numbers of the slice's rows; null where it has none. layer() is
+  /// then a row of zeros, which is never asked.
+  const TopKSoftmax* local() const { return backend_.get(); }
+  /// What each rank has.
+  std::span<const VocabularySlice> slices() const { return slices_; }
+  /// What this rank has.
+  const VocabularySlice& slice() const { return slices_[rank()]; }
+  std::size_t rank() const { return static_cast<std::size_t>(exchange_->ranks().rank()); }
+  std::size_t ranks() const { return slices_.size(); }
+
+  /// What this rank has done together with the others.
+  const CollectiveWork& collective_work() const { return exchange_->ranks().work(); }
+  void forget_collective_work() { exchange_->ranks().forget_work(); }
+
+  /// A hash of the whole layer, for index files. Collective. Cost: reads the slice when it is first asked
+  /// for.
+  std::uint64_t layer_hash() const;
+
+  /// Does a step on every rank, which may throw: if it does on any, it does on all. Collective.
+  template <class Step>
+  void agree(const Step& step) const {
+    detail::agree(exchange_->ranks(), step);
+  }
+
+  /// The kind of its indexes, one for each rank that has rows: see sharded_index.hpp. They have the options
+  /// vocab, first, last and layer_hash, of the whole layer, and the backend's index as the part "wrapped".
+  static constexpr std::string_view kind = "sharded";
+
+ private:
+  /// What questions are packed and unpacked in, one at a time.
+  struct Scratch {
+    detail::SlicedEdits edits;
+    std::vector<TopK> found;
+    ScratchBuffer best;
+    ScratchBuffer heaps;
+    ScratchBuffer sums;
+    ScratchBuffer ids;
+    ScratchBuffer said;
+  };
+
+  ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const TopKSoftmax> backend,
+                 std::unique_ptr<detail::Exchange> exchange, std::span<const detail::Greeting> greetings);
+
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
+    do_query_batch(query, layer().dim(), 1, workspace, &answer);
+  }
+  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                      TopK* answers) const override {
+    answer(query, counts_all(query), stride, batch, workspace, answers);
+  }
+  void do_query_allowed(const Query& query, std::size_t stride, std::size_t batch, std::size_t /*allowed*/,
+                        Workspace& workspace, TopK* answers) const override {
+    answer(query, true, stride, batch, workspace, answers);
+  }
+  void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
+                       float* logits) const override;
+  void do_logits_of(const float* h, std::span<const TokenId> rows, const Workspace& workspace,
+                    std::span<float> logits) const override;
+  void do_refuse() const override { exchange_->refuse(); }
+  void do_save(IndexWriter& out) const override;
+
+  bool counts_all(const Query& query) const;
+  void answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch, Workspace& workspace,
+              TopK* answers) const;
+  Query on_slice(const Query& query) const;
+  void pack_exact(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace,
+                  std::byte* to, std::size_t apart) const;
+  void pack_answers(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace,
+                    std::byte* to, std::size_t apart) const;
+  std::size_t owner(TokenId row) const;
+
+  std::shared_ptr<const TopKSoftmax> backend_;
+  std::unique_ptr<detail::Exchange> exchange_;
+  mutable Scratch scratch_;
+  mutable std::optional<std::uint64_t> layer_hash_;
+  std::vector<VocabularySlice> slices_;
+  std::size_t largest_slice_ = 0;
+  bool certifies_;
+  bool exhaustive_;
+  std::string name_;
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Intervals of log Z that are asked to be narrower than this are exact ones.
+inline const double kNarrowest = 2.0 * std::log1p(kernels::kSumExpError);
+/// What ranks make their intervals narrower by than is asked for, so that adding them up has room to round.
+inline constexpr double kNarrower = 1.0 - 0x1p-10;
+
+/// Throws Error unless it is a backend for a slice.
+inline void check_backend(const TopKSoftmax* backend, const VocabularySlice& slice) {
+  if (backend == nullptr) throw Error("sharded: there is no backend for the rows of this rank");
+  if (backend->collective() || backend->row_map() != nullptr) {
+    throw Error("sharded: the ids of " + std::string(backend->name()) +
+                " are not the numbers of its layer's rows; take the backend that it is made of");
+  }
+  if (backend->layer().vocab() == slice.size()) return;
+  throw Error("sharded: the backend has " + std::to_string(backend->layer().vocab()) + " rows, the slice " +
+              std::to_string(slice.size()));
+}
+
+// Of the file: what is saved of the slice, and the index of its backend.
+inline constexpr std::string_view kShardVocab = "vocab";
+inline constexpr std::string_view kShardFirst = "first";
+inline constexpr std::string_view kShardLast = "last";
+inline constexpr std::string_view kShardLayerHash = "layer_hash";
+inline constexpr std::string_view kShardPart = "wrapped";
+
+/// The layer of a rank without rows: never asked.
+inline SoftmaxLayer no_rows(std::size_t dim) {
+  return SoftmaxLayer::own(RowMajorMatrix::Zero(1, static_cast<Eigen::Index>(dim)));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+template <class MakeBackend>
+std::unique_ptr<ShardedSoftmax> ShardedSoftmax::make(MPI_Comm comm, const VocabularySlice& slice,
+                                                     const MakeBackend& make_backend) {
+  detail::Communicator ranks(comm);
+  std::shared_ptr<const TopKSoftmax> backend;
+  detail::agree(ranks, [&] {
+    if (slice.first > slice.last || slice.last > slice.vocab) {
+      throw Error("sharded: there are no rows " + std::to_string(slice.first) + " to " +
+                  std::to_string(slice.last) + " of " + std::to_string(slice.vocab));
+    }
+    if (slice.empty()) return;
+    backend = make_backend();
+    detail::check_backend(backend.get(), slice);
+  });
+  const std::vector<detail::Greeting> greetings = detail::greet(
+      ranks, detail::greeting_of(slice, backend.get()), {.greeting_bytes = sizeof(detail::Greeting)});
+  std::unique_ptr<ShardedSoftmax> head;
+  detail::agree(ranks, [&] {
+    const std::size_t dim = detail::check_kinds(greetings).dim;
+    SoftmaxLayer part = backend == nullptr ? detail::no_rows(dim) : backend->layer();
+    auto exchange = std::make_unique<detail::Exchange>(ranks.ranks());
+    head.reset(new ShardedSoftmax(std::move(part), backend, std::move(exchange), greetings));
+  });
+  head->exchange_->connect(std::move(ranks));
+  return head;
+}
+
+inline ShardedSoftmax::ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const TopKSoftmax> backend,
+                                      std::unique_ptr<detail::Exchange> exchange,
+                                      std::span<const detail::Greeting> greetings)
+    : TopKSoftmax(std::move(part), static_cast<std::size_t>(greetings[0].vocab)),
+      backend_(std::move(backend)),
+      exchange_(std::move(exchange)) {
+  const detail::Greeting& with_rows = detail::check_kinds(greetings);
+  certifies_ = with_rows.certifies;
+  exhaustive_ = with_rows.exhaustive;
+  name_ = std::string("sharded:") + with_rows.backend;
+  for (const detail::Greeting& greeting : greetings) {
+    slices_.push_back(greeting.slice());
+    largest_slice_ = std::max(largest_slice_, greeting.slice().size());
+  }
+}
+
+/// Whether an exact log Z is asked for, which adds up in whole numbers: that of the backends would be
+/// rounded.
+inline bool ShardedSoftmax::counts_all(const Query& query) const {
+  return exhaustive_ || (certifies_ && query.probabilities && query.log_z_tolerance < detail::kNarrowest);
+}
+
+/// The query of this rank's rows. No token may be returned, or there are no rows: k is 0.
+inline Query ShardedSoftmax::on_slice(const Query& query) const {
+  Query own = query;
+  own.edits = scratch_.edits.of(query.edits, slice());
+  own.k = std::min(query.k, own.edits.allowed.count(slice().size()));
+  if (ranks() > 1) own.log_z_tolerance *= detail::kNarrower;
+  return own;
+}
+
+inline void ShardedSoftmax::pack_exact(const Query& own, std::size_t stride, std::size_t batch,
+                                       Workspace& workspace, std::byte* to, std::size_t apart) const {
+  auto* const best = scratch_.best.get<ScoredToken>(batch * own.k);
+  auto* const heaps = scratch_.heaps.get<kernels::TopKHeap>(batch);
+  auto* const sums = scratch_.sums.get<kernels::LogSumExp>(batch);
+  for (std::size_t q = 0; q < batch; ++q) {
+    new (heaps + q) kernels::TopKHeap(best + q * own.k, own.k);
+    new (sums + q) kernels::LogSumExp();
+  }
+  const QueryWork work =
+      absorb_all(layer(), own, stride, batch, workspace, heaps, own.probabilities ? sums : nullptr);
+  for (std::size_t q = 0; q < batch; ++q, to += apart) {
+    const std::span<const ScoredToken> tokens = heaps[q].sort();
+    detail::PartialAnswer part;
+    part.take_work(work);
+    part.sum = sums[q];
+    part.tokens = static_cast<std::uint32_t>(tokens.size());
+    std::memcpy(to, &part, sizeof(part));
+    std::memcpy(to + sizeof(part), tokens.data(), tokens.size_bytes());
+  }
+}
+
+inline void ShardedSoftmax::pack_answers(const Query& own, std::size_t stride, std::size_t batch,
+                                         Workspace& workspace, std::byte* to, std::size_t apart) const {
+  const QueryOptions options = {.k = own.k,
+                                .allowed = own.edits.allowed,
+                                .logit_bias = {own.edits.bias, own.edits.bias_count},
+                                .probabilities = own.probabilities,
+                                .effort = own.effort,
+                                .log_z_tolerance = own.log_z_tolerance};
+  std::vector<TopK>& found = scratch_.found;
+  if (found.size() < batch) found.resize(batch);
+  if (batch == 1) {
+    backend_->query({own.h, layer().dim()}, options, workspace, found[0]);
+  } else {
+    backend_->query_batch(own.h, batch, layer().dim(), stride, options, {&workspace, 1},
+                          std::span(found).first(batch), SerialExecutor());
+  }
+  for (std::size_t q = 0; q < batch; ++q, to += apart) {
+    const TopK& answer = found[q];
+    detail::PartialAnswer part;
+    part.take_work(answer.work);
+    part.certified = answer.certified;
+    part.normalizer = answer.normalizer;
+    part.log_z = answer.log_z;
+    part.log_z_low = answer.log_z_low;
+    part.log_z_high = answer.log_z_high;
+    part.tokens = static_cast<std::uint32_t>(answer.size());
+    std::memcpy(to, &part, sizeof(part));
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      const ScoredToken token = {answer.logits[i], answer.ids[i]};
+      std::memcpy(to + sizeof(part) + i * sizeof(token), &token, sizeof(token));
+    }
+  }
+}
+
+inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch,
+                                   Workspace& workspace, TopK* answers) const {
+  const std::size_t dim = layer().dim();
+  const std::size_t apart =
+      sizeof(detail::PartialAnswer) + std::min(query.k, largest_slice_) * sizeof(ScoredToken);
+  detail::Call call(detail::Call::Kind::query);
+  call.add(query, dim, stride, batch, rows());
+  const auto pack = [&](std::byte* to) {
+    for (std::size_t q = 0; q < batch; ++q) {
+      answers[q].ids.reserve(query.k);
+      answers[q].logits.reserve(query.k);
+    }
+    scratch_.best.get<ScoredToken>(std::max(batch, std::size_t{1}) * query.k);
+    const Query own = on_slice(query);
+    if (own.k == 0) {
+      const detail::PartialAnswer none;
+      for (std::size_t q = 0; q < batch; ++q) std::memcpy(to + q * apart, &none, sizeof(none));
+    } else if (from_all) {
+      pack_exact(own, stride, batch, workspace, to, apart);
+    } else {
+      pack_answers(own, stride, batch, workspace, to, apart);
+    }
+  };
+  const auto take = [&](const auto& said_by) {
+    for (std::size_t q = 0; q < batch; ++q) {
+      kernels::TopKHeap heap(scratch_.best.get<ScoredToken>(query.k), query.k);
+      detail::MergedAnswers merged;
+      for (std::size_t r = 0; r < ranks(); ++r) {
+        const std::byte* const said = said_by(r) + q * apart;
+        detail::PartialAnswer part;
+        std::memcpy(&part, said, sizeof(part));
+        merged.add(part);
+        for (std::size_t i = 0; i < part.tokens; ++i) {
+          ScoredToken token;
+          std::memcpy(&token, said + sizeof(part) + i * sizeof(token), sizeof(token));
+          token.id += static_cast<TokenId>(slices_[r].first);
+          heap.push(token);
+        }
+      }
+      store_tokens(heap.sort(), answers[q]);
+      if (from_all) {
+        merged.store_exact(query.probabilities, answers[q]);
+      } else {
+        merged.store(query.probabilities, answers[q]);
+      }
+    }
+  };
+  exchange_->ask(call, batch * apart, pack, take);
+}
+
+inline void ShardedSoftmax::do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                            float* logits) const {
+  detail::Call call(detail::Call::Kind::logits);
+  call.add(query, layer().dim(), stride, batch, rows());
+  const auto pack = [&](std::byte* to) {
+    if (slice().empty()) return;
+    Query own = query;
+    own.edits = scratch_.edits.of(query.edits, slice());
+    score_all(layer(), own, stride, batch, reinterpret_cast<float*>(to));
+  };
+  const auto take = [&](const auto& said_by) {
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const std::size_t count = slices_[r].size();
+      for (std::size_t q = 0; q < batch; ++q) {
+        std::memcpy(logits + q * rows() + slices_[r].first, said_by(r) + q * count * sizeof(float),
+                    count * sizeof(float));
+      }
+    }
+  };
+  exchange_->ask(call, batch * largest_slice_ * sizeof(float), pack, take);
+}
+
+/// The rank that has a row.
+inline std::size_t ShardedSoftmax::owner(TokenId row) const {
+  const auto after =
+      std::upper_bound(slices_.begin(), slices_.end(), static_cast<std::size_t>(row),
+                       [](std::size_t at, const VocabularySlice& slice) { return at < slice.last; });
+  return static_cast<std::size_t>(after - slices_.begin());
+}
+
+inline void ShardedSoftmax::do_logits_of(const float* h, std::span<const TokenId> rows,
+                                         const Workspace& workspace, std::span<float> logits) const {
+  detail::Call call(detail::Call::Kind::logits_of);
+  call.add(std::span<const float>(h, layer().dim()));
+  call.add(rows);
+  // What a rank has comes first in what it says; there is room for all, wherever they are.
+  const auto pack = [&](std::byte* to) {
+    std::fill_n(scratch_.said.get<std::size_t>(ranks()), ranks(), std::size_t{0});
+    auto* const own = scratch_.ids.get<TokenId>(rows.size());
+    std::size_t count = 0;
+    for (const TokenId row : rows) {
+      if (slice().holds(static_cast<std::size_t>(row)))
+        own[count++] = row - static_cast<TokenId>(slice().first);
+    }
+    scan_gathered(workspace, layer().rows(), own, count, h, reinterpret_cast<float*>(to));
+  };
+  const auto take = [&](const auto& said_by) {
+    auto* const said = scratch_.said.get<std::size_t>(ranks());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::size_t r = owner(rows[i]);
+      std::memcpy(&logits[i], said_by(r) + said[r]++ * sizeof(float), sizeof(float));
+    }
+  };
+  exchange_->ask(call, rows.size() * sizeof(float), pack, take);
+}
+
+inline std::uint64_t ShardedSoftmax::layer_hash() const {
+  if (!layer_hash_) {
+    const std::uint64_t own = slice().empty() ? 0 : sum_of_row_hashes(layer(), slice().first);
+    layer_hash_ = exchange_->ranks().sum(own);
+  }
+  return *layer_hash_;
+}
+
+inline void ShardedSoftmax::do_save(IndexWriter& out) const {
+  if (backend_ == nullptr || !layer_hash_) {
+    throw Error(name_ + ": is saved by save_sharded_index(), on all ranks that have rows at once");
+  }
+  out.kind(kind);
+  out.option(detail::kShardVocab, slice().vocab);
+  out.option(detail::kShardFirst, slice().first);
+  out.option(detail::kShardLast, slice().last);
+  out.option(detail::kShardLayerHash, *layer_hash_);
+  IndexWriter wrapped = out.part(detail::kShardPart);
+  backend_->save(wrapped);
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE
