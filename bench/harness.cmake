@@ -42,6 +42,11 @@ target_link_libraries(topksoftmax-harness
   PRIVATE CLI11::CLI11 topksoftmax-native-eigen topksoftmax-native-hnswlib
     $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings>)
 
+if(TARGET TopKSoftmax::MPI)
+  target_link_libraries(topksoftmax-harness PRIVATE TopKSoftmax::MPI)
+  target_compile_definitions(topksoftmax-harness PRIVATE TOPKSOFTMAX_BENCH_MPI)
+endif()
+
 find_path(TOPKSOFTMAX_OPENBLAS_INCLUDE_DIR openblas_config.h
   PATH_SUFFIXES openblas openblas-pthread openblas-serial openblas-openmp
     "${CMAKE_LIBRARY_ARCHITECTURE}" "${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread"

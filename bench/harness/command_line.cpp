@@ -114,6 +114,11 @@ void check(const CLI::App& app, CommandLine& line) {
       if (app.count(option) > 0) throw UsageError(std::string(option) + " goes with --sampling");
     }
   }
+  if (line.ranks) {
+    refuse(app, "--ranks",
+           {"--sweep", "--ablation", "--html", "--as", "--queries", "--threads", "--sampling", "--decode",
+            "--perplexity", "--batching"});
+  }
   if (line.head.empty()) throw UsageError("--head FILE is needed");
   if (line.measure.batch > 1 && line.measure.threads > line.measure.batch) {
     throw UsageError(
@@ -216,6 +221,13 @@ void declare_sampling(CLI::App& app, CommandLine& line) {
       "Of --sampling: what the log Z of a nucleus may be off but for one draw in 1,000; 0: exact");
 }
 
+void declare_ranks(CLI::App& app, CommandLine& line) {
+  app.add_flag(
+      "--ranks", line.ranks,
+      "Under mpirun: measure backends over as many slices of the vocabulary as there are ranks instead, "
+      "against each over the whole of it");
+}
+
 void declare_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(0, 1);
   for (const Command& command : commands()) {
@@ -229,7 +241,7 @@ void declare_commands(CLI::App& app, CommandLine& line) {
 void complete(const CLI::App& app, CommandLine& line) {
   if (app.count("--backends") == 0) {
     if (line.experiment != LanguageModelExperiment::none) line.backends = default_backends(line.experiment);
-    if (line.sampling) line.backends = "fused,certified";
+    if (line.sampling || line.ranks) line.backends = "fused,certified";
   }
   if (line.sweep && app.count("--timed") == 0) line.measure.timed = kSweepTimed;
   if (line.sweep && app.count("--rounds") == 0) line.measure.rounds = kSweepRounds;
@@ -248,6 +260,7 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
   declare_measuring(app, line);
   declare_experiments(app, line);
   declare_sampling(app, line);
+  declare_ranks(app, line);
   app.add_flag("--list", line.list, "Show the backends and their parameters");
   app.set_version_flag("--version", program + " " + version(), "Show the version");
   declare_commands(app, line);

@@ -26,6 +26,7 @@ struct CommandLine {
   std::string ablation;      ///< its name; empty: none
   bool sampling = false;     ///< tokens are drawn instead of asked for
   SamplingOptions drawn_by;  ///< the options of that
+  bool ranks = false;        ///< slices of the vocabulary are asked, on the ranks of MPI
   LanguageModelExperiment experiment = LanguageModelExperiment::none;
   std::filesystem::path text;  ///< of --text, for the perplexity; empty: the model writes one
   std::filesystem::path json;  ///< empty: none is written

@@ -15,6 +15,7 @@
 #include "harness/machine.hpp"
 #include "harness/measurer.hpp"
 #include "harness/output_file.hpp"
+#include "harness/ranks.hpp"
 #include "harness/report.hpp"
 #include "harness/sampling.hpp"
 #include "harness/scoreboard.hpp"
@@ -84,6 +85,20 @@ void run_sampling(const Machine& machine, const CommandLine& line, std::span<con
   if (!line.json.empty()) write_json(line.json, sampling_to_json(machine, head, measurement));
 }
 
+void run_on_ranks(const CommandLine& line, std::span<const Choice> choices, const Head& head,
+                  std::ostream& out, Progress& progress) {
+  const Ranks ranks;
+  Progress silent(nullptr);
+  const RanksMeasurement measurement =
+      ranks.measure(head, choices, line.measure, ranks.first() ? progress : silent);
+  if (!ranks.first()) return;
+  const Machine machine = describe_machine();
+  progress.clear();
+  print_ranks(machine, head, measurement, out);
+  out.flush();
+  if (!line.json.empty()) write_json(line.json, ranks_to_json(machine, head, measurement));
+}
+
 }  // namespace
 
 void run(const Registry& registry, const CommandLine& line, std::ostream& out, Progress& progress) {
@@ -107,6 +122,7 @@ void run(const Registry& registry, const CommandLine& line, std::ostream& out, P
   progress.show("reading " + line.head.string());
   const Head head = load_stored_head(line.head);
   require_test_contexts(head);
+  if (line.ranks) return run_on_ranks(line, choices, head, out, progress);
   if (line.experiment != LanguageModelExperiment::none)
     return run_experiment(line, choices, head, out, progress);
   if (!line.ablation.empty()) {

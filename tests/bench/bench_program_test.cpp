@@ -49,8 +49,8 @@ class BenchProgram : public ::testing::Test {
   }
 
   /// Runs it on the tiny head, quickly.
-  ProgramRun measure(const std::string& arguments) const {
-    return run_bench("--head " + head_.string() + " --rounds 1 --timed 20 " + arguments);
+  ProgramRun measure(const std::string& arguments, const std::string& launcher = "") const {
+    return run_bench("--head " + head_.string() + " --rounds 1 --timed 20 " + arguments, "", launcher);
   }
 
   nlohmann::json measured_json(const std::string& arguments) const {
@@ -99,7 +99,7 @@ TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
        {"--head",   "--backends",    "--k",        "--queries", "--timed",    "--rounds",      "--set",
         "--as",     "--threads",     "--batch",    "--json",    "--html",     "--sweep",       "--ablation",
         "--decode", "--perplexity",  "--batching", "--text",    "--sampling", "--temperature", "--top-p",
-        "--min-p",  "--log-z-error", "--list",     "--version"}) {
+        "--min-p",  "--log-z-error", "--ranks",    "--list",    "--version"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
@@ -134,6 +134,39 @@ TEST_F(BenchProgram, DrawsTokens) {
   expect_error(measure("--sampling --temperature 0"), 2, "greedy");
   expect_error(measure("--sampling --sweep"), 2, "--sampling goes without --sweep");
   expect_error(measure("--top-p 0.9"), 2, "--top-p goes with --sampling");
+}
+
+TEST_F(BenchProgram, MeasuresSlicesOnRanks) {
+  expect_error(measure("--ranks --sweep"), 2, "--ranks goes without --sweep");
+#if defined(TOPKSOFTMAX_ON_TWO_RANKS)
+  for (const std::string options : {"", " --batch 4"}) {
+    const std::filesystem::path out = folder_.path() / "ranks.json";
+    const ProgramRun run = measure("--ranks --json " + out.string() + options, TOPKSOFTMAX_ON_TWO_RANKS);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_NE(run.out.find("2 ranks"), std::string::npos) << run.out;
+    EXPECT_EQ(run.out.find("other tokens"), std::string::npos) << run.out;
+    const nlohmann::json report = nlohmann::json::parse(read_text(out));
+    EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "ranks"}));
+    ASSERT_EQ(report.at("ranks").size(), 2U);
+    EXPECT_EQ(report.at("ranks")[1].at("backend"), "certified");
+    for (const nlohmann::json& row : report.at("ranks")) {
+      EXPECT_EQ(row.at("ranks"), 2);
+      EXPECT_EQ(row.at("different_share"), 0.0);
+      for (const char* const time : {"us_on_one", "us", "us_in_screens", "us_in_collectives", "speedup"}) {
+        EXPECT_GT(row.at(time), 0.0) << time;
+      }
+      EXPECT_EQ(row.at("collectives"), options.empty() ? 1.0 : 0.25);
+      EXPECT_LE(row.at("us_in_screens").get<double>() + row.at("us_in_collectives").get<double>(),
+                1.01 * row.at("us").get<double>() + 1.0);
+    }
+  }
+  const ProgramRun missing =
+      run_bench("--ranks --head " + head_.string() + ".not", "", TOPKSOFTMAX_ON_TWO_RANKS);
+  EXPECT_NE(missing.exit_code, 0);
+  EXPECT_NE(missing.err.find("No such file"), std::string::npos) << missing.err;
+#else
+  expect_error(measure("--ranks"), 2, "--ranks: this program was built without MPI");
+#endif
 }
 
 TEST_F(BenchProgram, WritesTheReport) {
