@@ -23,6 +23,10 @@ std::span<const Ablation> ablations() {
        run_top_frequent_ablation},
       {"bounds", "Upper bounds that prove the top-k: rows rescored, bounds made and bytes read a query",
        run_bounds_ablation},
+      {"thresholds",
+       "Slices of the vocabulary: what passes Certified's bounds by a slice's own k-th logit, and by "
+       "that of all slices",
+       run_thresholds_ablation},
       {"fusion", "Fused softmax's Table 2: bias, softmax and n-best search of products W·h",
        run_fusion_ablation},
   };

@@ -47,5 +47,6 @@ void run_k_ablation(const AblationRequest& request, std::ostream& out);
 void run_beam_ablation(const AblationRequest& request, std::ostream& out);
 void run_top_frequent_ablation(const AblationRequest& request, std::ostream& out);
 void run_bounds_ablation(const AblationRequest& request, std::ostream& out);
+void run_thresholds_ablation(const AblationRequest& request, std::ostream& out);
 
 }  // namespace topksoftmax::bench

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "harness/build_backend.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/distributed/description.hpp"
 #include "topksoftmax/distributed/sharded_softmax.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
@@ -52,8 +53,9 @@ double over_ranks(double value, MPI_Op operation) {
 /// seconds.
 struct Contender {
   std::string name;
-  std::unique_ptr<TopKSoftmax> sharded;
-  std::unique_ptr<TopKSoftmax> whole;
+  QueryOptions options;
+  std::shared_ptr<TopKSoftmax> sharded;
+  std::shared_ptr<TopKSoftmax> whole;
   std::vector<double> one, all, screens, collectives, waiting;
   CollectiveWork work;
 
@@ -63,36 +65,36 @@ struct Contender {
 /// Asks a head for some of the contexts, `batch` at a time.
 class Asking {
  public:
-  Asking(const RowMajorMatrix& contexts, std::size_t k, std::size_t batch)
-      : contexts_(contexts), options_{.k = k}, batch_(batch), workspaces_(1), answers_(batch) {}
+  Asking(const RowMajorMatrix& contexts, std::size_t batch)
+      : contexts_(contexts), batch_(batch), workspaces_(1), answers_(batch) {}
 
   std::size_t count() const { return static_cast<std::size_t>(contexts_.rows()); }
 
-  double seconds_for(const TopKSoftmax& head, std::size_t first, std::size_t count) {
+  double seconds_for(const TopKSoftmax& head, const QueryOptions& options, std::size_t first,
+                     std::size_t count) {
     const auto begin = std::chrono::steady_clock::now();
     const auto dim = static_cast<std::size_t>(contexts_.cols());
     for (std::size_t i = first; i < first + count; i += batch_) {
       const std::size_t size = std::min(batch_, first + count - i);
       const float* const h = contexts_.data() + i * dim;
       if (batch_ == 1) {
-        head.query(h, dim, options_, workspaces_[0], answers_[0]);
+        head.query(h, dim, options, workspaces_[0], answers_[0]);
       } else {
-        head.query_batch(h, size, dim, dim, options_, workspaces_, std::span(answers_).first(size),
+        head.query_batch(h, size, dim, dim, options, workspaces_, std::span(answers_).first(size),
                          SerialExecutor());
       }
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  std::vector<TokenId> tokens_for(const TopKSoftmax& head, std::size_t context) {
+  std::vector<TokenId> tokens_for(const TopKSoftmax& head, const QueryOptions& options, std::size_t context) {
     const auto dim = static_cast<std::size_t>(contexts_.cols());
-    head.query(contexts_.data() + context * dim, dim, options_, workspaces_[0], answers_[0]);
+    head.query(contexts_.data() + context * dim, dim, options, workspaces_[0], answers_[0]);
     return answers_[0].ids;
   }
 
  private:
   const RowMajorMatrix& contexts_;
-  QueryOptions options_;
   std::size_t batch_;
   std::vector<Workspace> workspaces_;
   std::vector<TopK> answers_;
@@ -102,10 +104,10 @@ class Asking {
 void time_slice(Contender& contender, Asking& asking, std::size_t first, std::size_t count) {
   ShardedSoftmax& sharded = contender.over_ranks();
   const std::size_t warm = std::min(kWarmUp, count);
-  asking.seconds_for(sharded, first, warm);
+  asking.seconds_for(sharded, contender.options, first, warm);
   MPI_Barrier(MPI_COMM_WORLD);
   sharded.forget_collective_work();
-  const double seconds = asking.seconds_for(sharded, first, count);
+  const double seconds = asking.seconds_for(sharded, contender.options, first, count);
   contender.work = sharded.collective_work();
   const double within = contender.work.seconds;
   const double least = over_ranks(within, MPI_MIN);
@@ -116,23 +118,39 @@ void time_slice(Contender& contender, Asking& asking, std::size_t first, std::si
   contender.collectives.back() += least;
   contender.waiting.back() += over_ranks(within, MPI_SUM) / ranks - least;
   if (contender.whole != nullptr) {
-    asking.seconds_for(*contender.whole, first, warm);
-    contender.one.back() += asking.seconds_for(*contender.whole, first, count);
+    asking.seconds_for(*contender.whole, contender.options, first, warm);
+    contender.one.back() += asking.seconds_for(*contender.whole, contender.options, first, count);
   }
   sleep_until_all_are_here();
 }
 
-std::vector<Contender> build(const Head& head, std::span<const Choice> choices, bool first,
+/// The same slices, which do not tell each other of thresholds.
+std::shared_ptr<TopKSoftmax> with_own_thresholds(const std::shared_ptr<TopKSoftmax>& sharded) {
+  const auto& head = static_cast<const ShardedSoftmax&>(*sharded);
+  return ShardedSoftmax::make(MPI_COMM_WORLD, head.slice(),
+                              [&] { return std::shared_ptr<const TopKSoftmax>(sharded, head.local()); },
+                              {.share_thresholds = false});
+}
+
+std::vector<Contender> build(const Head& head, std::span<const Choice> choices, std::size_t k, bool first,
                              Progress& progress) {
   std::vector<Contender> contenders;
   for (const Choice& choice : choices) {
     Contender contender;
     contender.name = choice.backend->name;
+    contender.options.k = k;
     progress.show("building " + choice.backend->name);
     contender.sharded =
         describe_sharded(MPI_COMM_WORLD, *choice.backend).build(material_of(head), choice.settings);
     if (first) contender.whole = build_backend(choice, head, progress);
     sleep_until_all_are_here();
+    contenders.push_back(contender);
+    if (choice.backend->kind != Certified::kind) continue;
+    contender.name += ", ids alone";
+    contender.options.probabilities = false;
+    contenders.push_back(contender);
+    contender.name += ", own thresholds";
+    contender.sharded = with_own_thresholds(contender.sharded);
     contenders.push_back(std::move(contender));
   }
   return contenders;
@@ -156,8 +174,8 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const std::size_t k = *std::max_element(measure.ks.begin(), measure.ks.end());
   const RowMajorMatrix contexts = detail::evenly_spaced(Contexts::of(head.test), measure.timed);
-  Asking asking(contexts, k, measure.batch);
-  std::vector<Contender> contenders = build(head, choices, first(), progress);
+  Asking asking(contexts, measure.batch);
+  std::vector<Contender> contenders = build(head, choices, k, first(), progress);
   RanksMeasurement found = {
       .ranks = static_cast<std::size_t>(ranks), .k = k, .batch = measure.batch, .contexts = asking.count()};
   for (std::size_t round = 0; round < measure.rounds; ++round) {
@@ -182,8 +200,8 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
   for (Contender& contender : contenders) {
     std::size_t different = 0;
     for (std::size_t i = 0; i < asking.count(); ++i) {
-      const std::vector<TokenId> tokens = asking.tokens_for(*contender.sharded, i);
-      different += first() && tokens != asking.tokens_for(*contender.whole, i) ? 1 : 0;
+      const std::vector<TokenId> tokens = asking.tokens_for(*contender.sharded, contender.options, i);
+      different += first() && tokens != asking.tokens_for(*contender.whole, contender.options, i) ? 1 : 0;
     }
     // Of the last slice that was timed.
     const auto asked = static_cast<double>((asking.count() - 1) % kSlice + 1);

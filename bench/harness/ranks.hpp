@@ -16,7 +16,9 @@
 
 namespace topksoftmax::bench {
 
-/// A backend over slices of the vocabulary. Times are microseconds a context, medians over the rounds.
+/// A backend over slices of the vocabulary; Certified is there once more without probabilities, where slices
+/// tell each other of thresholds, and once where they do not. Times are microseconds a context, medians over
+/// the rounds.
 struct RanksRow {
   std::string backend;
   double one_us = 0.0;          ///< of the backend over the whole layer, on one rank

@@ -147,15 +147,17 @@ TEST_F(BenchProgram, MeasuresSlicesOnRanks) {
     EXPECT_EQ(run.out.find("other tokens"), std::string::npos) << run.out;
     const nlohmann::json report = nlohmann::json::parse(read_text(out));
     EXPECT_EQ(keys(report), (std::vector<std::string>{"head", "machine", "ranks"}));
-    ASSERT_EQ(report.at("ranks").size(), 2U);
+    ASSERT_EQ(report.at("ranks").size(), 4U);
     EXPECT_EQ(report.at("ranks")[1].at("backend"), "certified");
+    const nlohmann::json& sharing = report.at("ranks")[2];
+    EXPECT_EQ(sharing.at("backend"), "certified, ids alone");
     for (const nlohmann::json& row : report.at("ranks")) {
       EXPECT_EQ(row.at("ranks"), 2);
       EXPECT_EQ(row.at("different_share"), 0.0);
       for (const char* const time : {"us_on_one", "us", "us_in_screens", "us_in_collectives", "speedup"}) {
         EXPECT_GT(row.at(time), 0.0) << time;
       }
-      EXPECT_EQ(row.at("collectives"), options.empty() ? 1.0 : 0.25);
+      EXPECT_EQ(row.at("collectives"), !options.empty() ? 0.25 : row == sharing ? 2.0 : 1.0) << row;
       EXPECT_LE(row.at("us_in_screens").get<double>() + row.at("us_in_collectives").get<double>(),
                 1.01 * row.at("us").get<double>() + 1.0);
     }

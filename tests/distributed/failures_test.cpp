@@ -196,6 +196,29 @@ TEST_F(OneRankAsksOtherwise, WhatABackendThrowsIsThrownByAll) {
   EXPECT_EQ(head->query(good_).size(), 0U);
 }
 
+TEST_F(OneRankAsksOtherwise, IsNoticedWhereThresholdsAreSharedToo) {
+  const RowMajorMatrix train = testing::random_matrix(60, kDim, 4);
+  head_ = sharded(layer_, spreads()[0],
+                  [&](SoftmaxLayer slice) { return Certified::build(std::move(slice), train); });
+  Eigen::VectorXf bad = good_;
+  bad[3] = std::numeric_limits<float>::quiet_NaN();
+  const QueryOptions ids_alone = {.k = 4, .probabilities = false};
+  const auto expect_answer = [&] {
+    EXPECT_EQ(head_->query(good_, ids_alone).ids, Fused::make(layer_)->query(good_, ids_alone).ids);
+  };
+  const auto ask = [&](const Eigen::VectorXf& h, const QueryOptions& options) {
+    return refusal_of([&] { head_->query(h, options); });
+  };
+  EXPECT_NE(ask(otherwise() ? bad : good_, ids_alone).find("query: h[3] is nan"), std::string::npos);
+  expect_answer();
+  EXPECT_NE(ask(otherwise() ? random_vector(kDim, 5) : good_, ids_alone).find("was asked something else"),
+            std::string::npos);
+  expect_answer();
+  EXPECT_NE(ask(good_, {.k = 4, .probabilities = otherwise()}).find("was asked something else"),
+            std::string::npos);
+  expect_answer();
+}
+
 TEST(ShardedSoftmaxMaking, WhatOneRankThrowsIsThrownByAll) {
   const SoftmaxLayer layer = random_layer(40, kDim, 3);
   const bool last = this_rank() == rank_count() - 1;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "topksoftmax/distributed/sharded_softmax.hpp"
-#include "topksoftmax/distributed/vocabulary_slice.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
 namespace topksoftmax::testing {

@@ -297,6 +297,48 @@ TEST(ShardedSoftmax, TakesOneCollectiveAQuestion) {
   EXPECT_EQ(head->collective_work().bytes, 65536U * head->ranks() - (65536U - 256U) * head->ranks());
 }
 
+TEST(ShardedSoftmax, SharedThresholdsLeaveOutRowsAndNoAnswer) {
+  const SoftmaxLayer layer = random_layer(6000, kDim, 4);
+  const RowMajorMatrix train = clustered_contexts(300, kDim, 12, 2);
+  const auto make = [&](const Spread& spread, bool share) {
+    const VocabularySlice slice = spread.slice(layer.vocab());
+    return ShardedSoftmax::make(MPI_COMM_WORLD, slice,
+                                [&] {
+                                  return Certified::build(
+                                      slice_of(layer, slice), train,
+                                      {.prefix = 4, .width = 8, .boxes = BoundBoxes::never});
+                                },
+                                {.share_thresholds = share});
+  };
+  const Questions questions(layer.vocab());
+  for (const Spread& spread : spreads()) {
+    SCOPED_TRACE(spread.name);
+    const auto sharing = make(spread, true);
+    const auto alone = make(spread, false);
+    std::size_t scored = 0;
+    std::size_t scored_alone = 0;
+    for (Eigen::Index i = 0; i < 20; ++i) {
+      const Eigen::VectorXf h = train.row(i * 13);
+      for (Asked asked : questions.all()) {
+        asked.options.probabilities = false;
+        const TopK answer = sharing->query(h, asked.options);
+        expect_same(answer, Fused::make(layer)->query(h, asked.options));
+        scored += answer.work.candidates;
+        scored_alone += alone->query(h, asked.options).work.candidates;
+      }
+    }
+    EXPECT_LE(scored, scored_alone);
+    if (testing::rank_count() > 1 && spread.name == "even") {
+      EXPECT_LT(scored, scored_alone);
+    }
+    const Eigen::VectorXf h = train.row(0);
+    sharing->query(h, {.k = 5, .probabilities = false});
+    sharing->forget_collective_work();
+    sharing->query(h, {.k = 5, .probabilities = false});
+    EXPECT_EQ(sharing->collective_work().calls, testing::rank_count() == 1 ? 1U : 2U);
+  }
+}
+
 TEST(ShardedSoftmax, SaysWhatItIs) {
   const SoftmaxLayer layer = random_layer(10, kDim, 4);
   const auto head = sharded(layer, spreads()[0], &Fused::make);

@@ -10,14 +10,15 @@
 #include <string_view>
 #include <vector>
 
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/distributed/agreement.hpp"
 #include "topksoftmax/distributed/communicator.hpp"
-#include "topksoftmax/distributed/vocabulary_slice.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -45,7 +46,8 @@ struct Greeting {
   bool has_bias = false;
   bool certifies = false;
   bool exhaustive = false;
-  char instruction_set[28] = {};
+  bool shares_thresholds = false;  ///< its backend is a Certified, and this is asked for
+  char instruction_set[27] = {};
   char backend[120] = {};
 
   VocabularySlice slice() const {
@@ -60,7 +62,7 @@ void put_text(char (&to)[N], std::string_view text) {
 }
 
 /// That of a rank, `backend` being null where the slice is empty.
-inline Greeting greeting_of(const VocabularySlice& slice, const TopKSoftmax* backend) {
+inline Greeting greeting_of(const VocabularySlice& slice, const TopKSoftmax* backend, bool share_thresholds) {
   Greeting greeting{.first = slice.first, .last = slice.last, .vocab = slice.vocab};
   if (backend == nullptr) return greeting;
   const SoftmaxLayer& layer = backend->layer();
@@ -71,6 +73,7 @@ inline Greeting greeting_of(const VocabularySlice& slice, const TopKSoftmax* bac
   greeting.has_bias = layer.has_bias();
   greeting.certifies = backend->certifies();
   greeting.exhaustive = backend->exhaustive();
+  greeting.shares_thresholds = share_thresholds && dynamic_cast<const Certified*>(backend) != nullptr;
   put_text(greeting.instruction_set, kernels::detail::active().name);
   put_text(greeting.backend, backend->name());
   return greeting;
@@ -133,6 +136,8 @@ inline const Greeting& check_kinds(std::span<const Greeting> ranks) {
     same(std::to_string(rank.scale), std::to_string(first.scale), "the scale of logits");
     same(std::to_string(rank.soft_cap), std::to_string(first.soft_cap), "the soft cap");
     same(rank.backend, first.backend, "the backend");
+    same(rank.shares_thresholds ? "shared" : "own", first.shares_thresholds ? "shared" : "own",
+         "thresholds:");
     same(rank.instruction_set, first.instruction_set, "the instruction set");
   }
   return first;

@@ -11,8 +11,8 @@
 #include "topksoftmax/distributed/agreement.hpp"
 #include "topksoftmax/distributed/communicator.hpp"
 #include "topksoftmax/distributed/sharded_softmax.hpp"
-#include "topksoftmax/distributed/vocabulary_slice.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

@@ -11,10 +11,10 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/distributed/sharded_softmax.hpp"
-#include "topksoftmax/distributed/vocabulary_slice.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

@@ -17,6 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/raised_threshold.hpp"
+#include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/distributed/agreement.hpp"
 #include "topksoftmax/distributed/call.hpp"
@@ -25,7 +28,6 @@
 #include "topksoftmax/distributed/greeting.hpp"
 #include "topksoftmax/distributed/partial_answer.hpp"
 #include "topksoftmax/distributed/sliced_edits.hpp"
-#include "topksoftmax/distributed/vocabulary_slice.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/index/index_writer.hpp"
@@ -40,9 +42,18 @@
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
+
+struct ShardedOptions {
+  /// Whether ranks that have a Certified each tell each other, before they score any rows, a logit that k of
+  /// theirs reach: rows below the highest of these need not be looked at. Of single queries without
+  /// probabilities, as other rows would change the interval of log Z. It takes a collective more; where that
+  /// is slower than what it saves, which large slices of flat layers have most of, it is of no use.
+  bool share_thresholds = true;
+};
 
 /// A layer whose rows are spread over the ranks of an MPI communicator, each of which has a backend over its
 /// own slice of them. Every rank asks the same, and every rank gets the same answer, with ids of the whole
@@ -80,7 +91,8 @@ class ShardedSoftmax final : public TopKSoftmax {
   /// library; and whatever make_backend() throws, on all ranks, if it does on any.
   template <class MakeBackend>
   static std::unique_ptr<ShardedSoftmax> make(MPI_Comm comm, const VocabularySlice& slice,
-                                              const MakeBackend& make_backend);
+                                              const MakeBackend& make_backend,
+                                              const ShardedOptions& options = {});
 
   /// "sharded:" and the name of the backend.
   std::string_view name() const override { return name_; }
@@ -154,10 +166,16 @@ class ShardedSoftmax final : public TopKSoftmax {
   void answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch, Workspace& workspace,
               TopK* answers) const;
   Query on_slice(const Query& query) const;
+  bool shares_threshold(const Query& query, bool from_all, std::size_t batch) const {
+    return share_thresholds_ && ranks() > 1 && batch == 1 && !from_all && !query.probabilities;
+  }
+  void find_above(const Query& query, const detail::Call& asked, std::size_t bytes,
+                  Workspace& workspace) const;
+  float highest_of_all(float threshold, const detail::Call& asked, std::size_t bytes) const;
   void pack_exact(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace,
                   std::byte* to, std::size_t apart) const;
-  void pack_answers(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace,
-                    std::byte* to, std::size_t apart) const;
+  void find(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace) const;
+  void pack_found(std::size_t batch, std::byte* to, std::size_t apart) const;
   std::size_t owner(TokenId row) const;
 
   std::shared_ptr<const TopKSoftmax> backend_;
@@ -168,6 +186,7 @@ class ShardedSoftmax final : public TopKSoftmax {
   std::size_t largest_slice_ = 0;
   bool certifies_;
   bool exhaustive_;
+  bool share_thresholds_;  ///< every rank that has rows has a Certified over them
   std::string name_;
 };
 
@@ -210,7 +229,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 template <class MakeBackend>
 std::unique_ptr<ShardedSoftmax> ShardedSoftmax::make(MPI_Comm comm, const VocabularySlice& slice,
-                                                     const MakeBackend& make_backend) {
+                                                     const MakeBackend& make_backend,
+                                                     const ShardedOptions& options) {
   detail::Communicator ranks(comm);
   std::shared_ptr<const TopKSoftmax> backend;
   detail::agree(ranks, [&] {
@@ -222,8 +242,9 @@ std::unique_ptr<ShardedSoftmax> ShardedSoftmax::make(MPI_Comm comm, const Vocabu
     backend = make_backend();
     detail::check_backend(backend.get(), slice);
   });
-  const std::vector<detail::Greeting> greetings = detail::greet(
-      ranks, detail::greeting_of(slice, backend.get()), {.greeting_bytes = sizeof(detail::Greeting)});
+  const std::vector<detail::Greeting> greetings =
+      detail::greet(ranks, detail::greeting_of(slice, backend.get(), options.share_thresholds),
+                    {.greeting_bytes = sizeof(detail::Greeting)});
   std::unique_ptr<ShardedSoftmax> head;
   detail::agree(ranks, [&] {
     const std::size_t dim = detail::check_kinds(greetings).dim;
@@ -244,6 +265,7 @@ inline ShardedSoftmax::ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const T
   const detail::Greeting& with_rows = detail::check_kinds(greetings);
   certifies_ = with_rows.certifies;
   exhaustive_ = with_rows.exhaustive;
+  share_thresholds_ = with_rows.shares_thresholds;
   name_ = std::string("sharded:") + with_rows.backend;
   for (const detail::Greeting& greeting : greetings) {
     slices_.push_back(greeting.slice());
@@ -288,8 +310,9 @@ inline void ShardedSoftmax::pack_exact(const Query& own, std::size_t stride, std
   }
 }
 
-inline void ShardedSoftmax::pack_answers(const Query& own, std::size_t stride, std::size_t batch,
-                                         Workspace& workspace, std::byte* to, std::size_t apart) const {
+/// What the backend answers for the slice.
+inline void ShardedSoftmax::find(const Query& own, std::size_t stride, std::size_t batch,
+                                 Workspace& workspace) const {
   const QueryOptions options = {.k = own.k,
                                 .allowed = own.edits.allowed,
                                 .logit_bias = {own.edits.bias, own.edits.bias_count},
@@ -298,14 +321,56 @@ inline void ShardedSoftmax::pack_answers(const Query& own, std::size_t stride, s
                                 .log_z_tolerance = own.log_z_tolerance};
   std::vector<TopK>& found = scratch_.found;
   if (found.size() < batch) found.resize(batch);
-  if (batch == 1) {
-    backend_->query({own.h, layer().dim()}, options, workspace, found[0]);
-  } else {
-    backend_->query_batch(own.h, batch, layer().dim(), stride, options, {&workspace, 1},
-                          std::span(found).first(batch), SerialExecutor());
+  if (batch == 1) return backend_->query({own.h, layer().dim()}, options, workspace, found[0]);
+  backend_->query_batch(own.h, batch, layer().dim(), stride, options, {&workspace, 1},
+                        std::span(found).first(batch), SerialExecutor());
+}
+
+/// The highest of what ranks know that k tokens reach. Takes messages of as many bytes as the answers that
+/// follow, so that these meet the room that they need.
+inline float ShardedSoftmax::highest_of_all(float threshold, const detail::Call& asked,
+                                            std::size_t bytes) const {
+  float highest = threshold;
+  exchange_->ask(
+      asked, bytes, [&](std::byte* to) { std::memcpy(to, &threshold, sizeof(threshold)); },
+      [&](const auto& said_by) {
+        for (std::size_t r = 0; r < ranks(); ++r) {
+          float said;
+          std::memcpy(&said, said_by(r), sizeof(said));
+          highest = std::max(highest, said);
+        }
+      });
+  return highest;
+}
+
+/// What Certified answers for the slice, above the threshold that all slices make.
+inline void ShardedSoftmax::find_above(const Query& query, const detail::Call& asked, std::size_t bytes,
+                                       Workspace& workspace) const {
+  bool told = false;  // the others know that this rank has come so far, or what it threw
+  const auto raise = [&](float threshold) {
+    told = true;
+    const float highest = highest_of_all(threshold, asked, bytes);
+    told = false;
+    return highest;
+  };
+  try {
+    if (scratch_.found.empty()) scratch_.found.resize(1);
+    const Query own = on_slice(query);
+    if (own.k == 0) {
+      raise(detail::kNoThreshold);
+    } else {
+      detail::answer_above(static_cast<const Certified&>(*backend_), own, query.k, raise, workspace,
+                           scratch_.found[0]);
+    }
+  } catch (...) {
+    if (!told) exchange_->refuse();
+    throw;
   }
+}
+
+inline void ShardedSoftmax::pack_found(std::size_t batch, std::byte* to, std::size_t apart) const {
   for (std::size_t q = 0; q < batch; ++q, to += apart) {
-    const TopK& answer = found[q];
+    const TopK& answer = scratch_.found[q];
     detail::PartialAnswer part;
     part.take_work(answer.work);
     part.certified = answer.certified;
@@ -329,6 +394,8 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
       sizeof(detail::PartialAnswer) + std::min(query.k, largest_slice_) * sizeof(ScoredToken);
   detail::Call call(detail::Call::Kind::query);
   call.add(query, dim, stride, batch, rows());
+  const bool above = shares_threshold(query, from_all, batch);
+  if (above) find_above(query, call, apart, workspace);
   const auto pack = [&](std::byte* to) {
     for (std::size_t q = 0; q < batch; ++q) {
       answers[q].ids.reserve(query.k);
@@ -342,7 +409,8 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
     } else if (from_all) {
       pack_exact(own, stride, batch, workspace, to, apart);
     } else {
-      pack_answers(own, stride, batch, workspace, to, apart);
+      if (!above) find(own, stride, batch, workspace);
+      pack_found(batch, to, apart);
     }
   };
   const auto take = [&](const auto& said_by) {

@@ -7,9 +7,9 @@
 
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/distributed/vocabulary_slice.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

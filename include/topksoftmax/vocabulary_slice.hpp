@@ -34,7 +34,7 @@ inline VocabularySlice even_slice(std::size_t vocab, std::size_t rank, std::size
 /// for a slice of another vocabulary, or that is none. Cost: one read of these rows to validate them.
 inline SoftmaxLayer slice_of(const SoftmaxLayer& whole, const VocabularySlice& slice) {
   if (slice.vocab != whole.vocab() || slice.first >= slice.last || slice.last > whole.vocab()) {
-    throw Error("sharded: rows " + std::to_string(slice.first) + " to " + std::to_string(slice.last) +
+    throw Error("slice: rows " + std::to_string(slice.first) + " to " + std::to_string(slice.last) +
                 " of " + std::to_string(slice.vocab) + " are no slice of a layer of " +
                 std::to_string(whole.vocab()) + " rows");
   }
