@@ -57,7 +57,8 @@ struct Contender {
   std::shared_ptr<TopKSoftmax> sharded;
   std::shared_ptr<TopKSoftmax> whole;
   std::vector<double> one, all, screens, collectives, waiting;
-  CollectiveWork work;
+  CollectiveWork work;      ///< of the last slice that was timed …
+  double worked_for = 1.0;  ///< … and of how many contexts it was
 
   ShardedSoftmax& over_ranks() const { return static_cast<ShardedSoftmax&>(*sharded); }
 };
@@ -69,6 +70,7 @@ class Asking {
       : contexts_(contexts), batch_(batch), workspaces_(1), answers_(batch) {}
 
   std::size_t count() const { return static_cast<std::size_t>(contexts_.rows()); }
+  std::size_t batch() const { return batch_; }
 
   double seconds_for(const TopKSoftmax& head, const QueryOptions& options, std::size_t first,
                      std::size_t count) {
@@ -103,12 +105,14 @@ class Asking {
 /// Adds the times of one slice to the last round's.
 void time_slice(Contender& contender, Asking& asking, std::size_t first, std::size_t count) {
   ShardedSoftmax& sharded = contender.over_ranks();
-  const std::size_t warm = std::min(kWarmUp, count);
+  const std::size_t warm =
+      std::min(std::max(kWarmUp / asking.batch(), std::size_t{1}) * asking.batch(), count);
   asking.seconds_for(sharded, contender.options, first, warm);
   MPI_Barrier(MPI_COMM_WORLD);
   sharded.forget_collective_work();
   const double seconds = asking.seconds_for(sharded, contender.options, first, count);
   contender.work = sharded.collective_work();
+  contender.worked_for = static_cast<double>(count);
   const double within = contender.work.seconds;
   const double least = over_ranks(within, MPI_MIN);
   int ranks = 1;
@@ -203,16 +207,14 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
       const std::vector<TokenId> tokens = asking.tokens_for(*contender.sharded, contender.options, i);
       different += first() && tokens != asking.tokens_for(*contender.whole, contender.options, i) ? 1 : 0;
     }
-    // Of the last slice that was timed.
-    const auto asked = static_cast<double>((asking.count() - 1) % kSlice + 1);
     found.rows.push_back({.backend = contender.name,
                           .one_us = us(contender.one),
                           .ranks_us = us(contender.all),
                           .screens_us = us(contender.screens),
                           .collectives_us = us(contender.collectives),
                           .waiting_us = us(contender.waiting),
-                          .calls = static_cast<double>(contender.work.calls) / asked,
-                          .bytes = static_cast<double>(contender.work.bytes) / asked,
+                          .calls = static_cast<double>(contender.work.calls) / contender.worked_for,
+                          .bytes = static_cast<double>(contender.work.bytes) / contender.worked_for,
                           .different_share = static_cast<double>(different) / count});
   }
   return found;

@@ -47,11 +47,12 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// How ranks work together.
 struct ShardedOptions {
   /// Whether ranks that have a Certified each tell each other, before they score any rows, a logit that k of
   /// theirs reach: rows below the highest of these need not be looked at. Of single queries without
-  /// probabilities, as other rows would change the interval of log Z. It takes a collective more; where that
-  /// is slower than what it saves, which large slices of flat layers have most of, it is of no use.
+  /// probabilities: rows that are left out would change the interval of log Z. It takes one more collective,
+  /// and saves most where slices are large and many rows pass.
   bool share_thresholds = true;
 };
 
@@ -73,13 +74,15 @@ struct ShardedOptions {
 /// sample_log_z), are not. Where a rank is asked something else, refuses its arguments, or runs out of
 /// memory, all ranks throw: that rank what it would throw alone, the others the same with its number before
 /// it, and the head remains usable. A rank that dies ends all, by MPI's own abort. MPI must be initialised,
-/// with MPI_THREAD_FUNNELED or more where others than the main thread ask with MPI_THREAD_SERIALIZED, and
-/// must not be finalised before the head is deleted, which is collective as well.
+/// with MPI_THREAD_SERIALIZED where other threads than the main one ask, and must not be finalised before the
+/// head is deleted, which is collective too.
 ///
 /// Cost: on each rank the backend's query on its slice, and one collective operation (MPI_Allgather) of 32
 /// bytes and for each context 104 + 8·min(k, largest slice) from every rank; a second one where that is more
-/// than the question before sent, or more than 64 KB. A batch is one question, answered on one thread of each
-/// rank. logits() gathers V floats for each context, logits_of() one for each token.
+/// than the question before sent, or more than 64 KB, and one before it where thresholds are shared
+/// (ShardedOptions). A batch is one question, answered on one thread of each rank. logits() gathers V floats
+/// for each context, logits_of() as many as there are tokens, from each rank. Reading what a rank is asked,
+/// to hash it, is O(batch·d + V/64 of a mask).
 class ShardedSoftmax final : public TopKSoftmax {
  public:
   /// Makes one of what make_backend() returns on each rank, a pointer to a backend over the rows of its slice
@@ -194,8 +197,11 @@ class ShardedSoftmax final : public TopKSoftmax {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Intervals of log Z that are asked to be narrower than this are exact ones.
-inline const double kNarrowest = 2.0 * std::log1p(kernels::kSumExpError);
+/// An interval of log Z that is asked to be narrower than this is an exact one.
+inline double narrowest_interval() {
+  return 2.0 * std::log1p(kernels::kSumExpError);
+}
+
 /// What ranks make their intervals narrower by than is asked for, so that adding them up has room to round.
 inline constexpr double kNarrower = 1.0 - 0x1p-10;
 
@@ -276,7 +282,8 @@ inline ShardedSoftmax::ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const T
 /// Whether an exact log Z is asked for, which adds up in whole numbers: that of the backends would be
 /// rounded.
 inline bool ShardedSoftmax::counts_all(const Query& query) const {
-  return exhaustive_ || (certifies_ && query.probabilities && query.log_z_tolerance < detail::kNarrowest);
+  return exhaustive_ ||
+         (certifies_ && query.probabilities && query.log_z_tolerance < detail::narrowest_interval());
 }
 
 /// The query of this rank's rows. No token may be returned, or there are no rows: k is 0.

@@ -57,9 +57,8 @@ inline void scan_gathered_batch(const Rows& rows, const TokenId* ids, std::size_
 }
 
 /// sums[i] = Σ_j x[j] · rows[j][i] for i < dim, which is a multiple of kSlack: rows are added up, not
-/// multiplied by a context, so nothing is folded. Within combine_roundings(count)·2⁻²⁴·Σ_j |x[j] ·
-/// rows[j][i]|, to first order, of the real sums. No bias; rows of int8 have no scales, and none are of
-/// blocks. Reads count·dim weights.
+/// multiplied by a context, so nothing is folded. Within combine_roundings(count)·2⁻²⁴·Σ_j |x[j] · rows[j][i]|,
+/// to first order, of the real sums. No bias; rows of int8 have no scales, and none are of blocks. Reads count·dim weights.
 inline void combine_rows(const Rows& rows, const float* x, float* sums) {
   detail::active().combine_rows(rows, x, sums);
 }
