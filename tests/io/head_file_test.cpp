@@ -92,6 +92,27 @@ TEST_F(HeadFileTest, StoredLayersAreUsedWhereTheyLie) {
             Fused::make(bytes.layer())->query(h, {.k = 6}).ids);
 }
 
+TEST_F(HeadFileTest, SomeRowsAreThoseOfTheWhole) {
+  const std::vector<float> bias = values<float>(random_matrix(6, 1, 2));
+  const std::vector<float> scales = {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F};
+  const auto check = [](const HeadFile& head) {
+    const SoftmaxLayer whole = head.stored_layer();
+    const SoftmaxLayer some = head.stored_layer(2, 3);
+    EXPECT_EQ(some.weight_type(), whole.weight_type());
+    EXPECT_EQ(some.weights(), whole.weights().middleRows(2, 3));
+    EXPECT_EQ(some.biases(), whole.biases().segment(2, 3));
+    EXPECT_THAT(error_of([&] { head.stored_layer(4, 3); }),
+                HasSubstr("has 6 rows; rows 4 to 7 are asked for"));
+    EXPECT_THAT(error_of([&] { head.stored_layer(7, 0); }),
+                HasSubstr("has 6 rows; rows 7 to 7 are asked for"));
+    EXPECT_NE(error_of([&] { head.stored_layer(6, 0); }), "");
+  };
+  check(written(values<float>(W_)));
+  check(written(values<Eigen::bfloat16>(W_), {tensor_view("bias", {6}, bias)}));
+  check(written(values<std::int8_t>(W_ * 50.0F),
+                {tensor_view("bias", {6}, bias), tensor_view("weight.scale", {6}, scales)}));
+}
+
 TEST_F(HeadFileTest, StoredLayersMayBeginAtAnyByte) {
   const float weights[] = {1.0F, -2.0F, 3.0F};
   for (std::size_t blanks = 0; blanks < sizeof(float); ++blanks) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -38,6 +39,8 @@ struct PartialAnswer {
     repaired = work.repaired;
   }
 };
+
+static_assert(std::is_trivially_copyable_v<PartialAnswer>);
 
 /// An answer's normaliser, certificate and work from those of all ranks, added in their order.
 class MergedAnswers {

@@ -83,7 +83,7 @@ struct ShardedOptions {
 /// (ShardedOptions). A batch is one question, answered on one thread of each rank. logits() gathers V floats
 /// for each context, logits_of() as many as there are tokens, from each rank. Reading what a rank is asked,
 /// to hash it, is O(batch·d + V/64 of a mask).
-class ShardedSoftmax final : public TopKSoftmax {
+class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
  public:
   /// Makes one of what make_backend() returns on each rank, a pointer to a backend over the rows of its slice
   /// alone; it is not called where the slice is empty. The slices must follow each other in the order of the
