@@ -64,7 +64,7 @@ class Ranks {
 
  private:
   int rank_ = 0;
-  int exceptions_ = 0;
+  [[maybe_unused]] int exceptions_ = 0;  ///< on their way when it was made
 };
 
 void print_ranks(const Machine& machine, const Head& head, const RanksMeasurement& measurement,
