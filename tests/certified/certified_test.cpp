@@ -173,6 +173,18 @@ TEST(Certified, AgreesWithDoublePrecisionWithinItsRounding) {
   }
 }
 
+/// The same for so many contexts: every second one of those given, the others random, of all lengths.
+void expect_exact_of_many(const Certified& certified, const RowMajorMatrix& contexts, unsigned count,
+                          std::mt19937& engine, Workspace& workspace, const std::string& what) {
+  const auto exact = Exact::make(certified.layer());
+  for (unsigned q = 0; q < count; ++q) {
+    const Eigen::VectorXf h =
+        q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
+                   : random_vector(contexts.cols(), q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
+    expect_exact(certified, *exact, h, 1 + engine() % 20, workspace, what);
+  }
+}
+
 TEST(Certified, RandomLayersAndContextsOfEveryShape) {
   std::mt19937 engine(12);
   Workspace workspace;
@@ -191,13 +203,7 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
                                               .width = width,
                                               .coordinates = kCoordinates[engine() % kCoordinates.size()],
                                               .boxes = boxes});
-    const auto exact = Exact::make(layer);
-    for (unsigned q = 0; q < 200; ++q) {
-      const Eigen::VectorXf h =
-          q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
-                     : random_vector(dim, q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
-      expect_exact(*certified, *exact, h, 1 + engine() % 20, workspace, "round " + std::to_string(round));
-    }
+    expect_exact_of_many(*certified, contexts, 200, engine, workspace, "round " + std::to_string(round));
   }
 }
 
@@ -212,13 +218,7 @@ TEST(Certified, RandomLayersOfEveryInt4Width) {
     const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
     const auto certified =
         Certified::build(layer, contexts, {.prefix = prefix, .int4_width = 32 * (1 + engine() % 6)});
-    const auto exact = Exact::make(layer);
-    for (unsigned q = 0; q < 100; ++q) {
-      const Eigen::VectorXf h =
-          q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
-                     : random_vector(dim, q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
-      expect_exact(*certified, *exact, h, 1 + engine() % 20, workspace, "round " + std::to_string(round));
-    }
+    expect_exact_of_many(*certified, contexts, 100, engine, workspace, "round " + std::to_string(round));
   }
 }
 

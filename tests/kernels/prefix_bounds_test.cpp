@@ -20,16 +20,22 @@ using kernels::PrefixBlocks;
 using kernels::PrefixTails;
 using kernels::detail::Implementation;
 
+/// Zeros for the blocks in `storage`, aligned as they must be.
+std::byte* make_room(std::vector<std::byte>& storage, PrefixBlocks& blocks) {
+  storage.resize(blocks.bytes() + 64);
+  void* start = storage.data();
+  std::size_t space = storage.size();
+  auto* const data = static_cast<std::byte*>(std::align(64, blocks.bytes(), start, space));
+  blocks.data = data;
+  return data;
+}
+
 /// Blocks of random content, and their values in plain arrays.
 struct RandomBlocks {
   RandomBlocks(std::size_t count, std::size_t width, unsigned seed) : engine(seed) {
     blocks.rows = count;
     blocks.width = width;
-    storage.resize(blocks.bytes() + 64);
-    void* start = storage.data();
-    std::size_t space = storage.size();
-    auto* const data = static_cast<std::byte*>(std::align(64, blocks.bytes(), start, space));
-    blocks.data = data;
+    std::byte* const data = make_room(storage, blocks);
     for (std::size_t v = 0; v < blocks.blocks() * PrefixBlocks::kRows; ++v) {
       std::byte* const block = data + v / PrefixBlocks::kRows * blocks.block_bytes();
       const std::size_t r = v % PrefixBlocks::kRows;
@@ -131,11 +137,7 @@ struct RandomInt4 {
   RandomInt4(std::size_t count, std::size_t int4_width, unsigned seed, bool extreme) : engine(seed) {
     constexpr std::size_t kInt8Width = 4;
     blocks = {.rows = count, .width = kInt8Width, .int4_width = int4_width};
-    storage.resize(blocks.bytes() + 64);
-    void* start = storage.data();
-    std::size_t space = storage.size();
-    auto* const data = static_cast<std::byte*>(std::align(64, blocks.bytes(), start, space));
-    blocks.data = data;
+    std::byte* const data = make_room(storage, blocks);
     for (std::size_t v = 0; v < blocks.blocks() * PrefixBlocks::kRows; ++v) {
       std::byte* const block = data + v / 16 * blocks.block_bytes();
       constexpr std::uint16_t kOne = 0x3f80;

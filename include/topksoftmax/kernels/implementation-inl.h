@@ -29,7 +29,7 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
-/// All kernels, those of int8 prefixes in the given form (see prefix_bounds-inl.h).
+/// All kernels, those of int8 prefixes in the given form (see int8_products-inl.h).
 template <class Form>
 constexpr detail::Implementation ImplementationIn(std::string_view name) {
   return {

@@ -17,9 +17,8 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 ///   int4 scale   16 × bfloat16   w_j ≈ scale · (2·u_j − 15); this and the next only where int4_width > 0
 ///   int4 radius  16 × bfloat16   how far it may be off besides, for a context of int4 radius 1
 ///   q            width/4 × 16 × 4 × uint8, row r's coordinates 4g … 4g+3 at (16g + r)·4, as q + 128
-///   u            int4_width/8 × 16 × 4 × uint8, row r's coordinates 8g + i and 8g + 4 + i, i < 4, in the
-///   lower
-///                and the upper half of byte (16g + r)·4 + i
+///   u            int4_width/8 × 16 × 4 × uint8, row r's coordinates 8g + i and 8g + 4 + i, i < 4,
+///                in the lower and the upper half of byte (16g + r)·4 + i
 /// Rows that fill the last block up have a bias of −∞.
 struct PrefixBlocks {
   static constexpr std::size_t kRows = 16;
