@@ -25,13 +25,13 @@ inline constexpr std::size_t kSlack = 16;
 /// Values that are few enough to be ranked by comparing each with every other.
 inline constexpr std::size_t kFew = 64;
 
-/// Rows that the kernel `combine_rows` adds at a time, in two sums.
+/// Rows that the kernel `combine_rows` adds at a time, in two sums at the most.
 inline constexpr std::size_t kCombined = 64;
 
 /// Roundings that a product takes part in at the most when combine_rows adds `count` rows: its own, those of
 /// its sum, of both and of the total.
 constexpr std::size_t combine_roundings(std::size_t count) {
-  return 1 + (count < kCombined ? count : kCombined) / 2 + 2 + (count + kCombined - 1) / kCombined;
+  return 1 + ((count < kCombined ? count : kCombined) + 1) / 2 + 2 + (count + kCombined - 1) / kCombined;
 }
 
 /// Values that the kernel `sum` adds at a time.
