@@ -41,14 +41,11 @@ inline std::span<const TokenId> with_biased_tokens(std::span<const TokenId> ids,
 }
 
 inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids, float* logits) {
-  const TokenBias* const end = edits.bias + edits.bias_count;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (!edits.allows(ids[i])) {
       logits[i] = -std::numeric_limits<float>::infinity();
-    } else if (edits.bias_count != 0) {
-      const TokenBias* const found = std::lower_bound(
-          edits.bias, end, ids[i], [](const TokenBias& bias, TokenId id) { return bias.id < id; });
-      if (found != end && found->id == ids[i]) logits[i] = kernels::add_bias(logits[i], found->bias);
+    } else if (const TokenBias* const bias = edits.bias_of(ids[i]); bias != nullptr) {
+      logits[i] = kernels::add_bias(logits[i], bias->bias);
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/row_map.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -91,6 +92,15 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                              Workspace& workspace) const override {
     return ask_log_z(*backend_, query, how, workspace);
+  }
+  void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+                       float* bounds) const override {
+    ask_upper_bounds(*backend_, query, rows, workspace, bounds);
+  }
+  std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
+                                                  const Nucleus& nucleus,
+                                                  Workspace& workspace) const override {
+    return ask_nucleus(*backend_, query, token, nucleus, workspace);
   }
   void do_save(IndexWriter& out) const override;
 

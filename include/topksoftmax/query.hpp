@@ -19,6 +19,7 @@ struct Query {
   std::size_t effort = 0;     ///< QueryOptions::effort
   bool probabilities = true;  ///< whether log_z is wanted
   double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
+  bool same_context = false;                                         ///< QueryOptions::same_context
   /// Whether too few candidates mean that every token is scored. False: whoever asks is content with the
   /// fewer than k tokens, perhaps none, that there are then.
   bool fall_back = true;

@@ -40,6 +40,11 @@ struct QueryOptions {
   /// rounding allows (1.2e-5): exact log Z. Others ignore it.
   double log_z_tolerance = std::numeric_limits<double>::infinity();
 
+  /// Whether the workspace's last query was for this context as well: what a backend still knows of it may be
+  /// used again then, which changes no answer. For who asks for more of the same: the next tokens of a
+  /// grammar, a sample, bounds. A workspace that has last served another context or backend is found out.
+  bool same_context = false;
+
   static constexpr std::size_t full_effort = std::numeric_limits<std::size_t>::max();
 };
 

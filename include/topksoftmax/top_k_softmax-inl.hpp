@@ -21,6 +21,7 @@
 #include "topksoftmax/flat_answers.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -59,6 +60,11 @@ struct LogitsScratch {
 /// The ids of candidates, where they are not the numbers of their rows.
 struct NamedCandidates {
   ScratchBuffer ids;
+};
+
+/// The rows of tokens that are bounded.
+struct BoundedTokens {
+  ScratchBuffer rows;
 };
 
 /// The logit of a forbidden token, and of one that has no row.
@@ -110,6 +116,35 @@ inline void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
   }
 }
 
+/// Throws unless every id is one of a token and there is room for a number for each.
+inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::size_t room,
+                         std::size_t vocab) {
+  if (ids.size() != room) {
+    throw std::invalid_argument(std::string(asked) + ": there are " + std::to_string(ids.size()) +
+                                " tokens and room for " + std::to_string(room) +
+                                " values; they must be as many");
+  }
+  for (const TokenId id : ids) {
+    if (id >= 0 && static_cast<std::size_t>(id) < vocab) continue;
+    throw std::invalid_argument(std::string(asked) + ": there is no token " + std::to_string(id) +
+                                " among V = " + std::to_string(vocab));
+  }
+}
+
+/// Throws unless a sample can be as exact, at this temperature.
+inline void check_sampling(const char* asked, double error, double temperature) {
+  constexpr double kLeast = 1e-30;
+  constexpr double kMost = 1e30;
+  if (!(error > 0.0)) {
+    throw std::invalid_argument(std::string(asked) + ": error is " + std::to_string(error) +
+                                "; it must be above 0");
+  }
+  if (!(temperature >= kLeast && temperature <= kMost)) {
+    throw std::invalid_argument(std::string(asked) + ": temperature is " + std::to_string(temperature) +
+                                "; it must be from 1e-30 to 1e30");
+  }
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -137,6 +172,7 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   query.effort = options.effort;
   query.probabilities = options.probabilities;
   query.log_z_tolerance = options.log_z_tolerance;
+  query.same_context = options.same_context;
   return query;
 }
 
@@ -301,27 +337,14 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::sp
   const Query query = admit([&] {
     const Query checked = check(h.data(), h.size(), options);
     detail::check_context(h.data(), h.size());
-    if (ids.size() != logits.size()) {
-      throw std::invalid_argument("logits_of: there are " + std::to_string(ids.size()) +
-                                  " tokens and room for " + std::to_string(logits.size()) +
-                                  " logits; they must be as many");
-    }
-    for (const TokenId id : ids) {
-      if (id >= 0 && static_cast<std::size_t>(id) < vocab()) continue;
-      throw std::invalid_argument("logits_of: there is no token " + std::to_string(id) +
-                                  " among V = " + std::to_string(vocab()));
-    }
+    detail::check_tokens("logits_of", ids, logits.size(), vocab());
     return checked;
   });
   score_tokens(h, ids, workspace, logits);
-  const std::span<const TokenBias> biases(query.edits.bias, query.edits.bias_count);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto bias = std::lower_bound(biases.begin(), biases.end(), ids[i],
-                                       [](const TokenBias& one, TokenId id) { return one.id < id; });
+    const TokenBias* const bias = query.edits.bias_of(ids[i]);
     const bool has_row = logits[i] != detail::kNoLogit;
-    if (has_row && bias != biases.end() && bias->id == ids[i]) {
-      logits[i] = kernels::add_bias(logits[i], bias->bias);
-    }
+    if (has_row && bias != nullptr) logits[i] = kernels::add_bias(logits[i], bias->bias);
     if (!query.edits.allows(ids[i])) logits[i] = detail::kNoLogit;
   }
 }
@@ -350,18 +373,9 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
                                                                         const SampledLogZOptions& how,
                                                                         const QueryOptions& options,
                                                                         Workspace& workspace) const {
-  constexpr double kLeast = 1e-30;
-  constexpr double kMost = 1e30;
   const Query query = check(h.data(), h.size(), options);
   detail::check_context(h.data(), h.size());
-  if (!(how.error > 0.0)) {
-    throw std::invalid_argument("sample_log_z: error is " + std::to_string(how.error) +
-                                "; it must be above 0");
-  }
-  if (!(how.temperature >= kLeast && how.temperature <= kMost)) {
-    throw std::invalid_argument("sample_log_z: temperature is " + std::to_string(how.temperature) +
-                                "; it must be from 1e-30 to 1e30");
-  }
+  detail::check_sampling("sample_log_z", how.error, how.temperature);
   if (count_allowed(options.allowed) == 0) throw std::invalid_argument("sample_log_z: no token is allowed");
   return do_sample_log_z(on_rows(query, workspace), how, workspace);
 }
@@ -369,6 +383,55 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
 TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::do_sample_log_z(const Query& /*query*/,
                                                                            const SampledLogZOptions& /*how*/,
                                                                            Workspace& /*workspace*/) const {
+  return std::nullopt;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std::span<const TokenId> ids,
+                                                  const QueryOptions& options, Workspace& workspace,
+                                                  std::span<float> bounds) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  detail::check_tokens("upper_bounds", ids, bounds.size(), vocab());
+  const Query of_rows = on_rows(query, workspace);
+  if (!row_map_) return do_upper_bounds(of_rows, ids, workspace, bounds.data());
+  auto* const rows = workspace.scratch<detail::BoundedTokens>().rows.get<TokenId>(ids.size());
+  constexpr TokenId kAnyRow = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) rows[i] = std::max(row_map_->row_of(ids[i]), kAnyRow);
+  do_upper_bounds(of_rows, {rows, ids.size()}, workspace, bounds.data());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (row_map_->row_of(ids[i]) == RowMap::none) bounds[i] = detail::kNoLogit;
+  }
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_upper_bounds(const Query& /*query*/, std::span<const TokenId> rows,
+                                                     Workspace& /*workspace*/, float* bounds) const {
+  std::fill_n(bounds, rows.size(), std::numeric_limits<float>::infinity());
+}
+
+TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std::span<const float> h,
+                                                                             const ScoredToken& token,
+                                                                             const Nucleus& nucleus,
+                                                                             const QueryOptions& options,
+                                                                             Workspace& workspace) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  detail::check_tokens("place_in_nucleus", {&token.id, 1}, 1, vocab());
+  if (!(nucleus.share > 0.0 && nucleus.share < 1.0)) {
+    throw std::invalid_argument("place_in_nucleus: share is " + std::to_string(nucleus.share) +
+                                "; it must be above 0 and below 1");
+  }
+  detail::check_sampling("place_in_nucleus", nucleus.error, nucleus.temperature);
+  ScoredToken of_row = token;
+  if (row_map_) of_row.id = row_map_->row_of(token.id);
+  if (of_row.id == RowMap::none) {
+    throw std::invalid_argument("place_in_nucleus: token " + std::to_string(token.id) + " has no row");
+  }
+  return do_place_in_nucleus(on_rows(query, workspace), of_row, nucleus, workspace);
+}
+
+TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::do_place_in_nucleus(
+    const Query& /*query*/, const ScoredToken& /*token*/, const Nucleus& /*nucleus*/,
+    Workspace& /*workspace*/) const {
   return std::nullopt;
 }
 

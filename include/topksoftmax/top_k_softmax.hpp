@@ -12,6 +12,7 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/flat_answers.hpp"
+#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -166,6 +167,22 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   std::optional<SampledLogZ> sample_log_z(std::span<const float> h, const SampledLogZOptions& how,
                                           const QueryOptions& options, Workspace& workspace) const;
 
+  /// What the logits of some tokens for the context h [d] are proven not to exceed: bounds[i] is that of
+  /// ids[i], in any order, +∞ where the backend has no bound. Of `options` the mask and the biases count.
+  /// What a backend that certifies has to read for it is nothing where it has just answered for h
+  /// (QueryOptions::same_context). Throws std::invalid_argument as logits_of does.
+  void upper_bounds(std::span<const float> h, std::span<const TokenId> ids, const QueryOptions& options,
+                    Workspace& workspace, std::span<float> bounds) const;
+
+  /// Whether a nucleus for the context h [d] has a token, which is allowed and has this logit, from a part of
+  /// the rows: as few as tell it at a confidence of 99.9 %, most of all near the nucleus' end. Of `options`
+  /// the mask and the biases count. Nothing where the backend has no bounds to draw rows by; where a sample
+  /// would read too many rows it reads all, V·d weights. Throws std::invalid_argument as sample_log_z does,
+  /// for a share that is not in (0, 1), and for an id without a row.
+  std::optional<NucleusPlace> place_in_nucleus(std::span<const float> h, const ScoredToken& token,
+                                               const Nucleus& nucleus, const QueryOptions& options,
+                                               Workspace& workspace) const;
+
   /// The backend's name, as the harness takes and prints it.
   virtual std::string_view name() const = 0;
 
@@ -215,6 +232,16 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
     return backend.do_sample_log_z(query, how, workspace);
   }
 
+  static void ask_upper_bounds(const TopKSoftmax& backend, const Query& query, std::span<const TokenId> rows,
+                               Workspace& workspace, float* bounds) {
+    backend.do_upper_bounds(query, rows, workspace, bounds);
+  }
+  static std::optional<NucleusPlace> ask_nucleus(const TopKSoftmax& backend, const Query& query,
+                                                 const ScoredToken& token, const Nucleus& nucleus,
+                                                 Workspace& workspace) {
+    return backend.do_place_in_nucleus(query, token, nucleus, workspace);
+  }
+
   /// What save() does. The default throws Error.
   virtual void do_save(IndexWriter& out) const;
 
@@ -227,6 +254,15 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// What sample_log_z() does, some token being allowed. The default has nothing to draw rows by.
   virtual std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                                      Workspace& workspace) const;
+
+  /// What upper_bounds() does, for rows; what it says of forbidden ones does not matter. The default has no
+  /// bounds.
+  virtual void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+                               float* bounds) const;
+
+  /// What place_in_nucleus() does, for a row. The default knows nothing.
+  virtual std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
+                                                          const Nucleus& nucleus, Workspace& workspace) const;
 
   /// Answers `batch` contexts at query.h, `stride` floats apart, on one thread. The default asks them one by
   /// one.

@@ -172,6 +172,120 @@ TEST(SampledLogZ, IsForHeadsThatHaveBounds) {
   }
 }
 
+/// Places tokens in nuclei, and how often that went wrong.
+struct Placed {
+  std::size_t asked = 0;
+  std::size_t inside = 0;
+  std::size_t wrong = 0;    ///< beyond what an error of log Z allows
+  std::size_t sampled = 0;  ///< without reading all rows
+};
+
+Placed place_some(const TopKSoftmax& head, const Reference& reference, const Eigen::VectorXf& h,
+                  const Nucleus& nucleus, const QueryOptions& options = {}) {
+  Placed placed;
+  Workspace workspace;
+  const TopK best = head.query(h, {.k = 200, .allowed = options.allowed, .logit_bias = options.logit_bias});
+  const double log_z = log_sum(reference.logits, nucleus.temperature);
+  double before = 0.0;
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    const double share = std::exp(std::log(before) - log_z);
+    before += std::exp(reference.logits[static_cast<std::size_t>(best.ids[i])] / nucleus.temperature);
+    if (i % 7 != 0) continue;
+    Nucleus asked = nucleus;
+    asked.seed = nucleus.seed + i;
+    const auto place =
+        head.place_in_nucleus(span_of(h), {best.logits[i], best.ids[i]}, asked, options, workspace);
+    const bool inside = share < nucleus.share;
+    const bool is_clear = std::abs(std::log(share / nucleus.share)) > nucleus.error + 1e-4;
+    ++placed.asked;
+    placed.inside += place->inside ? 1 : 0;
+    placed.wrong += is_clear && place->inside != inside ? 1 : 0;
+    placed.sampled += place->log_z.rows_read < reference.logits.size() ? 1 : 0;
+    EXPECT_NEAR(place->log_z.log_z, log_z, 2.0 * place->log_z.error + 1e-4);
+  }
+  return placed;
+}
+
+TEST(PlaceInNucleus, IsThatOfAllLogits) {
+  World world;
+  for (const Certified* head : {world.head.get(), world.boxed.get()}) {
+    for (const double temperature : {0.6, 1.0, 1.4}) {
+      for (const double share : {0.2, 0.5, 0.9}) {
+        Placed all;
+        for (Eigen::Index q = 0; q < 60; ++q) {
+          const Eigen::VectorXf h = world.contexts.row(q);
+          const Nucleus nucleus = {.share = share,
+                                   .temperature = temperature,
+                                   .error = 0.02,
+                                   .seed = 1000 * static_cast<std::uint64_t>(q)};
+          const Placed placed = place_some(*head, Reference(world.layer, h), h, nucleus);
+          all.asked += placed.asked;
+          all.inside += placed.inside;
+          all.wrong += placed.wrong;
+          all.sampled += placed.sampled;
+        }
+        EXPECT_LE(all.wrong, 5U) << "1.7 of " << all.asked << " are expected";
+        EXPECT_GE(all.inside, 60U);  // the best token of each context at least
+        EXPECT_GT(all.sampled, all.asked / 2) << temperature << " " << share;
+      }
+    }
+  }
+}
+
+TEST(PlaceInNucleus, KnowsMasksBiasesAndTransforms) {
+  const World world;
+  TokenMask mask(4000);
+  for (TokenId id = 0; id < 4000; id += 2) mask.allow(id);
+  const TokenBias bias[] = {{7, 50.0F}, {8, 4.0F}, {10, 3.0F}};
+  const QueryOptions options = {.allowed = mask, .logit_bias = bias};
+  const SoftmaxLayer layer = world.layer.with({.scale = 1.5F, .soft_cap = 20.0F});
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto head = Certified::build(layer, world.contexts, {.width = 16, .boxes = boxes});
+    std::size_t inside = 0;
+    for (Eigen::Index q = 0; q < 20; ++q) {
+      const Eigen::VectorXf h = world.contexts.row(q);
+      Reference reference(layer, h);
+      for (std::size_t id = 1; id < 4000; id += 2) reference.logits[id] = -HUGE_VAL;
+      reference.logits[8] += 4.0;
+      reference.logits[10] += 3.0;
+      const Placed placed = place_some(*head, reference, h, {.share = 0.7, .error = 0.05}, options);
+      EXPECT_LE(placed.wrong, 1U);
+      inside += placed.inside;
+    }
+    EXPECT_GT(inside, 20U);
+  }
+}
+
+TEST(PlaceInNucleus, IsForHeadsThatHaveBounds) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(world.layer, world.contexts);
+    const TopK best = head->query(h);
+    const auto place =
+        head->place_in_nucleus(span_of(h), {best.logits[0], best.ids[0]}, {}, {}, world.workspace);
+    EXPECT_EQ(place.has_value(), head->certifies() && !head->exhaustive()) << backend.name;
+    if (place) {
+      EXPECT_TRUE(place->inside) << backend.name;
+    }
+  }
+}
+
+TEST(PlaceInNucleus, RefusesWhatIsNoNucleus) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const auto place = [&](const ScoredToken& token, const Nucleus& nucleus) {
+    return world.head->place_in_nucleus(span_of(h), token, nucleus, {}, world.workspace);
+  };
+  EXPECT_THROW(place({0.0F, 4000}, {}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, -1}, {}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.share = 0.0}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.share = 1.0}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.share = std::nan("")}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.temperature = 0.0}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.error = 0.0}), std::invalid_argument);
+}
+
 TEST(SampledLogZ, RefusesWhatItCannotPromise) {
   World world;
   const Eigen::VectorXf h = world.contexts.row(0);

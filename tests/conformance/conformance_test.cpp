@@ -10,7 +10,9 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <numeric>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -336,6 +338,40 @@ TEST_P(Conformance, BiasesActInsideTheSearch) {
     if (answer.certified) {
       EXPECT_EQ(answer.ids, truth.ids);
     }
+  }
+}
+
+TEST_P(Conformance, NoLogitIsAboveItsUpperBound) {
+  const TopKSoftmax& head = this->head();
+  std::vector<TokenId> ids(kVocab);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> bounds(ids.size());
+  std::vector<float> logits(ids.size());
+  const TokenBias bias[] = {{7, 5.0F}};
+  Workspace workspace;
+  for (const QueryOptions& options : {QueryOptions{}, QueryOptions{.logit_bias = bias}}) {
+    for (Eigen::Index q = 0; q < world().test.rows(); ++q) {
+      const std::span<const float> h(world().test.row(q).data(), kDim);
+      head.upper_bounds(h, ids, options, workspace, bounds);
+      head.logits_of(h, ids, options, workspace, logits);
+      for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_GE(bounds[i], logits[i]) << "token " << i;
+    }
+  }
+}
+
+TEST_P(Conformance, AskedAgainForTheSameContextItAnswersAlike) {
+  const TopKSoftmax& head = this->head();
+  Workspace workspace;
+  TopK answer;
+  for (Eigen::Index q = 0; q + 1 < world().test.rows(); ++q) {
+    head.query(world().test.row(q), {.k = 5}, workspace, answer);
+    const TopK more = head.query(world().test.row(q), {.k = 20});
+    head.query(world().test.row(q), {.k = 20, .same_context = true}, workspace, answer);
+    expect_same(answer, more);
+    // Where that is not true, it does no harm.
+    const TopK other = head.query(world().test.row(q + 1), {.k = 20});
+    head.query(world().test.row(q + 1), {.k = 20, .same_context = true}, workspace, answer);
+    expect_same(answer, other);
   }
 }
 

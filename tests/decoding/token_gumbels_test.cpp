@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "support/statistics.hpp"
@@ -83,6 +84,25 @@ TEST(TokenGumbels, TheLargestOfABlockIsThatOfItsTokens) {
   EXPECT_LT(testing::chi_square_deviations(places, equal), 4.0);
 }
 
+TEST(TokenGumbels, TheSecondLargestOfABlockIsAnyOfItsTokens) {
+  constexpr std::size_t kPairs = TokenGumbels::kBlock * TokenGumbels::kBlock;
+  constexpr double kOrdered = static_cast<double>(TokenGumbels::kBlock * (TokenGumbels::kBlock - 1));
+  std::vector<std::size_t> pairs(kPairs);
+  std::vector<double> expected(kPairs, 1.0 / kOrdered);
+  for (std::size_t i = 0; i < TokenGumbels::kBlock; ++i) expected[i * TokenGumbels::kBlock + i] = 0.0;
+  RandomStream random(9);
+  for (int i = 0; i < kKeys; ++i) {
+    const TokenGumbels gumbels(random.bits());
+    std::vector<std::size_t> places(TokenGumbels::kBlock);
+    std::iota(places.begin(), places.end(), 0);
+    std::partial_sort(places.begin(), places.begin() + 2, places.end(), [&](std::size_t a, std::size_t b) {
+      return gumbels[static_cast<TokenId>(a)] > gumbels[static_cast<TokenId>(b)];
+    });
+    ++pairs[places[0] * TokenGumbels::kBlock + places[1]];
+  }
+  EXPECT_LT(testing::chi_square_deviations(pairs, expected), 4.0);
+}
+
 TEST(TokenGumbels, VisitsAllAboveALimit) {
   for (const std::size_t vocab : {1U, 15U, 16U, 17U, 1000U}) {
     for (const double limit : {-40.0, -1.5, 0.0, 2.0, 6.0, 40.0}) {
@@ -107,8 +127,9 @@ TEST(TokenGumbels, VisitsAllAboveALimit) {
 
 TEST(TokenGumbels, AreTheSameOnEveryPlatform) {
   const TokenGumbels gumbels(42);
-  EXPECT_NEAR(gumbels[0], -0.616173639606639, 1e-12);
-  EXPECT_NEAR(gumbels[17], -0.0463082607353293, 1e-12);
+  EXPECT_NEAR(gumbels[0], -0.8789473274623625, 1e-12);
+  EXPECT_NEAR(gumbels[4], 1.959729818662411, 1e-12);  // the second of its block
+  EXPECT_NEAR(gumbels[17], 2.594387723089681, 1e-12);
 }
 
 }  // namespace

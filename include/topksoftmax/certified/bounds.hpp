@@ -10,6 +10,7 @@
 #include <span>
 
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/last_context.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -27,6 +28,19 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What a context's bounds are made of, and the first of them, in the workspace that they were made in.
+struct ContextBounds {
+  kernels::PrefixContext prefix{};
+  kernels::TailContext tail{};  ///< to bound rows by all their coordinates
+  float* estimates = nullptr;   ///< of all rows by their prefixes, or of the boxes if there are any, …
+  float* radii = nullptr;       ///< … rounded up to whole blocks
+  const float* coordinates = nullptr;  ///< h' [width]
+  bool usable = false;  ///< false: h is too short or too long to be bounded, or logits may overflow
+  // What it took to bound the context, which is nothing where the bounds were there already:
+  std::size_t bytes_read = 0;
+  std::size_t bounded = 0;  ///< rows, or boxes
+};
 
 /// What Certified works in.
 struct CertifiedScratch {
@@ -50,14 +64,10 @@ struct LogitBounds {
   const float* radii;
 };
 
-/// What a context's bounds are made of, and the first of them, in the workspace that they were made in.
-struct ContextBounds {
-  kernels::PrefixContext prefix{};
-  kernels::TailContext tail{};  ///< to bound rows by all their coordinates
-  float* estimates = nullptr;   ///< of all rows by their prefixes, or of the boxes if there are any, …
-  float* radii = nullptr;       ///< … rounded up to whole blocks
-  const float* coordinates = nullptr;  ///< h' [width]
-  bool usable = false;  ///< false: h is too short or too long to be bounded, or logits may overflow
+/// What a workspace has bounded last.
+struct LastBounds {
+  LastContext context;
+  ContextBounds bounds;
 };
 
 /// A context that has been bounded, on its way to its candidates.
@@ -79,8 +89,13 @@ inline constexpr std::size_t kBoundBatch = 4;
 void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
                  std::span<ContextBounds> batch, Workspace& workspace);
 
-/// The same for one.
-ContextBounds bound(const CertifiedIndex& index, const Query& query, Workspace& workspace);
+/// The same for one, in the workspace until it bounds another. Nothing is read where it still has these
+/// bounds (QueryOptions::same_context).
+const ContextBounds& bound(const CertifiedIndex& index, const Query& query, Workspace& workspace);
+
+/// The same as what it leads to.
+BoundedQuery bounded(const SoftmaxLayer& layer, const CertifiedIndex& index, const Query& query,
+                     Workspace& workspace);
 
 /// Rows whose products were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞: no
 /// bound of theirs holds.
@@ -206,6 +221,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   const kernels::PrefixBlocks& all = index.prefixes.blocks();
   const std::size_t room = (index.has_boxes() ? index.boxes().centres.blocks() : all.blocks()) * kBlockRows;
   CertifiedScratch& scratch = workspace.scratch<CertifiedScratch>();
+  workspace.scratch<LastBounds>().context.forget();  // they lie where the new ones will
   const std::size_t coordinates_each = coordinate_room(index);
   auto* const coordinates = scratch.coordinates.get<float>(batch.size() * coordinates_each);
   auto* const shorts = scratch.integers.get<std::int16_t>((batch.size() + 1) * all.width);
@@ -214,6 +230,8 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
   auto* const radii = scratch.radii.get<float>(batch.size() * room);
   for (std::size_t q = 0; q < batch.size(); ++q) {
+    batch[q].bytes_read = index.bytes_scanned();
+    batch[q].bounded = index.bounds_scanned();
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
     prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * all.width,
@@ -230,10 +248,22 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   }
 }
 
-inline ContextBounds bound(const CertifiedIndex& index, const Query& query, Workspace& workspace) {
-  ContextBounds bounds;
-  bound_batch(index, query, 0, {&bounds, 1}, workspace);
-  return bounds;
+inline const ContextBounds& bound(const CertifiedIndex& index, const Query& query, Workspace& workspace) {
+  LastBounds& last = workspace.scratch<LastBounds>();
+  const std::size_t dim = index.transform.dim();
+  const bool with_edits = !index.has_boxes();
+  if (query.same_context && last.context.is(index.identity, query, dim, index.rows(), with_edits)) {
+    last.bounds.bytes_read = last.bounds.bounded = 0;
+    return last.bounds;
+  }
+  bound_batch(index, query, 0, {&last.bounds, 1}, workspace);
+  last.context.remember(index.identity, query, dim, index.rows(), with_edits);
+  return last.bounds;
+}
+
+inline BoundedQuery bounded(const SoftmaxLayer& layer, const CertifiedIndex& index, const Query& query,
+                            Workspace& workspace) {
+  return {layer, index, query, bound(index, query, workspace), workspace};
 }
 
 /// Leaves rows whose bounds do not hold out of those of some blocks.
@@ -280,6 +310,15 @@ inline BoundedRows open_blocks(const BoundedQuery& bounded, std::span<const Toke
 inline BoundedRows all_rows(const BoundedQuery& bounded) {
   return {
       .estimates = bounded.bounds.estimates, .radii = bounded.bounds.radii, .count = bounded.index.rows()};
+}
+
+/// All rows by their prefixes, in the order of the index.
+inline BoundedRows every_row(const BoundedQuery& bounded) {
+  if (!bounded.index.has_boxes()) return all_rows(bounded);
+  const std::size_t blocks = bounded.index.prefixes.blocks().blocks();
+  auto* const all = bounded.scratch().blocks.get<TokenId>(blocks);
+  for (std::size_t i = 0; i < blocks; ++i) all[i] = static_cast<TokenId>(i);
+  return open_blocks(bounded, {all, blocks});
 }
 
 /// What the layer's transform makes of bounds of products: these themselves where it leaves them.

@@ -53,7 +53,7 @@ inline double position_of_outside(const SoftmaxLayer& layer, const CertifiedInde
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   Query query;
   query.h = trials.contexts.row(trial).data();
-  const ContextBounds bounds = bound(index, query, workspace);
+  const ContextBounds& bounds = bound(index, query, workspace);
   if (!bounds.usable) return kNone;
   const LogitTransform& transform = layer.transform();
   const auto threshold = static_cast<float>(transform(trials.thresholds[trial]));

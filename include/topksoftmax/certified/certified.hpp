@@ -16,6 +16,7 @@
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
+#include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -50,7 +51,10 @@
 //   threshold.hpp    a logit that k tokens reach
 //   outside.hpp      the estimate of log Z between its bounds
 //   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
-//   row_sample.hpp   log Z from rows that are drawn by their estimates
+//   upper_bounds.hpp what the logits of some rows do not exceed
+//   row_guesses.hpp  weights of all rows, guessed
+//   row_sample.hpp   log Z, and the place of a token, from rows that are drawn by these guesses
+//   last_context.hpp whether a workspace still has the bounds of a context
 //   certified.hpp    these steps in turn; certify.hpp: after another backend's answer
 // What survives is scored and ranked as any candidates are (candidates.hpp).
 
@@ -179,6 +183,11 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
       : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  inline void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+                              float* bounds) const override;
+  inline std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
+                                                         const Nucleus& nucleus,
+                                                         Workspace& workspace) const override;
   inline std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                                     Workspace& workspace) const override;
   inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
@@ -202,7 +211,7 @@ inline Candidates screen_bounded(const BoundedQuery& bounded) {
   Candidates candidates = candidates_reaching(bounded, threshold, from_few ? tolerable : index.rows());
   const bool any_width = std::isinf(query.log_z_tolerance);
   if (from_few && candidates.everything && any_width && bounded.bounds.usable) {
-    bytes_read += candidates.bytes_read - index.bytes_scanned();
+    bytes_read += candidates.bytes_read - bounded.bounds.bytes_read;
     threshold = threshold_from_reaching(bounded, threshold, bytes_read);
     candidates = candidates_reaching(bounded, threshold, index.rows());
   }
@@ -220,8 +229,7 @@ inline Candidates CertifiedScreener::screen(const Query& query, Workspace& works
     all.everything = true;
     return all;
   }
-  const detail::ContextBounds bounds = detail::bound(*index_, query, workspace);
-  return detail::screen_bounded({layer_, *index_, query, bounds, workspace});
+  return detail::screen_bounded(detail::bounded(layer_, *index_, query, workspace));
 }
 
 inline void CertifiedScreener::save(IndexWriter& out) const {
@@ -229,12 +237,23 @@ inline void CertifiedScreener::save(IndexWriter& out) const {
   index_->save(out);
 }
 
+inline void Certified::do_upper_bounds(const Query& query, std::span<const TokenId> rows,
+                                       Workspace& workspace, float* bounds) const {
+  detail::upper_bounds(detail::bounded(layer(), screener().index(), query, workspace), rows, bounds);
+}
+
+inline std::optional<NucleusPlace> Certified::do_place_in_nucleus(const Query& query,
+                                                                  const ScoredToken& token,
+                                                                  const Nucleus& nucleus,
+                                                                  Workspace& workspace) const {
+  return detail::place_in_nucleus(detail::bounded(layer(), screener().index(), query, workspace), token,
+                                  nucleus);
+}
+
 inline std::optional<SampledLogZ> Certified::do_sample_log_z(const Query& query,
                                                              const SampledLogZOptions& how,
                                                              Workspace& workspace) const {
-  const detail::CertifiedIndex& index = screener().index();
-  const detail::ContextBounds bounds = detail::bound(index, query, workspace);
-  return detail::sample_log_z({layer(), index, query, bounds, workspace}, how);
+  return detail::sample_log_z(detail::bounded(layer(), screener().index(), query, workspace), how);
 }
 
 inline void Certified::do_query(const Query& query, Workspace& workspace, TopK& answer) const {

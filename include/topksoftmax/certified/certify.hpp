@@ -15,6 +15,7 @@
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
+#include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -70,6 +71,11 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const detail::CertifiedIndex> index);
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
+  inline void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+                              float* bounds) const override;
+  inline std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
+                                                         const Nucleus& nucleus,
+                                                         Workspace& workspace) const override;
   inline std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                                     Workspace& workspace) const override;
   inline void do_save(IndexWriter& out) const override;
@@ -104,7 +110,7 @@ inline Candidates repaired_candidates(const BoundedQuery& bounded, float thresho
     return candidates;
   }
   // The backend found no good tokens; the estimates know better ones.
-  bytes_read += candidates.bytes_read - index.bytes_scanned();
+  bytes_read += candidates.bytes_read - bounded.bounds.bytes_read;
   threshold = std::max(threshold, threshold_from_best(bounded, bytes_read));
   return candidates_reaching(bounded, threshold, index.rows());
 }
@@ -141,11 +147,20 @@ inline std::size_t Certify::index_bytes() const {
   return backend_->index_bytes() + index_->bytes();
 }
 
+inline void Certify::do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+                                     float* bounds) const {
+  detail::upper_bounds(detail::bounded(layer(), *index_, query, workspace), rows, bounds);
+}
+
+inline std::optional<NucleusPlace> Certify::do_place_in_nucleus(const Query& query, const ScoredToken& token,
+                                                                const Nucleus& nucleus,
+                                                                Workspace& workspace) const {
+  return detail::place_in_nucleus(detail::bounded(layer(), *index_, query, workspace), token, nucleus);
+}
+
 inline std::optional<SampledLogZ> Certify::do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                                            Workspace& workspace) const {
-  const detail::CertifiedIndex& index = *index_;
-  const detail::ContextBounds bounds = detail::bound(index, query, workspace);
-  return detail::sample_log_z({layer(), index, query, bounds, workspace}, how);
+  return detail::sample_log_z(detail::bounded(layer(), *index_, query, workspace), how);
 }
 
 inline void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
@@ -158,10 +173,9 @@ inline void Certify::do_query(const Query& query, Workspace& workspace, TopK& an
   ask(*backend_, proposal, workspace, proposed);
   const QueryWork work = proposed.work;
   const float threshold = proposed.size() == query.k ? proposed.logits.back() : detail::kNoThreshold;
-  const detail::ContextBounds bounds = detail::bound(*index_, query, workspace);
   std::size_t bytes_read = work.bytes_read;
   const Candidates candidates =
-      detail::repaired_candidates({layer(), *index_, query, bounds, workspace}, threshold, bytes_read);
+      detail::repaired_candidates(detail::bounded(layer(), *index_, query, workspace), threshold, bytes_read);
   answer_from_candidates(layer(), query, candidates, workspace, answer);
   answer.work.bytes_read += bytes_read;
   answer.work.candidates += work.candidates;

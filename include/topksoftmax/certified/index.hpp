@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -107,6 +108,8 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return high - (1.0 - outside_position) * std::min(high - low, kWidest);
   }
 
+  /// What no other index points to while someone has a copy.
+  std::shared_ptr<const char> identity = std::make_shared<const char>();
   CertifiedOptions options;  ///< with the prefix, the width and whether there are boxes as they were chosen
   ContextTransform transform;
   BoundTerms prefix_weights{};  ///< κ of the prefixes

@@ -58,7 +58,7 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
     for (std::size_t context = 0; context < count; ++context) {
       Query query;
       query.h = h + context * layer.dim();
-      const ContextBounds bounds = bound(index, query, workspace);  // whatever k is
+      const ContextBounds& bounds = bound(index, query, workspace);  // whatever k is
       for (std::size_t model = 0; model < kOutsideModels; ++model) {
         const std::size_t i = (first + context) * kOutsideModels + model;
         query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);

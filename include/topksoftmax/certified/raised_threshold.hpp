@@ -31,10 +31,9 @@ void answer_above(const Certified& head, const Query& query, std::size_t wanted,
     raise(kNoThreshold);
     return answer_from_all(head.layer(), query, workspace, answer);
   }
-  const ContextBounds bounds = bound(index, query, workspace);
-  const BoundedQuery bounded = {head.layer(), index, query, bounds, workspace};
+  const BoundedQuery bounded = detail::bounded(head.layer(), index, query, workspace);
   std::size_t bytes_read = 0;
-  const float own = bounds.usable ? threshold_from_best(bounded, bytes_read) : kNoThreshold;
+  const float own = bounded.bounds.usable ? threshold_from_best(bounded, bytes_read) : kNoThreshold;
   const float raised = raise(query.k == wanted ? own : kNoThreshold);
   Candidates candidates = candidates_reaching(bounded, std::max(own, raised), index.rows());
   candidates.bytes_read += bytes_read;

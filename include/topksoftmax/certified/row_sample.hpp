@@ -2,235 +2,317 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/row_guesses.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
-#include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The normal distribution's two-sided quantile of 99.9 %.
-inline constexpr double kThreeNines = 3.2905;
-/// What is expected of the mean square of exp(logit − estimate): it says how many rows are read at first.
-inline constexpr double kExpectedSpread = 1.2;
+/// The normal distribution's two-sided quantile of 99.9 %, and some for looking more than once.
+inline constexpr double kThreeNines = 3.6;
+/// Rows that are drawn at first.
+inline constexpr std::size_t kFirstStrata = 64;
 /// Beyond this share of the vocabulary all rows are read.
 inline constexpr std::size_t kSampledShare = 4;
 
 /// What sampling works in.
 struct RowSampleScratch {
-  ScratchBuffer weights;     ///< exp((estimate − the best one)/temperature) of all rows
-  ScratchBuffer priorities;  ///< weight/u of all rows, u uniform in (0, 1)
-  ScratchBuffer ids;         ///< rows that were read …
-  ScratchBuffer sizes;       ///< … their weights …
-  ScratchBuffer logits;      ///< … and their logits
+  ScratchBuffer places;
+  ScratchBuffer ids;
+  ScratchBuffer logits;
 };
 
-/// How the mass of weights lies: by their logarithms, of which the largest is 0, in steps of an eighth.
-class WeightHistogram {
- public:
-  void add(float logarithm, float weight) {
-    const float step = std::min(-logarithm * kPerNat, static_cast<float>(kSteps - 1));
-    masses_[static_cast<std::size_t>(step)] += static_cast<double>(weight);
-  }
+/// A number, with the variance of the estimate that it is.
+struct Estimated {
+  double value = 0.0;
+  double variance = 0.0;
 
-  double sum() const { return std::accumulate(masses_.begin(), masses_.end(), 0.0); }
-
-  /// The largest τ for which τ·Σ(weights below τ) is at most `most`, within a step.
-  double limit(double most) const {
-    double below = 0.0;
-    double found = most / sum();
-    for (std::size_t step = kSteps; step-- > 0;) {
-      const double upper = std::exp(-static_cast<double>(step) / static_cast<double>(kPerNat));
-      below += masses_[step];
-      if (!(below > 0.0)) continue;
-      if (upper * below > most) return std::max(found, most / below);
-      found = upper;
-    }
-    return found;
-  }
-
- private:
-  static constexpr std::size_t kSteps = 256;
-  static constexpr float kPerNat = 8.0F;
-  std::array<double, kSteps> masses_{};
+  void add(double exact) { value += exact; }
 };
 
-/// Σ exp((logit − best)/temperature) over rows that are drawn, each with the probability min(1, weight/τ) and
-/// independently (Poisson sampling), and counted 1/that probability times (Horvitz and Thompson 1952): an
-/// unbiased sum. A row's random number stays the same while τ falls: more rows are read then, none twice.
+/// What the weights of all tokens sum up to: exp((logit − best)/temperature).
+struct Tally {
+  Estimated mass;
+  /// (1 − share)·Σ over those that rank before a token − share·Σ over all others, that one among them: below
+  /// 0 where the nucleus has it.
+  Estimated margin;
+};
+
+/// What is counted apart: the tokens before one of them. Without one, none.
+struct Ranking {
+  ScoredToken token = {std::numeric_limits<float>::infinity(), -1};
+  double share = 0.0;
+
+  /// What a token's weight counts for in the margin.
+  double factor(bool is_before) const { return is_before ? 1.0 - share : -share; }
+};
+
+/// Tallies from the rows that count most and a sample of the others.
+///
+/// Rows whose guessed weights are large are all read. The others, laid end to end, each as long as its weight
+/// is guessed to be, are divided into strata of one length, and a row is drawn at a random point of each.
+/// What was guessed is summed over all rows, and what the rows drawn weigh more or less than guessed, in
+/// proportion, is added for all: no bias, whatever the guesses, and a variance that is that of the
+/// proportions (importance sampling with the guesses as control variate; Owen 2013, sections 8.9 and 9.1). It
+/// is estimated as if rows were drawn without strata, which is no less (section 8.4).
 class RowSample {
  public:
-  RowSample(const BoundedQuery& bounded, const BoundedRows& rows, const SampledLogZOptions& options)
-      : bounded_(bounded), rows_(rows), options_(options) {
-    RowSampleScratch& scratch = bounded.workspace.scratch<RowSampleScratch>();
-    weights_ = scratch.weights.get<float>(rows.count);
-    priorities_ = scratch.priorities.get<float>(rows.count);
-    ids_ = scratch.ids.get<TokenId>(rows.count);
-    sizes_ = scratch.sizes.get<float>(rows.count);
-    logits_ = scratch.logits.get<float>(rows.count);
-    best_ = kernels::max(rows.estimates, rows.count);
-    if (!std::isfinite(best_)) return;
-    const auto inverse = static_cast<float>(1.0 / options.temperature);
-    for (std::size_t i = 0; i < rows.count; ++i) priorities_[i] = (rows.estimates[i] - best_) * inverse;
-    kernels::exp(priorities_, rows.count, 0.0F, weights_);
-    for (std::size_t i = 0; i < rows.count; ++i) {
-      if (weights_[i] > 0.0F) histogram_.add(priorities_[i], weights_[i]);
-    }
-    // A number has the bits for two rows.
-    constexpr int kBits = 23;
-    for (std::size_t i = 0; i < rows.count; i += 2) {
-      const std::uint64_t bits = split_mix(options.seed, i / 2);
-      const auto uniform = [](std::uint64_t some) {
-        return (static_cast<float>(some & ((1U << kBits) - 1)) + 0.5F) * 0x1p-23F;
-      };
-      priorities_[i] = weights_[i] / uniform(bits);
-      if (i + 1 < rows.count) priorities_[i + 1] = weights_[i + 1] / uniform(bits >> 32);
-    }
+  RowSample(const BoundedQuery& bounded, double temperature, const Ranking& ranking, std::uint64_t seed)
+      : bounded_(bounded), guesses_(bounded, temperature), temperature_(temperature), ranking_(ranking) {
+    seed_ = seed;
+    if (!is_usable()) return;
+    best_ = guesses_.best();
+    count_biased();
   }
 
-  float best() const { return best_; }
-  std::size_t count() const { return count_; }
-  const WeightHistogram& histogram() const { return histogram_; }
+  bool is_usable() const { return std::isfinite(guesses_.best()); }
+  double best() const { return best_; }
+  /// Rows that were read, those in vain included.
+  std::size_t rows_read() const { return rows_read_; }
 
-  /// How many rows are read at τ.
-  std::size_t count_at(double limit) const {
-    const auto least = static_cast<float>(limit);
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < rows_.count; ++i) count += priorities_[i] > least ? 1 : 0;
-    return count;
+  bool can_sharpen() const { return guesses_.can_sharpen(); }
+  std::size_t bytes_to_sharpen() const { return guesses_.bytes_to_sharpen(); }
+  void sharpen() {
+    guesses_.sharpen();
+    for (const std::size_t place : read_) guesses_.leave_out(place);
   }
 
-  /// Reads those rows that are read at τ, which falls from call to call.
-  void extend_to(double limit) {
-    const auto least = static_cast<float>(limit);
-    const std::size_t begin = count_;
-    for (std::size_t i = 0; i < rows_.count; ++i) {
-      if (!(priorities_[i] > least) || priorities_[i] > most_) continue;
-      ids_[count_] = bounded_.index.token(rows_.place(i));
-      sizes_[count_] = weights_[i];
-      ++count_;
-    }
-    scan_gathered(bounded_.workspace, bounded_.layer.rows(), ids_ + begin, count_ - begin, bounded_.query.h,
-                  logits_ + begin);
-    most_ = least;
-  }
-
-  struct Sum {
-    double value = 0.0;
-    double variance = 0.0;  ///< an unbiased estimate of that of the value
-  };
-
-  Sum sum() const {
-    Sum sum;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const double x = std::exp(tempered(logits_[i], static_cast<double>(best_), options_.temperature));
-      const double probability = std::min(1.0, static_cast<double>(sizes_[i]) / static_cast<double>(most_));
-      sum.value += x / probability;
-      sum.variance += (1.0 - probability) / (probability * probability) * x * x;
-    }
-    return sum;
+  /// Tallies with about so many strata.
+  Tally tally(std::size_t strata) {
+    const double sum = guesses_.sum();
+    if (sum > 0.0) read_above(static_cast<float>(sum / static_cast<double>(strata)));
+    Tally tally = exact_;
+    const double left = guesses_.sum();
+    if (left > 0.0) add_sample(left, strata, tally);
+    return tally;
   }
 
  private:
+  struct Drawn {
+    std::span<const std::size_t> places;
+    std::span<const TokenId> ids;
+    const float* logits;
+  };
+
+  /// Reads the rows at these places.
+  const float* read(std::span<const std::size_t> places, TokenId*& ids) {
+    RowSampleScratch& scratch = bounded_.workspace.scratch<RowSampleScratch>();
+    ids = scratch.ids.get<TokenId>(places.size());
+    auto* const logits = scratch.logits.get<float>(places.size());
+    for (std::size_t i = 0; i < places.size(); ++i) ids[i] = bounded_.index.token(places[i]);
+    scan_gathered(bounded_.workspace, bounded_.layer.rows(), ids, places.size(), bounded_.query.h, logits);
+    rows_read_ += places.size();
+    return logits;
+  }
+
+  double weight_of(float logit) const { return std::exp(tempered(logit, best_, temperature_)); }
+
+  void count_exactly(const ScoredToken& token) {
+    const double weight = weight_of(token.logit);
+    exact_.mass.add(weight);
+    exact_.margin.add(weight * ranking_.factor(ranks_before(token, ranking_.token)));
+  }
+
+  /// Reads all rows whose weights are guessed to be above a limit.
+  void read_above(float limit) {
+    const std::size_t before = read_.size();
+    guesses_.visit_above(limit, [this](std::size_t place) { read_.push_back(place); });
+    const std::span<const std::size_t> places = std::span(read_).subspan(before);
+    for (const std::size_t place : places) guesses_.leave_out(place);
+    TokenId* ids = nullptr;
+    const float* const logits = read(places, ids);
+    for (std::size_t i = 0; i < places.size(); ++i) count_exactly({logits[i], ids[i]});
+  }
+
+  /// Tokens that the query biases have no guess.
+  void count_biased() {
+    const kernels::LogitEdits& edits = bounded_.query.edits;
+    for (std::size_t b = 0; b < edits.bias_count; ++b) {
+      const TokenBias& bias = edits.bias[b];
+      if (!edits.allows(bias.id)) continue;
+      float logit = 0.0F;
+      kernels::scan_gathered(bounded_.layer.rows(), &bias.id, 1, bounded_.query.h, &logit);
+      ++rows_read_;
+      count_exactly({kernels::add_bias(logit, bias.bias), bias.id});
+    }
+  }
+
+  /// Adds rows of which the weights are guessed to sum up to `sum`.
+  void add_sample(double sum, std::size_t strata, Tally& tally) {
+    const double length = sum / static_cast<double>(strata);
+    auto* const places = bounded_.workspace.scratch<RowSampleScratch>().places.get<std::size_t>(strata);
+    std::size_t stratum = 0;
+    std::size_t count = 0;
+    const auto next = [&] {
+      if (stratum == strata) return -1.0;
+      const double uniform = static_cast<double>(split_mix(seed_, random_++) >> 11) * 0x1p-53;
+      return (static_cast<double>(stratum++) + uniform) * length;
+    };
+    guesses_.visit_at_sums(next, [&](std::size_t place) { places[count++] = place; });
+    TokenId* ids = nullptr;
+    const float* const logits = read({places, count}, ids);
+
+    // Guesses are of weights whose 1 is another logit, once they have been sharpened.
+    const double unit = std::exp((guesses_.best() - best_) / temperature_);
+    const auto limit =
+        static_cast<float>(std::exp(tempered(ranking_.token.logit, guesses_.best(), temperature_)));
+    const double before = guesses_.sum_above(limit);
+    tally.mass.value += sum * unit;
+    tally.margin.value += (before * ranking_.factor(true) + (sum - before) * ranking_.factor(false)) * unit;
+    Proportions of_mass;
+    Proportions of_margin;
+    for (std::size_t i = 0; i < count; ++i) {
+      const float guess = guesses_.weight(places[i]);
+      const double proportion = weight_of(logits[i]) / (static_cast<double>(guess) * unit);
+      const bool is_before = ranks_before(ScoredToken{logits[i], ids[i]}, ranking_.token);
+      of_mass.add(proportion - 1.0);
+      of_margin.add(proportion * ranking_.factor(is_before) - ranking_.factor(guess > limit));
+    }
+    of_mass.count(length * unit, tally.mass);
+    of_margin.count(length * unit, tally.margin);
+  }
+
+  /// What rows weigh more than guessed, as a share of the guess.
+  class Proportions {
+   public:
+    void add(double x) {
+      sum_ += x;
+      squares_ += x * x;
+      ++count_;
+    }
+    void count(double length, Estimated& estimated) const {
+      const auto n = static_cast<double>(count_);
+      estimated.value += length * sum_;
+      const double spread = std::max(0.0, squares_ - sum_ * sum_ / n);
+      estimated.variance += length * length * spread * n / std::max(1.0, n - 1.0);
+    }
+
+   private:
+    double sum_ = 0.0;
+    double squares_ = 0.0;
+    std::size_t count_ = 0;
+  };
+
   const BoundedQuery& bounded_;
-  const BoundedRows& rows_;
-  const SampledLogZOptions& options_;
-  float* weights_;
-  float* priorities_;
-  TokenId* ids_;
-  float* sizes_;
-  float* logits_;
-  WeightHistogram histogram_;
-  float best_ = 0.0F;
-  float most_ = std::numeric_limits<float>::infinity();  ///< τ
-  std::size_t count_ = 0;
+  RowGuesses guesses_;
+  double temperature_;
+  Ranking ranking_;
+  std::uint64_t seed_;
+  std::uint64_t random_ = 0;  ///< numbers drawn so far
+  double best_ = 0.0;
+  std::vector<std::size_t> read_;  ///< places of rows that are exact
+  Tally exact_;
+  std::size_t rows_read_ = 0;
 };
 
-/// All rows by their prefixes, in the order of the index.
-inline BoundedRows every_row(const BoundedQuery& bounded) {
-  if (!bounded.index.has_boxes()) return all_rows(bounded);
-  const std::size_t blocks = bounded.index.prefixes.blocks().blocks();
-  auto* const all = bounded.scratch().blocks.get<TokenId>(blocks);
-  for (std::size_t i = 0; i < blocks; ++i) all[i] = static_cast<TokenId>(i);
-  return open_blocks(bounded, {all, blocks});
-}
-
-/// Estimates of their logits.
-inline const float* logit_estimates(const BoundedQuery& bounded, const BoundedRows& rows) {
-  const LogitTransform& transform = bounded.layer.transform();
-  if (transform.is_identity()) return rows.estimates;
-  auto* const logits = bounded.scratch().transformed.get<float>(rows.count);
-  std::copy_n(rows.estimates, rows.count, logits);
-  kernels::transform(transform, logits, rows.count);
-  return logits;
-}
-
-/// Σ exp((logit − best)/temperature) over the allowed tokens that the query biases.
-inline double sum_of_biased(const BoundedQuery& bounded, double best, double temperature) {
-  const kernels::LogitEdits& edits = bounded.query.edits;
-  double sum = 0.0;
-  for (std::size_t b = 0; b < edits.bias_count; ++b) {
-    if (!edits.allows(edits.bias[b].id)) continue;
-    float logit = 0.0F;
-    kernels::scan_gathered(bounded.layer.rows(), &edits.bias[b].id, 1, bounded.query.h, &logit);
-    sum += std::exp(tempered(kernels::add_bias(logit, edits.bias[b].bias), best, temperature));
-  }
-  return sum;
-}
-
-/// log Z from the logits of all rows.
-inline SampledLogZ log_z_of_all(const BoundedQuery& bounded, double temperature) {
+/// The tally of all tokens, from their logits, and the best of these.
+inline Tally tally_all(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
+                       double& best) {
   const kernels::Rows& rows = bounded.layer.rows();
   auto* const logits = bounded.scratch().logits.get<float>(rows.count);
   scan(bounded.workspace, rows, 0, rows.count, bounded.query.h, logits);
   kernels::apply_edits(bounded.query.edits, rows.count, logits);
-  return {.log_z = log_sum_exp({logits, rows.count}, temperature), .rows_read = rows.count};
+  best = static_cast<double>(kernels::max(logits, rows.count));
+  Tally tally;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    const double weight = std::exp(tempered(logits[i], best, temperature));
+    const bool is_before = ranks_before(ScoredToken{logits[i], static_cast<TokenId>(i)}, ranking.token);
+    tally.mass.add(weight);
+    tally.margin.add(weight * ranking.factor(is_before));
+  }
+  return tally;
 }
 
-/// log Z of a context that is bounded: from a sample, or from all rows where its bounds do not hold or so
-/// many rows would be read that a scan is better.
+/// What a sample is asked until it tells.
+struct SampledTally {
+  Tally tally;
+  double best = 0.0;
+  std::size_t rows_read = 0;
+
+  /// Half of the interval of confidence, as a share.
+  double error() const { return kThreeNines * std::sqrt(tally.mass.variance) / tally.mass.value; }
+
+  SampledLogZ log_z(double temperature) const {
+    return {.log_z = best / temperature + std::log(tally.mass.value),
+            .error = -std::log1p(-error()),
+            .rows_read = rows_read};
+  }
+};
+
+/// Samples until excess(tally), the deviation as a multiple of what it may be, is no more than 1. All rows
+/// are read where bounds do not hold, or so many would be read that a scan is better.
+template <class Excess>
+SampledTally sample_until(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
+                          std::uint64_t seed, const Excess& excess) {
+  const kernels::Rows& rows = bounded.layer.rows();
+  const auto from_all = [&](std::size_t rows_read) {
+    SampledTally all;
+    all.tally = tally_all(bounded, temperature, ranking, all.best);
+    all.rows_read = std::max(rows.count, rows_read);
+    return all;
+  };
+  if (!bounded.bounds.usable) return from_all(0);
+  RowSample sample(bounded, temperature, ranking, seed);
+  if (!sample.is_usable()) return from_all(0);
+  const std::size_t most = rows.count / kSampledShare;
+  for (std::size_t strata = std::min(kFirstStrata, most);;) {
+    const SampledTally found = {
+        .tally = sample.tally(strata), .best = sample.best(), .rows_read = sample.rows_read()};
+    const double ratio = excess(found.tally);
+    if (ratio <= 1.0) return found;
+    const double wanted = std::max(2.0, 1.2 * ratio * ratio) * static_cast<double>(strata);
+    const bool is_dear =
+        wanted * static_cast<double>(rows.bytes(1)) > static_cast<double>(sample.bytes_to_sharpen());
+    if (sample.can_sharpen() && is_dear) {
+      sample.sharpen();
+      continue;
+    }
+    if (!(wanted <= static_cast<double>(most))) return from_all(sample.rows_read());
+    strata = static_cast<std::size_t>(wanted);
+  }
+}
+
+/// log Z of a context that is bounded.
 inline SampledLogZ sample_log_z(const BoundedQuery& bounded, const SampledLogZOptions& options) {
-  constexpr double kMostShrinking = 0.7;
-  if (!bounded.bounds.usable) return log_z_of_all(bounded, options.temperature);
-  BoundedRows rows = every_row(bounded);
-  rows.estimates = logit_estimates(bounded, rows);
-  RowSample sample(bounded, rows, options);
-  const double best = static_cast<double>(sample.best());
-  if (!std::isfinite(best)) return log_z_of_all(bounded, options.temperature);
-  const std::size_t most = bounded.index.rows() / kSampledShare;
-  const double biased = sum_of_biased(bounded, best, options.temperature);
   // log(1 + x) falls faster below than it rises above.
   const double wanted = 1.0 - std::exp(-options.error);
-  const double deviation = wanted * sample.histogram().sum() / kThreeNines;
-  double limit = sample.histogram().limit(deviation * deviation / kExpectedSpread);
-  for (;;) {
-    if (sample.count_at(limit) > most) return log_z_of_all(bounded, options.temperature);
-    sample.extend_to(limit);
-    const RowSample::Sum sum = sample.sum();
-    const double total = sum.value + biased;
-    const double error = kThreeNines * std::sqrt(sum.variance) / total;
-    if (error <= wanted) {
-      return {.log_z = best / options.temperature + std::log(total),
-              .error = -std::log1p(-error),
-              .rows_read = sample.count() + bounded.query.edits.bias_count};
-    }
-    limit *= std::min(kMostShrinking, 0.9 * (wanted / error) * (wanted / error));
-  }
+  const SampledTally found =
+      sample_until(bounded, options.temperature, {}, options.seed, [wanted](const Tally& tally) {
+        return kThreeNines * std::sqrt(tally.mass.variance) / (wanted * tally.mass.value);
+      });
+  return found.log_z(options.temperature);
+}
+
+/// Whether a nucleus has a token: told where the margin is surely on one side, and where it does not matter
+/// within the error.
+inline NucleusPlace place_in_nucleus(const BoundedQuery& bounded, const ScoredToken& token,
+                                     const Nucleus& nucleus) {
+  const double tolerated = nucleus.share * (1.0 - std::exp(-nucleus.error));
+  const SampledTally found = sample_until(
+      bounded, nucleus.temperature, {token, nucleus.share}, nucleus.seed, [tolerated](const Tally& tally) {
+        const double clear = std::max(std::abs(tally.margin.value), tolerated * tally.mass.value);
+        return kThreeNines * std::sqrt(tally.margin.variance) / clear;
+      });
+  return {.inside = found.tally.margin.value < 0.0, .log_z = found.log_z(nucleus.temperature)};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

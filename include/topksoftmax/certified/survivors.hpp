@@ -119,8 +119,8 @@ inline Candidates candidates_reaching(const BoundedQuery& bounded, float thresho
   const Query& query = bounded.query;
   Candidates candidates;
   candidates.certified = true;
-  candidates.screened = index.bounds_scanned();
-  candidates.bytes_read = index.bytes_scanned();
+  candidates.screened = bounded.bounds.bounded;
+  candidates.bytes_read = bounded.bounds.bytes_read;
   const bool any_width = std::isinf(query.log_z_tolerance);
   const bool hopeless = !bounded.bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
   float step = kFirstStep;

@@ -16,9 +16,13 @@ struct Leader {
   double score = kNoScore;
   ScoredToken token{0.0F, std::numeric_limits<TokenId>::max()};
 
+  bool is_beaten_by(double offered, TokenId id) const {
+    return offered > score || (offered == score && id <= token.id);
+  }
+
   /// Whether it leads now.
   bool offer(double offered, const ScoredToken& by) {
-    if (offered < score || (offered == score && by.id > token.id)) return false;
+    if (!is_beaten_by(offered, by.id)) return false;
     score = offered;
     token = by;
     return true;

@@ -17,10 +17,12 @@
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
+#include "topksoftmax/decoding/rivals.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
@@ -37,11 +39,13 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// Of the tokens that the options leave, that with the largest logit/temperature + Gumbel is drawn
 /// (TokenGumbels, fixed by one number of the stream): the same one whatever backend is asked, on however many
 /// threads. A backend whose answers are all certified is asked for its best tokens; the others' logits are
-/// below those of these, so only tokens whose Gumbels are large enough to beat the best score so far are
-/// scored beside them, some tens (Mussmann et al., UAI 2017, with a proven bound). That takes no log Z, and
-/// top_k and min_p take none either. top_p and XTC do: its bounds tell of most draws whether the token stays.
-/// Where they do not, and where too many tokens would have to be scored, more of the best tokens are asked
-/// for, and in the end the logits of all. typical_p and top_n_sigma look at every token that is left: unless
+/// below those of these, so only tokens whose Gumbels are large enough to beat the best score so far may win
+/// (Mussmann et al., UAI 2017, with a proven bound), and of these, in the order of their own bounds, some are
+/// scored (Rivals). That takes no log Z, and top_k and min_p take none either. top_p and XTC do: its bounds
+/// tell of most draws whether the token stays. Where they do not, and where too many tokens would have to be
+/// scored, more of the best tokens are asked for, and in the end the logits of all; with
+/// SamplingOptions::log_z_error a nucleus that nothing else cuts is asked for the place of the token that
+/// leads (TopKSoftmax::place_in_nucleus). typical_p and top_n_sigma look at every token that is left: unless
 /// top_k has left few, they take the logits of all. Backends that cannot prove their answers are asked for a
 /// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
 /// what such a backend itself answers, see distribution_of.
@@ -74,7 +78,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::size_t full_scans() const { return full_scans_; }
 
   /// How many tokens were scored in all beside those of answers and those of full scans.
-  std::size_t trials() const { return trials_; }
+  std::size_t trials() const { return rivals_.scored(); }
 
  private:
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
@@ -87,22 +91,23 @@ class TOPKSOFTMAX_EXPORT Sampler {
   double sampled_log_z(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
                        double temperature, std::uint64_t seed);
   detail::Bounds outside_of_sampled(double log_z, double temperature) const;
-  double log_weight(float logit) const;
-  std::size_t meet_listed(const TokenGumbels& gumbels, const detail::Staying& stay,
+  detail::Rival listed_rival(const detail::Race& race, std::size_t i) const;
+  std::size_t meet_listed(const detail::Race& race, std::size_t first, std::size_t end,
                           detail::Leader& leader) const;
-  bool meet_others(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
-                   const QueryOptions& query, double lowest, detail::Leader& leader);
+  std::optional<Nucleus> sampled_nucleus(std::uint64_t seed) const;
+  std::optional<ScoredToken> draw_from_staying(const detail::Staying& stay, detail::Race race);
+  std::optional<ScoredToken> draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay,
+                                               detail::Race race);
+  void narrow_mass(const NucleusPlace& place, const ScoredToken& token, const Nucleus& nucleus,
+                   detail::Staying& stay) const;
   SampledToken with_probability(const ScoredToken& drawn, const detail::Staying& stay) const;
 
   SamplingOptions options_;
   Workspace workspace_;
   TopK answer_;
-  std::vector<TokenId> ids_;  ///< tokens that are scored beside an answer's …
-  std::vector<double> gumbels_;
-  std::vector<float> logits_;
+  detail::Rivals rivals_;
   std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
   std::size_t full_scans_ = 0;
-  std::size_t trials_ = 0;
 };
 
 /// The distribution over an answer's own tokens: all others have none, whatever their probability. What a
@@ -123,11 +128,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr std::size_t kFirstTokens = 8;
 inline constexpr std::size_t kTokensGrowth = 4;
 inline constexpr std::size_t kMostTokens = 128;
-
-/// More tokens than this share of the vocabulary are not scored one by one, and no more than so many for each
-/// that the answer has: a longer answer costs less then.
-inline constexpr std::size_t kTrialShare = 16;
-inline constexpr std::size_t kTrialsOfToken = 16;
+/// Where log Z is sampled: at most this share of the vocabulary.
+inline constexpr std::size_t kListedShare = 16;
 
 /// The distribution that the options make of logits, by their places.
 inline Distribution distribution_by_place(std::span<const float> logits, const SamplingOptions& options) {
@@ -164,6 +166,22 @@ inline Sampler::Needed Sampler::needed(bool excludes) const {
   return needed;
 }
 
+/// The nucleus that is all that the options leave, where it is found by samples; nothing where they cut in
+/// another way too.
+inline std::optional<Nucleus> Sampler::sampled_nucleus(std::uint64_t seed) const {
+  if (!(options_.log_z_error > 0.0)) return std::nullopt;
+  double temperature = 1.0;
+  std::optional<Nucleus> nucleus;
+  for (const SamplingStep step : options_.order.steps) {
+    if (step == SamplingStep::temperature) temperature = options_.temperature;
+    if (!detail::cuts(options_, step)) continue;
+    if (step != SamplingStep::top_p) return std::nullopt;
+    nucleus = Nucleus{
+        .share = options_.top_p, .temperature = temperature, .error = options_.log_z_error, .seed = seed};
+  }
+  return nucleus;
+}
+
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
   const std::uint64_t key = random.bits();
@@ -180,36 +198,109 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t rows = head.rows();
+  const std::optional<Nucleus> nucleus = sampled_nucleus(key);
   log_zs_.clear();
   bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
     head.query(context, asked, workspace_, answer_);
+    asked.same_context = true;
     scanned |= answer_.work.candidates == rows;
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
     // Not before the query has found the mask to be long enough.
     const std::size_t total = head.count_allowed(query.allowed);
-    const detail::Staying stay =
-        detail::staying(answer_, total, options_, excluding, [&](double temperature) {
-          if (!sampled) return detail::outside_weights(answer_, total, temperature);
-          return outside_of_sampled(sampled_log_z(head, context, query, temperature, key), temperature);
-        });
+    detail::Staying stay = detail::staying(answer_, total, options_, excluding, [&](double temperature) {
+      if (!sampled) return detail::outside_weights(answer_, total, temperature);
+      return outside_of_sampled(sampled_log_z(head, context, asked, temperature, key), temperature);
+    });
     if (stay.decided) {
-      detail::Leader leader;
-      const std::size_t place = meet_listed(gumbels, stay, leader);
-      const TokenId listed = leader.token.id;
-      const bool met = !stay.others || meet_others(head, context, gumbels, query, stay.lowest, leader);
-      const bool stays = leader.token.id == listed ? place < stay.sure : stay.others_sure;
-      if (met && stays) {
+      const detail::Race race = {.head = head,
+                                 .h = context,
+                                 .gumbels = gumbels,
+                                 .query = asked,
+                                 .workspace = workspace_,
+                                 .answer = answer_,
+                                 .temperature = options_.temperature,
+                                 .lowest = stay.lowest,
+                                 .score = detail::kNoScore};
+      const std::optional<ScoredToken> token =
+          nucleus ? draw_from_nucleus(*nucleus, stay, race) : draw_from_staying(stay, race);
+      if (token) {
         full_scans_ += scanned ? 1 : 0;
-        return with_probability(leader.token, stay);
+        return with_probability(*token, stay);
       }
     }
-    const std::size_t most = sampled ? rows / detail::kTrialShare : detail::kMostTokens;
+    const std::size_t most = sampled ? rows / detail::kListedShare : detail::kMostTokens;
     if (scanned || asked.k >= most) return draw_from_all(head, context, gumbels, query);
-    sampled = needed == Needed::log_z && options_.log_z_error > 0.0;
+    sampled = needed == Needed::log_z && options_.log_z_error > 0.0 && !nucleus;
     asked.probabilities &= !sampled;
   }
+}
+
+/// The token that leads among those that stay, if that can be told.
+inline std::optional<ScoredToken> Sampler::draw_from_staying(const detail::Staying& stay, detail::Race race) {
+  detail::Leader leader;
+  const std::size_t place = meet_listed(race, stay.first, stay.possible, leader);
+  const bool listed_stays = place < stay.sure;
+  if (!stay.others) return listed_stays ? std::optional(leader.token) : std::nullopt;
+  race.score = leader.score;
+  if (!rivals_.find(race)) return std::nullopt;
+  const std::optional<detail::Rival> rival = rivals_.next();
+  const bool is_beaten = rival && leader.offer(rival->score, rival->token);
+  const bool stays = is_beaten ? stay.others_sure : listed_stays;
+  return stays ? std::optional(leader.token) : std::nullopt;
+}
+
+/// The same for a nucleus, of which the answer may not tell how far it goes: whoever leads of all tokens is
+/// asked for its place, then the next one. Where a token is outside, so are all behind it.
+inline std::optional<ScoredToken> Sampler::draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay,
+                                                             detail::Race race) {
+  const auto is_inside = [&](const ScoredToken& token) -> std::optional<bool> {
+    const std::optional<NucleusPlace> place =
+        race.head.place_in_nucleus(race.h, token, nucleus, race.query, race.workspace);
+    if (!place) return std::nullopt;
+    narrow_mass(*place, token, nucleus, stay);
+    return place->inside;
+  };
+  detail::Leader leader;
+  std::size_t place = meet_listed(race, stay.first, stay.possible, leader);
+  race.score = leader.score;
+  if (stay.others && !rivals_.find(race)) return std::nullopt;
+  ScoredToken outside = {-std::numeric_limits<float>::infinity(), 0};  // the best known one
+  while (stay.others) {
+    const std::optional<detail::Rival> rival = rivals_.next();
+    if (!rival || !leader.is_beaten_by(rival->score, rival->token.id)) break;
+    if (!ranks_before(rival->token, outside)) continue;
+    const std::optional<bool> inside = is_inside(rival->token);
+    if (!inside || *inside) return inside ? std::optional(rival->token) : std::nullopt;
+    outside = rival->token;
+  }
+  while (place >= stay.sure) {
+    const std::optional<bool> inside = is_inside(leader.token);
+    if (!inside) return std::nullopt;
+    if (*inside) break;
+    const std::size_t end = place;
+    leader = {};
+    place = meet_listed(race, stay.first, end, leader);
+  }
+  return leader.token;
+}
+
+/// What the place of a token tells of the mass of the nucleus, which is no more than its share and its last
+/// token, and that weighs no more than any other inside.
+inline void Sampler::narrow_mass(const NucleusPlace& place, const ScoredToken& token, const Nucleus& nucleus,
+                                 detail::Staying& stay) const {
+  if (nucleus.temperature != options_.temperature) return;
+  const float first = answer_.logits[stay.first];
+  const auto mass = [&](double log_z) {
+    return std::exp(log_z - static_cast<double>(first) / options_.temperature);
+  };
+  const double least = mass(place.log_z.log_z - place.log_z.error);
+  const double most = mass(place.log_z.log_z + place.log_z.error);
+  const double weight = std::exp(detail::tempered(token.logit, first, options_.temperature));
+  const double highest = place.inside ? std::min(most, nucleus.share * most + weight) : most;
+  stay.mass.low = std::max(stay.mass.low, nucleus.share * least);
+  stay.mass.high = std::max(stay.mass.low, std::min(stay.mass.high, highest));
 }
 
 /// log Z at a temperature from a sample, which a draw takes once; infinite where the head cannot sample it.
@@ -234,50 +325,21 @@ inline detail::Bounds Sampler::outside_of_sampled(double log_z, double temperatu
   return {outside, outside};
 }
 
-/// The logarithm of a token's weight.
-inline double Sampler::log_weight(float logit) const {
-  return detail::tempered(logit, answer_.logits.front(), options_.temperature);
+/// The i-th token of the answer.
+inline detail::Rival Sampler::listed_rival(const detail::Race& race, std::size_t i) const {
+  const ScoredToken token = {answer_.logits[i], answer_.ids[i]};
+  return {race.log_weight(token.logit) + race.gumbels[token.id], token};
 }
 
-/// Offers the answer's tokens that may stay; returns the place of the one that leads.
-inline std::size_t Sampler::meet_listed(const TokenGumbels& gumbels, const detail::Staying& stay,
+/// Offers the answer's tokens from one place to another; returns the place of the one that leads.
+inline std::size_t Sampler::meet_listed(const detail::Race& race, std::size_t first, std::size_t end,
                                         detail::Leader& leader) const {
-  std::size_t place = stay.first;
-  for (std::size_t i = stay.first; i < stay.possible; ++i) {
-    const ScoredToken token = {answer_.logits[i], answer_.ids[i]};
-    if (leader.offer(log_weight(token.logit) + gumbels[token.id], token)) place = i;
+  std::size_t place = first;
+  for (std::size_t i = first; i < end; ++i) {
+    const detail::Rival listed = listed_rival(race, i);
+    if (leader.offer(listed.score, listed.token)) place = i;
   }
   return place;
-}
-
-/// Offers the tokens that are not in the answer, as far as their Gumbels let them win. False where they are
-/// too many to be scored.
-inline bool Sampler::meet_others(const TopKSoftmax& head, std::span<const float> h,
-                                 const TokenGumbels& gumbels, const QueryOptions& query, double lowest,
-                                 detail::Leader& leader) {
-  const std::size_t rows = head.rows();
-  const RowMap* const row_map = head.row_map().get();
-  const ScoredToken last = {answer_.logits.back(), answer_.ids.back()};
-  const double limit = leader.score - log_weight(last.logit);
-  const std::size_t most = std::min(rows / detail::kTrialShare, detail::kTrialsOfToken * answer_.size());
-  if (static_cast<double>(rows) * std::exp(-limit) > static_cast<double>(most)) return false;
-  ids_.clear();
-  gumbels_.clear();
-  gumbels.visit_above(limit, head.vocab(), [this, row_map](TokenId id, double gumbel) {
-    if (row_map != nullptr && row_map->row_of(id) == RowMap::none) return;
-    ids_.push_back(id);
-    gumbels_.push_back(gumbel);
-  });
-  logits_.resize(ids_.size());
-  head.logits_of(h, ids_, query, workspace_, logits_);
-  trials_ += ids_.size();
-  for (std::size_t i = 0; i < ids_.size(); ++i) {
-    const ScoredToken token = {logits_[i], ids_[i]};
-    const bool other = ranks_before(last, token) && token.logit != detail::kForbidden;
-    if (!other || static_cast<double>(token.logit) < lowest) continue;
-    leader.offer(log_weight(token.logit) + gumbels_[i], token);
-  }
-  return true;
 }
 
 /// A token that was drawn, with its probability among those that stay.

@@ -57,8 +57,9 @@ struct SamplingOptions {
   double xtc_threshold = 0.1;  ///< of a distribution's probabilities: above 0 and at most 1
   SamplingOrder order = SamplingOrder::hugging_face;
   /// What the log Z may be off, but for one draw in a thousand, that top_p and XTC cut by where the bounds of
-  /// a proven head do not decide: it is taken from a sample of the rows then (TopKSoftmax::sample_log_z), and
-  /// log_prob is off by as much. Tokens at the edge of a nucleus may then be in or out. 0: log Z is exact.
+  /// a proven head do not decide: a sample of the rows decides then (TopKSoftmax::place_in_nucleus,
+  /// sample_log_z), and log_prob is off by as much. Tokens at the edge of a nucleus may then be in or out. 0:
+  /// log Z is exact.
   double log_z_error = 0.0;
 };
 
@@ -70,9 +71,11 @@ void check(const SamplingOptions& options);
 /// A token that was drawn.
 struct SampledToken {
   TokenId id = 0;
-  float logit = 0.0F;         ///< as the layer gives it, with the query's bias
-  double log_prob = 0.0;      ///< of the distribution that was drawn from; XTC has acted on it or not
-  double log_prob_low = 0.0;  ///< proven bounds: equal to log_prob unless log Z was known as an interval only
+  float logit = 0.0F;     ///< as the layer gives it, with the query's bias
+  double log_prob = 0.0;  ///< of the distribution that was drawn from; XTC has acted on it or not
+  /// Proven bounds but for what SamplingOptions::log_z_error lets be sampled: equal to log_prob unless log Z
+  /// was known as an interval only.
+  double log_prob_low = 0.0;
   double log_prob_high = 0.0;  ///< likewise
 };
 

@@ -21,8 +21,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// finds, no token twice.
 ///
 /// Cost: queries for 8 tokens, for 32, for 128 and so on, each where the tokens of the one before did not
-/// suffice. A query is asked again as a whole, at a third or less of what the next one costs where costs grow
-/// with k.
+/// suffice. A query is asked again as a whole but for what the head still knows of the context
+/// (QueryOptions::same_context), at a third or less of what the next one costs where costs grow with k.
 class TokenCursor {
  public:
   /// For the context h [d] and the tokens that the mask allows. Of `query` the mask, the biases and the
@@ -47,6 +47,7 @@ class TokenCursor {
       }
       if (answer_.size() < query_.k) return std::nullopt;
       query_.k *= kGrowth;
+      query_.same_context = true;
       at_ = 0;
       head_->query(h_, query_, workspace_, answer_);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 
@@ -18,6 +19,14 @@ struct LogitEdits {
 
   bool empty() const { return allowed.empty() && bias_count == 0; }
   bool allows(TokenId id) const { return allowed.allows(id); }
+
+  /// That of a token; null where it has none.
+  const TokenBias* bias_of(TokenId id) const {
+    const TokenBias* const end = bias + bias_count;
+    const TokenBias* const found =
+        std::lower_bound(bias, end, id, [](const TokenBias& one, TokenId of) { return one.id < of; });
+    return found != end && found->id == id ? found : nullptr;
+  }
 };
 
 /// A computed logit with a query's bias added, kept finite.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/types.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What the logits of some of the layer's rows do not exceed, by their prefixes, or by the boxes that they
+/// are in. No bound of a biased row holds.
+inline void upper_bounds(const BoundedQuery& bounded, std::span<const TokenId> rows, float* most) {
+  constexpr float kUnbounded = std::numeric_limits<float>::infinity();
+  if (!bounded.bounds.usable) {
+    std::fill_n(most, rows.size(), kUnbounded);
+    return;
+  }
+  const CertifiedIndex& index = bounded.index;
+  const std::size_t rows_of_bound = index.has_boxes() ? kBlockRows : 1;
+  auto* const estimates = bounded.scratch().opened.get<float>(2 * rows.size());
+  float* const radii = estimates + rows.size();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t at = index.order.place(rows[i]) / rows_of_bound;
+    estimates[i] = bounded.bounds.estimates[at];
+    radii[i] = bounded.bounds.radii[at];
+  }
+  const LogitBounds logits = logit_bounds(bounded, estimates, radii, rows.size());
+  const kernels::LogitEdits& edits = bounded.query.edits;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const float bound = logits.estimates[i] + logits.radii[i];
+    const bool is_biased = edits.bias_of(rows[i]) != nullptr;
+    most[i] = bound < kUnbounded && !is_biased ? bound : kUnbounded;
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

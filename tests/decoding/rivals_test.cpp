@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/decoding/rivals.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/fused.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+
+constexpr std::size_t kVocab = 3000;
+constexpr std::size_t kDim = 24;
+
+struct World {
+  SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+};
+
+/// The same from all logits.
+std::vector<detail::Rival> expected_rivals(const detail::Race& race) {
+  std::vector<detail::Rival> rivals;
+  Workspace workspace;
+  const Eigen::Map<const Eigen::VectorXf> h(race.h.data(), static_cast<Eigen::Index>(race.h.size()));
+  const std::span<const float> logits = race.head.logits(h, race.query, workspace);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const bool listed =
+        std::find(race.answer.ids.begin(), race.answer.ids.end(), id) != race.answer.ids.end();
+    const bool low = static_cast<double>(logits[i]) < race.lowest;
+    if (listed || low || logits[i] == -std::numeric_limits<float>::infinity()) continue;
+    const double score =
+        (static_cast<double>(logits[i]) - static_cast<double>(race.answer.logits[0])) / race.temperature +
+        race.gumbels[id];
+    if (score >= race.score) rivals.push_back({score, {logits[i], id}});
+  }
+  std::sort(rivals.begin(), rivals.end(),
+            [](const detail::Rival& a, const detail::Rival& b) { return a.score > b.score; });
+  return rivals;
+}
+
+TEST(Rivals, ComeInFallingOrderAndAreAllThereAre) {
+  const World world;
+  TokenMask mask(kVocab);
+  for (TokenId id = 0; id < static_cast<TokenId>(kVocab); id += 2) mask.allow(id);
+  const TokenBias bias[] = {{6, 3.0F}, {800, -3.0F}};
+  std::vector<std::unique_ptr<TopKSoftmax>> heads;
+  heads.push_back(Certified::build(world.layer, world.contexts, {.boxes = BoundBoxes::never}));
+  heads.push_back(Certified::build(world.layer, world.contexts, {.boxes = BoundBoxes::always}));
+  heads.push_back(std::make_unique<Fused>(world.layer));
+  for (const auto& head : heads) {
+    detail::Rivals rivals;
+    Workspace workspace;
+    std::size_t found = 0;
+    std::size_t met = 0;
+    for (std::uint64_t key = 0; key < 200; ++key) {
+      const Eigen::VectorXf h = world.contexts.row(static_cast<Eigen::Index>(key));
+      QueryOptions query{.k = 8};
+      if (key % 4 == 1) query.allowed = mask;
+      if (key % 4 == 2) query.logit_bias = bias;
+      TopK answer;
+      head->query(h, query, workspace, answer);
+      query.same_context = true;
+      const TokenGumbels gumbels(key);
+      const double lowest = key % 5 == 0 ? static_cast<double>(answer.logits.back()) - 1.0
+                                         : -std::numeric_limits<double>::infinity();
+      const detail::Race race = {.head = *head,
+                                 .h = {h.data(), kDim},
+                                 .gumbels = gumbels,
+                                 .query = query,
+                                 .workspace = workspace,
+                                 .answer = answer,
+                                 .temperature = key % 3 == 0 ? 0.8 : 1.0,
+                                 .lowest = lowest,
+                                 .score = 2.0 + 0.01 * static_cast<double>(key % 50)};
+      if (!rivals.find(race)) continue;
+      ++met;
+      for (const detail::Rival& expected : expected_rivals(race)) {
+        const auto next = rivals.next();
+        ASSERT_TRUE(next.has_value());
+        ASSERT_EQ(next->token.id, expected.token.id);
+        ASSERT_EQ(next->token.logit, expected.token.logit);
+        ASSERT_DOUBLE_EQ(next->score, expected.score);
+        ++found;
+      }
+      ASSERT_FALSE(rivals.next().has_value());
+    }
+    EXPECT_GT(met, 100U);
+    EXPECT_GT(found, 100U);
+  }
+}
+
+TEST(Rivals, BoundsSpareManyOfThemTheScoring) {
+  const World world;
+  const auto certified = Certified::build(world.layer, world.contexts);
+  const Fused fused(world.layer);
+  std::size_t scored[2] = {0, 0};
+  for (const bool with_bounds : {false, true}) {
+    const TopKSoftmax& head = with_bounds ? static_cast<const TopKSoftmax&>(*certified) : fused;
+    detail::Rivals rivals;
+    Workspace workspace;
+    for (std::uint64_t key = 0; key < 100; ++key) {
+      const Eigen::VectorXf h = world.contexts.row(static_cast<Eigen::Index>(key));
+      TopK answer;
+      head.query(h, {.k = 8}, workspace, answer);
+      const TokenGumbels gumbels(key);
+      const detail::Race race = {.head = head,
+                                 .h = {h.data(), kDim},
+                                 .gumbels = gumbels,
+                                 .query = {.same_context = true},
+                                 .workspace = workspace,
+                                 .answer = answer,
+                                 .temperature = 1.0,
+                                 .lowest = -std::numeric_limits<double>::infinity(),
+                                 .score = 3.0};
+      if (!rivals.find(race)) continue;
+      while (rivals.next()) continue;
+    }
+    scored[with_bounds ? 1 : 0] = rivals.scored();
+  }
+  EXPECT_LT(4 * scored[1], 3 * scored[0]);
+}
+
+}  // namespace
+}  // namespace topksoftmax
