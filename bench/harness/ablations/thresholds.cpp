@@ -31,11 +31,11 @@ struct Left {
     auto* const ids = bounded.scratch().ids.get<TokenId>(rows.count + kernels::kSlack);
     const std::size_t passed =
         detail::divide_bounds(bounded, rows.estimates, rows.radii, rows.count, threshold, ids).reaching;
-    const detail::Survivors found = detail::survivors(bounded, threshold, index.rows());
+    const detail::Survivors found = detail::survivors(bounded, rows, threshold, index.rows());
     passing += share * static_cast<double>(passed);
     scored += share * static_cast<double>(found.ids.size());
-    bytes_read +=
-        share * static_cast<double>(found.bytes_read + bounded.layer.rows().bytes(found.ids.size()));
+    bytes_read += share * static_cast<double>(rows.bytes_read + found.bytes_read +
+                                              bounded.layer.rows().bytes(found.ids.size()));
   }
 };
 

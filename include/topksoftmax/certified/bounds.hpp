@@ -104,7 +104,8 @@ struct BoundedRows {
   const float* radii = nullptr;
   std::size_t count = 0;
   std::span<const TokenId> blocks{};  ///< which they are blocks of; none: all rows
-  double others = 0.0;  ///< Σ exp(logit − threshold) over all other rows at the most, if asked for
+  float threshold = -std::numeric_limits<float>::infinity();  ///< which no other row reaches
+  double others = 0.0;  ///< Σ exp(logit − threshold) over these others at the most, if asked for
   std::size_t bytes_read = 0;
 
   std::size_t place(std::size_t i) const {
@@ -126,7 +127,7 @@ inline constexpr double kLongest = 1e18;
 /// Beyond this Σ|w_j·h_j| + |b|, the exact kernel's sums may leave float's range on the way to a logit in it.
 inline constexpr double kLargestSum = 1e38;
 /// Boxes that are opened for the likely rows: some in any case, and one more for so many rows.
-inline constexpr std::size_t kFirstBoxes = 8;
+inline constexpr std::size_t kFirstBoxes = 16;
 inline constexpr std::size_t kWantedOfBox = 4;
 
 /// Values that c takes, and behind it h', behind which prefixes and tails meet zeros.
@@ -363,6 +364,7 @@ inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
   const kernels::Partition boxes =
       divide_bounds(bounded, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
   BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});
+  rows.threshold = threshold;
   rows.others = static_cast<double>(kBlockRows) * boxes.rest.high;
   return rows;
 }

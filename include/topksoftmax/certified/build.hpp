@@ -57,7 +57,8 @@ inline double position_of_outside(const SoftmaxLayer& layer, const CertifiedInde
   if (!bounds.usable) return kNone;
   const LogitTransform& transform = layer.transform();
   const auto threshold = static_cast<float>(transform(trials.thresholds[trial]));
-  const Survivors found = survivors({layer, index, query, bounds, workspace}, threshold, index.rows());
+  const BoundedQuery bounded = {layer, index, query, bounds, workspace};
+  const Survivors found = survivors(bounded, rows_reaching(bounded, threshold), threshold, index.rows());
   std::vector<float> logits(layer.vocab());
   kernels::scan(layer.rows(), 0, logits.size(), query.h, logits.data());
   for (const TokenId id : found.ids) logits[static_cast<std::size_t>(id)] = kNoThreshold;

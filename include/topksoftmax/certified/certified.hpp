@@ -198,23 +198,25 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
+/// A threshold from few rows, or a better one from all that reach it where these are many.
+inline float raised_by_reaching(const BoundedQuery& bounded, const BoundedRows& rows, float threshold,
+                                std::size_t& bytes_read) {
+  // More rows than this that their prefixes let pass speak for a poor threshold.
+  const std::size_t tolerable = 64 + 32 * bounded.query.k;
+  const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
+  auto* const ids = bounded.scratch().ids.get<TokenId>(rows.count + kernels::kSlack);
+  if (kernels::reaching(rows.estimates, rows.radii, rows.count, product, ids) <= tolerable) return threshold;
+  return std::max(threshold, kth_of_best(bounded, rows, bytes_read));
+}
+
 /// The candidates of a context that has been bounded.
 inline Candidates screen_bounded(const BoundedQuery& bounded) {
-  const CertifiedIndex& index = bounded.index;
-  const Query& query = bounded.query;
-  // More rows than this that their prefixes let pass speak for a poor
-  // threshold.
-  const std::size_t tolerable = 64 + 32 * query.k;
   std::size_t bytes_read = 0;
   float threshold = bounded.bounds.usable ? threshold_from_best(bounded, bytes_read) : kNoThreshold;
-  const bool from_few = index.has_boxes();
-  Candidates candidates = candidates_reaching(bounded, threshold, from_few ? tolerable : index.rows());
-  const bool any_width = std::isinf(query.log_z_tolerance);
-  if (from_few && candidates.everything && any_width && bounded.bounds.usable) {
-    bytes_read += candidates.bytes_read - bounded.bounds.bytes_read;
-    threshold = threshold_from_reaching(bounded, threshold, bytes_read);
-    candidates = candidates_reaching(bounded, threshold, index.rows());
-  }
+  if (!can_rule_out(bounded, threshold)) return bounded_candidates(bounded);
+  const BoundedRows rows = rows_reaching(bounded, threshold);
+  if (bounded.index.has_boxes()) threshold = raised_by_reaching(bounded, rows, threshold, bytes_read);
+  Candidates candidates = candidates_among(bounded, rows, threshold, bounded.index.rows());
   candidates.bytes_read += bytes_read;
   return candidates;
 }

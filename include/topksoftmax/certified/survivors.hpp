@@ -58,18 +58,20 @@ inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, s
   return kept;
 }
 
-/// The survivors of a threshold. Where their prefixes let more than `most` pass, all these, unasked by their
-/// tails.
-inline Survivors survivors(const BoundedQuery& bounded, float threshold, std::size_t most) {
+/// The survivors of a threshold among rows that hold all which reach it. Where their prefixes let more than
+/// `most` pass, all these, unasked by their tails.
+inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows, float threshold,
+                           std::size_t most) {
   const CertifiedIndex& index = bounded.index;
-  const BoundedRows rows = rows_reaching(bounded, threshold);
   CertifiedScratch& scratch = bounded.scratch();
   auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
   Survivors result;
-  result.bounded = rows.blocks.empty() ? 0 : rows.count;
-  result.bytes_read = rows.bytes_read;
   const auto [passing, rest] = divide_bounds(bounded, rows.estimates, rows.radii, rows.count, threshold, ids);
-  result.outside = {rest.low, rest.high + rows.others};
+  result.outside = rest;
+  if (rows.others > 0.0) {
+    result.outside.high +=
+        rows.others * std::exp(static_cast<double>(rows.threshold) - static_cast<double>(threshold));
+  }
   auto* const estimates = scratch.survivors.get<float>(2 * passing);
   float* const radii = estimates + passing;
   for (std::size_t i = 0; i < passing; ++i) {
@@ -81,8 +83,8 @@ inline Survivors survivors(const BoundedQuery& bounded, float threshold, std::si
   if (!index.tails.empty() && passing <= most) {
     const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
     kept = keep_by_tails(bounded, product, {ids, passing}, estimates, radii);
-    result.bounded += passing;
-    result.bytes_read += passing * index.tails.tails().row_bytes();
+    result.bounded = passing;
+    result.bytes_read = passing * index.tails.tails().row_bytes();
     if (bounded.query.probabilities) {
       const LogitBounds logits = logit_bounds(bounded, estimates, radii, passing - kept);
       const kernels::SumBounds more =
@@ -109,29 +111,42 @@ inline double score(const BoundedQuery& bounded, Candidates& candidates) {
   return static_cast<double>(max) + std::log(kernels::sum_exp(logits, count, max));
 }
 
-/// The tokens that may be among the k best when k tokens are known to reach `threshold`, certified, with log
-/// Z as an interval no wider than the query tolerates. Every token where these are too many, or where their
-/// prefixes let more than `most` reach the threshold, which then costs no more than finding that out.
-inline Candidates candidates_reaching(const BoundedQuery& bounded, float threshold, std::size_t most) {
+/// Whether anything can be ruled out by a threshold that k tokens reach.
+inline bool can_rule_out(const BoundedQuery& bounded, float threshold) {
+  return bounded.bounds.usable && threshold > std::numeric_limits<float>::lowest();
+}
+
+/// Candidates of which nothing is known but what it took to bound the context.
+inline Candidates bounded_candidates(const BoundedQuery& bounded) {
+  Candidates candidates;
+  candidates.everything = true;
+  candidates.certified = true;
+  candidates.screened = bounded.bounds.bounded;
+  candidates.bytes_read = bounded.bounds.bytes_read;
+  return candidates;
+}
+
+/// The tokens that may be among the k best when k tokens are known to reach `threshold`, which rows that hold
+/// all reaching it are given for: certified, with log Z as an interval no wider than the query tolerates.
+/// Every token where these are too many, or where their prefixes let more than `most` pass, which then costs
+/// no more than finding that out.
+inline Candidates candidates_among(const BoundedQuery& bounded, BoundedRows rows, float threshold,
+                                   std::size_t most) {
   // How much lower the cut is for the first attempt at a narrower interval; twice as much every time.
   constexpr float kFirstStep = 1.0F;
   const CertifiedIndex& index = bounded.index;
   const Query& query = bounded.query;
-  Candidates candidates;
-  candidates.certified = true;
-  candidates.screened = bounded.bounds.bounded;
-  candidates.bytes_read = bounded.bounds.bytes_read;
+  Candidates candidates = bounded_candidates(bounded);
   const bool any_width = std::isinf(query.log_z_tolerance);
-  const bool hopeless = !bounded.bounds.usable || !(threshold > std::numeric_limits<float>::lowest());
   float step = kFirstStep;
-  for (float cut = threshold; !hopeless; cut -= step, step *= 2.0F) {
-    const Survivors found = survivors(bounded, cut, most);
-    candidates.bytes_read += found.bytes_read;
-    candidates.screened += found.bounded;
+  for (float cut = threshold;; rows = rows_reaching(bounded, cut)) {
+    const Survivors found = survivors(bounded, rows, cut, most);
+    candidates.bytes_read += rows.bytes_read + found.bytes_read;
+    candidates.screened += (rows.blocks.empty() ? 0 : rows.count) + found.bounded;
     if (found.ids.size() > std::min(most, index.rows() / kBoundingShare)) break;
-    most = index.rows();  // a lower cut lets more pass, and says nothing of the
-                          // threshold
+    most = index.rows();  // a lower cut lets more pass, and says nothing of the threshold
     candidates.ids = found.ids;
+    candidates.everything = false;
     if (!query.probabilities) return candidates;
     candidates.normalizer = Normalizer::interval;
     candidates.outside_low = static_cast<double>(cut) + std::log(found.outside.low);
@@ -142,9 +157,17 @@ inline Candidates candidates_reaching(const BoundedQuery& bounded, float thresho
     if (any_width) return candidates;
     const auto [low, high] = log_z_bounds(candidates, score(bounded, candidates));
     if (high - low <= query.log_z_tolerance) return candidates;
+    cut -= step;
+    step *= 2.0F;
   }
   candidates.everything = true;
   return candidates;
+}
+
+/// The same of all rows.
+inline Candidates candidates_reaching(const BoundedQuery& bounded, float threshold, std::size_t most) {
+  if (!can_rule_out(bounded, threshold)) return bounded_candidates(bounded);
+  return candidates_among(bounded, rows_reaching(bounded, threshold), threshold, most);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

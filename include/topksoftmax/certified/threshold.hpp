@@ -24,7 +24,7 @@ inline std::size_t seeds(const Query& query) {
 }
 
 /// The k-th best logit of the rows with the highest estimates; kNoThreshold if fewer than k may be returned.
-/// Adds to bytes_read what that took.
+/// Adds to bytes_read what it takes to score these.
 inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t& bytes_read) {
   const Query& query = bounded.query;
   const kernels::Rows& weights = bounded.layer.rows();
@@ -33,7 +33,6 @@ inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, s
   auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
   auto* const maxima = scratch.logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
   const std::size_t found = kernels::promising(rows.estimates, rows.count, wanted, maxima, ids);
-  bytes_read += rows.bytes_read;
   if (found < query.k) return kNoThreshold;
   const std::size_t count = std::min(found, 4 * wanted);
   // Estimates that are equal, or far from most, let many pass.
@@ -55,14 +54,11 @@ inline float threshold_from_best(const BoundedQuery& bounded, std::size_t& bytes
   constexpr std::size_t kMoreLikely = 8;
   const std::size_t all = bounded.index.rows();
   for (std::size_t likely = std::min(seeds(bounded.query), all);; likely *= kMoreLikely) {
-    const float threshold = kth_of_best(bounded, likely_rows(bounded, likely), bytes_read);
+    const BoundedRows rows = likely_rows(bounded, likely);
+    bytes_read += rows.bytes_read;
+    const float threshold = kth_of_best(bounded, rows, bytes_read);
     if (threshold > kNoThreshold || likely >= all) return threshold;
   }
-}
-
-/// A better one from the rows that may reach it, where these are many.
-inline float threshold_from_reaching(const BoundedQuery& bounded, float threshold, std::size_t& bytes_read) {
-  return std::max(threshold, kth_of_best(bounded, rows_reaching(bounded, threshold), bytes_read));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
