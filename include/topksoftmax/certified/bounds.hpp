@@ -365,7 +365,9 @@ inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
       divide_bounds(bounded, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
   BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});
   rows.threshold = threshold;
-  rows.others = static_cast<double>(kBlockRows) * boxes.rest.high;
+  // None of them reaches the threshold, which is more than the sum tells where it could not be bounded.
+  rows.others = std::min(static_cast<double>(kBlockRows) * boxes.rest.high,
+                         static_cast<double>(bounded.index.rows()));
   return rows;
 }
 
