@@ -146,7 +146,7 @@ const std::vector<BadInput>& rows() {
                                .type = WeightType::int8},
                               0);
        }},
-      {"a soft cap that is none", error,
+      {"a soft cap out of range", error,
        "softmax layer: the soft cap is -30; it must be between 1e-09 and 1e+09, or 0 for none",
        [] { random_layer(kVocab, kDim, 1).with({.soft_cap = -30.0F}); }},
       {"W without rows", error, "softmax layer: W has 0 rows; the vocabulary needs at least 1 token",
@@ -180,7 +180,7 @@ const std::vector<BadInput>& rows() {
          }
          RowClusters::from_centroids(random_layer(kVocab, kDim, 1), random_matrix(2, kDim, 3), lists);
        }},
-      {"NaN in h", argument, "query: h[5] is nan; every value must be finite",
+      {"NaN in h", argument, "query: h[5] is NaN; every value must be finite",
        [] { refused({}, context_with(kNan)); }},
       {"±∞ in h", argument, "query: h[5] is -inf; every value must be finite",
        [] { refused({}, context_with(-kInfinity)); }},
@@ -254,12 +254,12 @@ const std::vector<BadInput>& rows() {
        "machine can "
        "address",
        [] { open_file(weight_entry("F32", "[4294967296,4294967296]", "[0,80]"), 80); }},
-      {"a tensor of a type that is of no use", error,
+      {"a tensor of an unsupported type", error,
        "head.safetensors: tensor \"weight\": is stored as I32, expected F32, F16, BF16 or I8",
        [] { open_file(weight_entry("I32", "[10,2]", "[0,80]"), 80); }},
       {"a checkpoint with a shard in another folder", error,
        "model.safetensors.index.json: the index has the tensor \"lm_head.weight\" in \"../a.safetensors\", "
-       "which is no name of a file in its folder",
+       "which is not the name of a file in its folder",
        [] {
          open_bytes("model.safetensors.index.json", R"({"weight_map":{"lm_head.weight":"../a.safetensors"}})",
                     open_checkpoint_layer);
@@ -273,7 +273,7 @@ const std::vector<BadInput>& rows() {
          open_gguf(GgufWriter().tensor("output.weight", {4, 4}, 0, std::string(32, 'w')));
        }},
       {"a lexical table with a line of another form", error,
-       "lex.s2t, line 1: \"1.5\" is no probability; it must be a number from 0 to 1",
+       "lex.s2t, line 1: \"1.5\" is not a probability; it must be a number from 0 to 1",
        [] {
          const std::vector<std::string> words = {"das", "the"};
          std::istringstream table("the das 1.5\n");

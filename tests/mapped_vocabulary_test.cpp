@@ -599,12 +599,14 @@ TEST(MappedVocabulary, RefusesWhatIsNoMap) {
   EXPECT_EQ(wrap({1, 5, 9}), "");
   EXPECT_EQ(wrap({-1, 5, -1}), "");
   EXPECT_EQ(wrap({1, 5}), "mapped: there are ids for 2 rows; the layer has 3");
-  EXPECT_EQ(wrap({1, 5, 10}),
-            "mapped: row 2 is token 10; ids must be at least 0 and below V = 10, or -1 for a row that is no "
-            "token");
-  EXPECT_EQ(wrap({1, -2, 9}),
-            "mapped: row 1 is token -2; ids must be at least 0 and below V = 10, or -1 for a row that is no "
-            "token");
+  EXPECT_EQ(
+      wrap({1, 5, 10}),
+      "mapped: row 2 is token 10; ids must be at least 0 and below V = 10, or -1 for a row that is not a "
+      "token");
+  EXPECT_EQ(
+      wrap({1, -2, 9}),
+      "mapped: row 1 is token -2; ids must be at least 0 and below V = 10, or -1 for a row that is not a "
+      "token");
   EXPECT_EQ(wrap({5, -1, 5}),
             "mapped: row 2 is token 5, row 0 before it token 5; ids must rise strictly, so that of equal "
             "logits the lower id goes first: sort the layer's rows by their ids");

@@ -42,7 +42,7 @@ TEST(VocabularySlice, IsALayerThatSharesTheWeights) {
   EXPECT_EQ(slice.biases(), whole.biases().segment(5, 7));
   EXPECT_EQ(slice.transform().soft_cap, 4.0F);
   for (const VocabularySlice& other : {VocabularySlice{5, 5, 20}, {5, 21, 20}, {5, 12, 21}, {12, 5, 20}}) {
-    EXPECT_NE(error_of([&] { slice_of(whole, other); }).find("are no slice of a layer of 20 rows"),
+    EXPECT_NE(error_of([&] { slice_of(whole, other); }).find("are not a slice of a layer of 20 rows"),
               std::string::npos);
   }
 }

@@ -25,6 +25,7 @@ class AllowedTokens {
  public:
   AllowedTokens() = default;
 
+  /// The same from `count` words of 64 or 32 bits in plain memory, which must outlive the mask.
   template <MaskWord T>
   AllowedTokens(const T* words, std::size_t count)
       : bytes_(reinterpret_cast<const unsigned char*>(words)), size_(count * sizeof(T)) {}

@@ -34,10 +34,11 @@ struct Candidates {
   double outside = -std::numeric_limits<double>::infinity();
   /// Its bounds, for TopK::log_z_low and log_z_high where Normalizer::interval.
   double outside_low = -std::numeric_limits<double>::infinity();
+  /// The upper of the two.
   double outside_high = -std::numeric_limits<double>::infinity();
 
-  /// With Normalizer::learned, how far `outside` may be above log Σ exp over ids: what is more counts as
-  /// so much.
+  /// With Normalizer::learned, the most that `outside` may exceed log Σ exp over ids by; a larger value is
+  /// cut to that.
   double most_outside = std::numeric_limits<double>::infinity();
 
   /// What log Z means when the tokens outside are counted so.
@@ -50,6 +51,7 @@ struct Candidates {
   /// query without options has, so that the mass outside of them can be learned (OutsideMass); no_group:
   /// other candidates.
   std::size_t group = no_group;
+  /// The `group` of candidates that nothing can be learned for.
   static constexpr std::size_t no_group = std::numeric_limits<std::size_t>::max();
 
   /// The screener gives up: every token is to be scored.

@@ -10,9 +10,13 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Contexts [count×dim], by plain pointer: row i at data + i·stride. A view: what it shows must outlive it.
 struct Contexts {
+  /// The first value of the first row.
   const float* data = nullptr;
+  /// Number of contexts.
   std::size_t count = 0;
+  /// Values of a context, d.
   std::size_t dim = 0;
+  /// Floats from one row to the next, at least dim.
   std::size_t stride = 0;
 
   /// Those of a row-major float matrix or map in memory (rows may be strided), not of an expression. Throws
@@ -30,6 +34,7 @@ struct Contexts {
   /// None, of this dimension.
   static Contexts none(std::size_t dim) { return {nullptr, 0, dim, dim}; }
 
+  /// Context i [dim], i < count.
   const float* row(std::size_t i) const { return data + i * stride; }
 };
 

@@ -24,7 +24,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// ignored.
 class TOPKSOFTMAX_EXPORT Exact final : public TopKSoftmax {
  public:
+  /// The backend over a layer. Cost: none.
   static std::unique_ptr<Exact> make(SoftmaxLayer layer) { return std::make_unique<Exact>(std::move(layer)); }
+  /// The same by value.
   explicit Exact(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)) {}
 
   std::string_view name() const override { return "exact"; }

@@ -23,7 +23,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// Cost of a query: reads V·d weights, once for a whole batch. No index. Effort: ignored.
 class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
  public:
+  /// The backend over a layer. Cost: none.
   static std::unique_ptr<Fused> make(SoftmaxLayer layer) { return std::make_unique<Fused>(std::move(layer)); }
+  /// The same by value.
   explicit Fused(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)) {}
 
   std::string_view name() const override { return "fused"; }

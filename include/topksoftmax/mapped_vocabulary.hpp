@@ -33,9 +33,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// draft heads of EAGLE-3 have it, or rows that are padding and never an answer.
 ///
 /// Ids in answers, candidates, masks and biases are the model's, and V is its number of tokens (vocab();
-/// layer().vocab() counts the rows). A token without a row is as a forbidden one is: its logit is −∞, its
-/// bias is ignored, and log Z is over the rows that are tokens. Answers are else those of the backend, which
-/// is built over the rows: what it learns or is given then (counts, lists) goes by their numbers.
+/// layer().vocab() counts the rows). A token without a row counts as forbidden: its logit is −∞, its bias is
+/// ignored, and log Z is over the rows that are tokens. Otherwise answers are those of the backend. It is
+/// built over the rows, so what it learns or is given (counts, lists) refers to rows by their numbers.
 ///
 /// Padding rows are forbidden by a mask, so a backend answers every query as one with a mask; what learns
 /// from contexts which rows are answers learns them too. Where they are the layer's last rows, leave them out
@@ -109,7 +109,7 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
 };
 
 /// The tokens of the rows of an EAGLE-3 head, from its tensor d2t: row r is token r + d2t[r]. Throws Error
-/// for a sum that is no id.
+/// for a sum that is not an id.
 std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

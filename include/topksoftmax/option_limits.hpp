@@ -21,25 +21,32 @@ struct OptionLimits {
     from,      ///< "from 0 to 1"
     between,   ///< "between 0 and 1"
   };
+  /// In place of a limit that there is not.
   static constexpr double none = std::numeric_limits<double>::infinity();
 
+  /// The least value.
   double low = -none;
+  /// The greatest value.
   double high = none;
   bool above_low = false;   ///< low itself is not allowed
   bool below_high = false;  ///< high itself is not allowed
   bool or_zero = false;     ///< 0 is allowed too: the backend chooses
+  /// How errors word both limits.
   Wording wording = Wording::at_least;
 
+  /// The same limits, and at most this.
   constexpr OptionLimits and_at_most(double most) const {
     OptionLimits limits = *this;
     limits.high = most;
     return limits;
   }
+  /// The same limits, and below this.
   constexpr OptionLimits and_below(double bound) const {
     OptionLimits limits = and_at_most(bound);
     limits.below_high = true;
     return limits;
   }
+  /// The same limits, and 0, by which the backend chooses.
   constexpr OptionLimits or_0() const {
     OptionLimits limits = *this;
     limits.or_zero = true;
@@ -80,7 +87,9 @@ constexpr OptionLimits between(double low, double high) {
 /// A value of an enum, and what texts call it.
 template <class Enum>
 struct OptionChoice {
+  /// What texts call it.
   std::string_view name;
+  /// The value.
   Enum value;
 };
 
@@ -88,6 +97,7 @@ struct OptionChoice {
 template <class Enum, std::size_t N>
 struct OptionChoices {
   std::string_view type;  ///< the enum's name in C++
+  /// The values in the order of their declaration.
   std::array<OptionChoice<Enum>, N> all;
 
   /// The name of a value; empty for one that has none.

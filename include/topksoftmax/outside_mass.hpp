@@ -24,7 +24,7 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The mass outside of a screener's candidates, learned from contexts: log Σ exp(logit) over the tokens that
-/// are no candidates ≈ a_g + w_g·h, a linear model for each group of contexts that the screener tells apart
+/// are not candidates ≈ a_g + w_g·h, a linear model for each group of contexts that the screener tells apart
 /// (Candidates::group). Learned by ridge regression: see learning/learn_outside_mass.hpp.
 ///
 /// Cost of a query: d weights. Keeps 4·groups·(d + 1) bytes.
@@ -38,10 +38,14 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     std::size_t sample = 0;     ///< contexts that were looked at
   };
 
+  /// What contexts have taught.
   explicit OutsideMass(Learned learned) : learned_(std::move(learned)) {}
 
+  /// Groups of contexts, each with a model of its own.
   std::size_t groups() const { return learned_.models.count(); }
+  /// How far log Z was off on contexts that were held out.
   const LogZError& error() const { return learned_.error; }
+  /// What an estimate may be at the most, above log Σ exp over the candidates.
   double most() const { return learned_.most; }
 
   /// a_g + w_g·h for a group below groups().
@@ -61,8 +65,10 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     candidates.bytes_read += learned_.models.rows().bytes(1);
   }
 
+  /// Bytes of the models.
   std::size_t bytes() const { return learned_.models.rows().bytes(groups()); }
 
+  /// Puts what load() reads into `out`.
   void save(IndexWriter& out) const {
     const detail::StoredRows& models = learned_.models;
     out.option(kSample, learned_.sample);

@@ -9,9 +9,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// A checked query, as backends are handed it. Its ids are numbers of the layer's rows, as those of answers
-/// to it are, and V is how many there are: what they are to a model (MappedVocabulary) is not a backend's
-/// concern.
+/// A checked query, as backends get it. Its ids, and those of its answers, are numbers of the layer's rows,
+/// of which there are V. What these rows are to a model (MappedVocabulary) is not a backend's concern.
 struct Query {
   const float* h = nullptr;   ///< the context [d], finite
   std::size_t k = 1;          ///< tokens to return: at least 1, at most V and at most the tokens allowed
@@ -20,8 +19,8 @@ struct Query {
   bool probabilities = true;  ///< whether log_z is wanted
   double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
   bool same_context = false;                                         ///< QueryOptions::same_context
-  /// Whether too few candidates mean that every token is scored. False: whoever asks is content with the
-  /// fewer than k tokens, perhaps none, that there are then.
+  /// Whether too few candidates mean that every token is scored. False: the caller accepts fewer than k
+  /// tokens, perhaps none.
   bool fall_back = true;
 };
 

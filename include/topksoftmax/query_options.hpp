@@ -35,16 +35,17 @@ struct QueryOptions {
   /// the value that it was built with, `full_effort` exhausts the method.
   std::size_t effort = 0;
 
-  /// The widest interval of log Z (high − low) that a backend may answer with which gives one
-  /// (Normalizer::interval): it looks at more of the vocabulary until it is as narrow; 0, or less than
-  /// rounding allows (1.2e-5): exact log Z. Others ignore it.
+  /// For backends that answer with an interval of log Z (Normalizer::interval): how wide it may be (high −
+  /// low). They look at more of the vocabulary until it is that narrow. 0, or less than rounding allows
+  /// (1.2e-5), asks for the exact log Z. Other backends ignore it.
   double log_z_tolerance = std::numeric_limits<double>::infinity();
 
-  /// Whether the workspace's last query was for this context as well: what a backend still knows of it may be
-  /// used again then, which changes no answer. For who asks for more of the same: the next tokens of a
-  /// grammar, a sample, bounds. A workspace that has last served another context or backend is found out.
+  /// Whether the workspace's last query was for the same context. The backend may then reuse what it still
+  /// knows of it, which changes no answer. For callers that ask for more of the same: the next tokens of
+  /// a grammar, a sample, bounds. A workspace that has last served another context or backend is detected.
   bool same_context = false;
 
+  /// The effort that exhausts a method: its answers are then exact, where the method has such an effort.
   static constexpr std::size_t full_effort = std::numeric_limits<std::size_t>::max();
 };
 
@@ -61,11 +62,15 @@ class TokenMask {
     return mask;
   }
 
-  // Each throws std::invalid_argument for an id that is no token of the vocabulary.
+  // Each throws std::invalid_argument for an id outside of the vocabulary.
+  /// Allows a token.
   void allow(TokenId id) { words_[word(id)] |= bit(id); }
+  /// Forbids a token.
   void forbid(TokenId id) { words_[word(id)] &= ~bit(id); }
+  /// Whether a token is allowed.
   bool allows(TokenId id) const { return (words_[word(id)] & bit(id)) != 0; }
 
+  /// A view of the mask, which must outlive it.
   operator AllowedTokens() const { return AllowedTokens(words_); }
 
  private:

@@ -58,7 +58,7 @@ TOPKSOFTMAX_INLINE RowMap::RowMap(StoredArray<TokenId> token_of_row, std::size_t
     if (id < 0 || static_cast<std::size_t>(id) >= vocab) {
       throw Error("mapped: row " + std::to_string(row) + " is token " + std::to_string(id) +
                   "; ids must be at least 0 and below V = " + std::to_string(vocab) +
-                  ", or -1 for a row that is no token");
+                  ", or -1 for a row that is not a token");
     }
     if (tokens_ > 0 && id <= token_of_row_[last]) {
       throw Error("mapped: row " + std::to_string(row) + " is token " + std::to_string(id) + ", row " +

@@ -20,7 +20,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// Keeps 4·rows + V/5 bytes, and 4 more a row where padding rows lie between those of tokens.
 class TOPKSOFTMAX_EXPORT RowMap {
  public:
-  /// In place of an id, of a row that is no token; in place of a row, of a token that has none.
+  /// In place of an id, of a row that is not a token; in place of a row, of a token that has none.
   static constexpr TokenId none = -1;
 
   /// token_of_row[r] is the token of row r, below `vocab`, or `none`. Throws Error for other ids, unless they
@@ -34,6 +34,7 @@ class TOPKSOFTMAX_EXPORT RowMap {
   /// The token of every row, or `none`.
   const StoredArray<TokenId>& token_of_row() const { return token_of_row_; }
 
+  /// The token of a row, or `none`.
   TokenId token_of(TokenId row) const { return token_of_row_[static_cast<std::size_t>(row)]; }
 
   /// The row of a token below vocab(), or `none`.
@@ -55,6 +56,7 @@ class TOPKSOFTMAX_EXPORT RowMap {
   /// The logits [V] of all tokens from those [rows] of all rows: −∞ where there is no row.
   void scatter(const float* of_rows, float* of_tokens) const;
 
+  /// Bytes that it keeps.
   std::size_t bytes() const;
 
  private:

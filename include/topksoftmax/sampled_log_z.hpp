@@ -21,6 +21,7 @@ struct SampledLogZOptions {
 /// log Σ exp(logit/temperature) over all tokens that are allowed, from the rows that count most and a sample
 /// of the others.
 struct SampledLogZ {
+  /// The estimate, in nats.
   double log_z = 0.0;
   double error = 0.0;         ///< half of its interval of confidence at 99.9 %; 0: exact but for rounding
   std::size_t rows_read = 0;  ///< rows whose logits were computed

@@ -32,23 +32,30 @@ concept Screener = requires(const S& screener, const Query& query, Workspace& wo
 template <Screener S>
 class ScreenedSoftmax : public TopKSoftmax {
  public:
+  /// Over a layer and a screener of it, with what was learned of the mass outside of its candidates.
   ScreenedSoftmax(SoftmaxLayer layer, S screener, std::optional<OutsideMass> outside = std::nullopt)
       : TopKSoftmax(std::move(layer)), screener_(std::move(screener)), outside_(std::move(outside)) {}
 
+  /// What chooses the candidates.
   const S& screener() const { return screener_; }
+  /// The screener's name.
   std::string_view name() const override { return screener_.name(); }
+  /// Those of the screener, and of what was learned.
   std::size_t index_bytes() const override {
     return screener_.index_bytes() + (outside_ ? outside_->bytes() : 0);
   }
+  /// Where the mass outside was learned, how far log Z was off on contexts held out.
   std::optional<LogZError> log_z_error() const override {
     return outside_ ? std::optional(outside_->error()) : std::nullopt;
   }
 
  protected:
+  /// Screens, rescores, selects and normalises.
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     answer_from_candidates(layer(), query, screen(query, workspace), workspace, answer);
   }
 
+  /// Saves the screener, if it can be saved, and what was learned.
   void do_save(IndexWriter& out) const override {
     if constexpr (requires { screener_.save(out); }) {
       screener_.save(out);

@@ -11,7 +11,7 @@
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
-// Scans that a query's crew shares: bit for bit those of the kernels, whoever computes which part.
+// Scans that a query's crew shares: bit for bit those of the kernels, whichever thread computes which part.
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// logits[i] = rows[first + i]·h + bias for i < count. Reads count·d weights.

@@ -76,8 +76,11 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
   std::size_t vocab() const { return rows_.count; }
   /// d, the length of a context vector.
   std::size_t dim() const { return rows_.dim; }
+  /// How W is stored.
   WeightType weight_type() const { return rows_.type; }
+  /// Whether there is a b.
   bool has_bias() const { return rows_.bias != nullptr; }
+  /// The logit scale and the soft cap.
   const LogitTransform& transform() const { return rows_.transform; }
 
   /// The rows as the kernels take them.

@@ -18,10 +18,10 @@
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
 
-// A road without exceptions, for engines whose calls must not throw.
+// Calls without exceptions, for engines whose calls must not throw.
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// What became of a call.
+/// The outcome of a call.
 enum class StatusCode : std::uint8_t {
   ok,
   invalid_argument,  ///< std::invalid_argument: a query that cannot be asked
@@ -32,15 +32,18 @@ enum class StatusCode : std::uint8_t {
 
 /// The code, and the exception's message.
 struct Status {
+  /// The outcome of the call.
   StatusCode code = StatusCode::ok;
+  /// The exception's message; empty where it went well.
   std::string message = {};
 
+  /// Whether it went well.
   explicit operator bool() const noexcept { return code == StatusCode::ok; }
 };
 
 namespace detail {
 
-/// A message that does without one where memory runs out on the way.
+/// The message, or none where memory runs out for it.
 inline Status status_of(StatusCode code, const char* message) noexcept {
   try {
     return {code, message};

@@ -29,6 +29,7 @@ enum class Normalizer : std::uint8_t {
 /// How far a log Z that was learned is off: |log Z − the exact one| in nats, over contexts that were held out
 /// when it was learned.
 struct LogZError {
+  /// The median of |difference| in nats.
   double median = 0.0;
   double p99 = 0.0;  ///< the 99th percentile
 };
@@ -44,19 +45,24 @@ struct QueryWork {
 
 /// The answer to a query: min(k, tokens allowed) tokens, by falling logit, ties to the lower token id.
 ///
-/// Every logit is finite: one beyond float32's range is the largest finite value of its sign, one that is no
-/// number (an overflow on both sides) the lowest.
+/// Every logit is finite: one beyond float32's range becomes the largest finite value of its sign, NaN
+/// (an overflow on both sides) becomes the lowest.
 struct TopK {
+  /// The tokens, best first.
   std::vector<TokenId> ids;
   std::vector<float> logits;  ///< w·h + b (and the query's own bias) of each of them
+  /// log Σ exp(logit) in nats, over what `normalizer` says; NaN where no probabilities were asked for.
   double log_z = std::numeric_limits<double>::quiet_NaN();
   double log_z_low =
       std::numeric_limits<double>::quiet_NaN();  ///< equal to log_z unless Normalizer::interval
   double log_z_high = std::numeric_limits<double>::quiet_NaN();  ///< likewise
+  /// What log Z counts.
   Normalizer normalizer = Normalizer::none;
   bool certified = false;  ///< true: proven to be the exact top-k of the layer
+  /// What the answer has cost.
   QueryWork work;
 
+  /// Number of tokens: k, or as many as are allowed.
   std::size_t size() const { return ids.size(); }
 
   /// The natural logarithm of the i-th token's probability, i < size(), under `normalizer`.

@@ -51,7 +51,7 @@ struct RowAnswers {
   std::vector<TopK> found;
 };
 
-/// All logits, for whoever asked for them.
+/// All logits, for callers that ask for them.
 struct LogitsScratch {
   ScratchBuffer values;
   ScratchBuffer of_rows;
@@ -91,7 +91,8 @@ inline void check_context(const float* h, std::size_t dim) {
   if (all_finite(h, dim)) return;
   for (std::size_t j = 0; j < dim; ++j) {
     if (!std::isfinite(h[j])) {
-      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " + std::to_string(h[j]) +
+      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " +
+                                  (std::isnan(h[j]) ? "NaN" : std::to_string(h[j])) +
                                   "; every value must be finite");
     }
   }

@@ -35,7 +35,7 @@ class IndexWriter;
 /// count. A query throws std::invalid_argument for an h of the wrong length or with a value that is not
 /// finite, for k = 0 and for unusable options (the message says which); then, and when memory runs out
 /// (std::bad_alloc), its outputs are as they were. Only a batch that memory runs out on leaves some of its
-/// answers whole and the others as they were. Its workspaces serve on.
+/// answers whole and the others as they were. Its workspaces remain usable.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:
   virtual ~TopKSoftmax() = default;
@@ -130,7 +130,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The logits of some tokens for the context h [d], mask and biases applied (−∞: forbidden): logits[i] is
   /// that of ids[i], in any order and as often as it is named. Bit for bit those of answers; effort and k are
   /// ignored. Reads ids.size()·d weights, whatever the backend. Throws std::invalid_argument also for an id
-  /// that is no token, and unless there are as many logits as ids.
+  /// outside of the vocabulary, and unless there are as many logits as ids.
   void logits_of(std::span<const float> h, std::span<const TokenId> ids, const QueryOptions& options,
                  const Workspace& workspace, std::span<float> logits) const;
 
@@ -149,36 +149,36 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The rows of the whole layer, whichever of them are in this process.
   std::size_t rows() const { return rows_; }
 
-  /// How many tokens can be answered where these are allowed, which have a bit for each of the V: those that
-  /// have a row.
+  /// How many of the allowed tokens have a row, and so can be answered; `allowed` has a bit for each of the
+  /// V.
   std::size_t count_allowed(const AllowedTokens& allowed) const {
     return row_map_ ? row_map_->count(allowed) : allowed.count(rows_);
   }
 
-  /// Which rows of the layer are which tokens; null where a token's id is the number of its row.
+  /// Which token each row of the layer is; null where a token's id is the number of its row.
   const std::shared_ptr<const RowMap>& row_map() const { return row_map_; }
 
   /// log Z of the context h [d] from a part of the rows, within an error that the caller chooses at a
   /// confidence of 99.9 %: between an interval that is proven (QueryOptions::log_z_tolerance) and what was
-  /// learned (log_z_error()). Of `options` the mask and the biases count. Nothing where the backend has no
-  /// bounds to draw rows by; where a sample would read too many rows it reads all, V·d weights. Throws
+  /// learned (log_z_error()). Of `options`, only the mask and the biases count. Nothing where the backend has
+  /// no bounds to draw rows by; where a sample would read too many rows it reads all, V·d weights. Throws
   /// std::invalid_argument as query does, for an error that is not above 0 and a temperature out of range,
   /// and where no token is allowed.
   std::optional<SampledLogZ> sample_log_z(std::span<const float> h, const SampledLogZOptions& how,
                                           const QueryOptions& options, Workspace& workspace) const;
 
   /// What the logits of some tokens for the context h [d] are proven not to exceed: bounds[i] is that of
-  /// ids[i], in any order, +∞ where the backend has no bound. Of `options` the mask and the biases count.
-  /// What a backend that certifies has to read for it is nothing where it has just answered for h
+  /// ids[i], in any order, +∞ where the backend has no bound. Of `options`, only the mask and the biases
+  /// count. A backend that certifies reads nothing for it where it has just answered for h
   /// (QueryOptions::same_context). Throws std::invalid_argument as logits_of does.
   void upper_bounds(std::span<const float> h, std::span<const TokenId> ids, const QueryOptions& options,
                     Workspace& workspace, std::span<float> bounds) const;
 
   /// Whether a nucleus for the context h [d] has a token, which is allowed and has this logit, from a part of
-  /// the rows: as few as tell it at a confidence of 99.9 %, most of all near the nucleus' end. Of `options`
-  /// the mask and the biases count. Nothing where the backend has no bounds to draw rows by; where a sample
-  /// would read too many rows it reads all, V·d weights. Throws std::invalid_argument as sample_log_z does,
-  /// for a share that is not in (0, 1), and for an id without a row.
+  /// the rows: as few as tell it at a confidence of 99.9 %, most of all near the nucleus' end. Of `options`,
+  /// only the mask and the biases count. Nothing where the backend has no bounds to draw rows by; where a
+  /// sample would read too many rows it reads all, V·d weights. Throws std::invalid_argument as sample_log_z
+  /// does, for a share that is not in (0, 1), and for an id without a row.
   std::optional<NucleusPlace> place_in_nucleus(std::span<const float> h, const ScoredToken& token,
                                                const Nucleus& nucleus, const QueryOptions& options,
                                                Workspace& workspace) const;
@@ -189,7 +189,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Bytes that the backend keeps beside the layer.
   virtual std::size_t index_bytes() const = 0;
 
-  /// Whether every query computes all logits: then who needs them all asks for `logits` at once.
+  /// Whether every query computes all logits: then a caller that needs them all had better ask for `logits`.
   virtual bool exhaustive() const { return false; }
 
   /// Whether every answer is proven to be the exact top-k (TopK::certified).
@@ -200,7 +200,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   virtual bool collective() const { return false; }
 
   /// How far log Z is off where it was learned from contexts (Normalizer::learned, and the estimate within an
-  /// interval), known before anything is asked; nothing where no answer has such a one.
+  /// interval), known before anything is asked; nothing where no answer has a learned log Z.
   virtual std::optional<LogZError> log_z_error() const { return std::nullopt; }
 
   /// Puts all that its load() needs beside the layer into `out`: what save_index() writes to a file. Throws
@@ -208,34 +208,43 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   void save(IndexWriter& out) const { do_save(out); }
 
  protected:
+  /// For a layer, of whose rows `row_map` names the tokens; null: row i is token i.
   explicit TopKSoftmax(SoftmaxLayer layer, std::shared_ptr<const RowMap> row_map = nullptr)
       : layer_(std::move(layer)), row_map_(std::move(row_map)), rows_(layer_.vocab()) {}
   /// For a layer of so many rows, of which `part` are in this process.
   TopKSoftmax(SoftmaxLayer part, std::size_t rows) : layer_(std::move(part)), rows_(rows) {}
+  /// For those who derive from it.
   TopKSoftmax(const TopKSoftmax&) = default;
+  /// For those who derive from it.
   TopKSoftmax& operator=(const TopKSoftmax&) = default;
 
   // Ask another backend, for those that are made of one. Ids are numbers of rows, as in every Query.
+  /// The answer of `backend`.
   static void ask(const TopKSoftmax& backend, const Query& query, Workspace& workspace, TopK& answer) {
     backend.do_query(query, workspace, answer);
   }
+  /// Its answers for `batch` contexts, `stride` floats from one to the next.
   static void ask(const TopKSoftmax& backend, const Query& query, std::size_t stride, std::size_t batch,
                   Workspace& workspace, TopK* answers) {
     backend.do_query_batch(query, stride, batch, workspace, answers);
   }
+  /// Its candidates, if it has such a list.
   static std::optional<Candidates> ask_candidates(const TopKSoftmax& backend, const Query& query,
                                                   Workspace& workspace) {
     return backend.do_screen(query, workspace);
   }
+  /// Its log Z from a sample, if it can draw one.
   static std::optional<SampledLogZ> ask_log_z(const TopKSoftmax& backend, const Query& query,
                                               const SampledLogZOptions& how, Workspace& workspace) {
     return backend.do_sample_log_z(query, how, workspace);
   }
 
+  /// Its upper bounds [rows.size()].
   static void ask_upper_bounds(const TopKSoftmax& backend, const Query& query, std::span<const TokenId> rows,
                                Workspace& workspace, float* bounds) {
     backend.do_upper_bounds(query, rows, workspace, bounds);
   }
+  /// Its place of a token in a nucleus, if it can tell.
   static std::optional<NucleusPlace> ask_nucleus(const TopKSoftmax& backend, const Query& query,
                                                  const ScoredToken& token, const Nucleus& nucleus,
                                                  Workspace& workspace) {
@@ -284,7 +293,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   virtual void do_logits_of(const float* h, std::span<const TokenId> rows, const Workspace& workspace,
                             std::span<float> logits) const;
 
-  /// Told, while what was thrown is being handled, that a question will not come because it was refused: who
+  /// Called while an exception is handled, because a question was refused and will not come. A head that
   /// answers together with others tells them.
   virtual void do_refuse() const {}
 

@@ -22,7 +22,9 @@ using ConstVector = Eigen::Ref<const Eigen::VectorXf>;
 
 /// A token with its logit.
 struct ScoredToken {
+  /// w·h + b, transformed as the layer says, with the query's bias.
   float logit;
+  /// The token.
   TokenId id;
 };
 
@@ -31,9 +33,11 @@ inline bool ranks_before(const ScoredToken& a, const ScoredToken& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/// A value to add to one token's logit.
+/// A value that is added to one token's logit.
 struct TokenBias {
+  /// The token.
   TokenId id;
+  /// What is added to its logit: finite.
   float bias;
 };
 

@@ -68,6 +68,7 @@ class StampedTokens {
     return added;
   }
 
+  /// Whether a token is in the set.
   bool contains(TokenId id) const { return stamps_[static_cast<std::size_t>(id)] == stamp_; }
 
  private:
@@ -78,9 +79,10 @@ class StampedTokens {
 
 using TokenSet = StampedTokens<std::uint32_t>;
 
-/// Threads that one query may share its work over, lent by whoever asked.
+/// Threads that one query may share its work over, lent by the caller.
 struct Crew {
   const Executor* executor = nullptr;  ///< null: the caller's thread alone
+  /// Threads to use at most, at least 1.
   std::size_t threads = 1;
 };
 
@@ -100,7 +102,9 @@ class TOPKSOFTMAX_EXPORT Workspace {
     return static_cast<Holder<Scratch>&>(holder(&kKey<Scratch>, make)).scratch;
   }
 
+  /// The threads that the query in progress may use.
   const Crew& crew() const { return crew_; }
+  /// Lends these threads to queries in this workspace, until others are set.
   void set_crew(const Crew& crew) { crew_ = crew; }
 
  private:

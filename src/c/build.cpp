@@ -28,10 +28,11 @@ Settings settings_of(const char* text) {
   for (std::string word; words >> word;) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw Error("options: \"" + word + "\" is no option; each is name=value, with blanks between them");
+      throw Error("options: \"" + word +
+                  "\" is not an option; options are written name=value and separated by blanks");
     }
     if (!settings.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
-      throw Error("options: " + word.substr(0, equals) + " is there twice");
+      throw Error("options: " + word.substr(0, equals) + " appears twice");
     }
   }
   return settings;

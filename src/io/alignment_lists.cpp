@@ -58,7 +58,8 @@ float read_probability(std::string_view word, const std::string& where) {
     error = std::errc();
   }
   if (error != std::errc() || end != last || !(probability >= 0.0F && probability <= 1.0F)) {
-    throw Error(where + ": \"" + std::string(word) + "\" is no probability; it must be a number from 0 to 1");
+    throw Error(where + ": \"" + std::string(word) +
+                "\" is not a probability; it must be a number from 0 to 1");
   }
   return probability;
 }

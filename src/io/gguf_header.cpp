@@ -250,7 +250,7 @@ std::vector<GgufTensor> placed(std::vector<Description> descriptions, std::span<
     const auto error = [&](const std::string& what) { return tensor_error(path, tensor.name, what); };
     const std::size_t bytes = least_bytes(description, path);
     if (offset % alignment != 0) {
-      throw error("begins at " + std::to_string(offset) + ", which is no multiple of the alignment, " +
+      throw error("begins at " + std::to_string(offset) + ", which is not a multiple of the alignment, " +
                   std::to_string(alignment));
     }
     if (offset > data.size() || bytes > data.size() - offset) {
@@ -335,13 +335,13 @@ GgufHeader parse_gguf_header(std::span<const std::byte> file, const std::filesys
   std::set<std::string, std::less<>> names;
   for (std::size_t i = 0; i < value_count; ++i) {
     header.metadata.push_back(read_value(in, file, i));
-    if (!names.insert(header.metadata.back().name).second) throw in.error("is there twice");
+    if (!names.insert(header.metadata.back().name).second) throw in.error("appears twice");
   }
   names.clear();
   std::vector<Description> descriptions;
   for (std::size_t i = 0; i < tensor_count; ++i) {
     descriptions.push_back(read_description(in, i));
-    if (!names.insert(descriptions.back().tensor.name).second) throw in.error("is there twice");
+    if (!names.insert(descriptions.back().tensor.name).second) throw in.error("appears twice");
   }
 
   const std::uint32_t alignment = alignment_of(header.metadata, in);

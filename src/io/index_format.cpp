@@ -27,7 +27,7 @@ void check_version(const std::filesystem::path& path, std::string_view text) {
   std::uint64_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || end != text.data() + text.size() || version == 0) {
-    throw Error(path.string() + ": is no index file: its format_version is " + detail::in_quotes(text) +
+    throw Error(path.string() + ": is not an index file: its format_version is " + detail::in_quotes(text) +
                 "; indexes are what TopKSoftmax::save() writes");
   }
   if (version > kIndexVersion) {
@@ -40,7 +40,7 @@ void check_version(const std::filesystem::path& path, std::string_view text) {
 void check_metadata(const std::filesystem::path& path, const TensorMetadata& metadata) {
   for (const auto key : {index_key::kind, index_key::version}) {
     if (metadata.contains(key)) continue;
-    throw Error(path.string() + ": is a safetensors file but no index file: its metadata has no " +
+    throw Error(path.string() + ": is a safetensors file but not an index file: its metadata has no " +
                 std::string(key) + "; indexes are what TopKSoftmax::save() writes");
   }
   check_version(path, metadata.find(index_key::version)->second);

@@ -38,7 +38,7 @@ std::optional<mode_t> replaced_mode(const std::filesystem::path& target) {
     throw system_error(target, "replace");
   }
   if (S_ISDIR(status.st_mode)) throw Error(target.string() + ": cannot replace a folder");
-  if (!S_ISREG(status.st_mode)) throw Error(target.string() + ": cannot replace what is no regular file");
+  if (!S_ISREG(status.st_mode)) throw Error(target.string() + ": cannot replace what is not a regular file");
   return status.st_mode & 07777;
 }
 

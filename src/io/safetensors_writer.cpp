@@ -22,7 +22,7 @@ void check_tensors(std::span<const TensorView> tensors, const std::filesystem::p
   for (const TensorView& tensor : tensors) {
     const auto error = [&](const std::string& what) { return tensor_error(path, tensor.name, what); };
     if (tensor.name.starts_with(kReservedPrefix)) throw error("names that begin with \"__\" are reserved");
-    if (!names.insert(tensor.name).second) throw error("is given twice");
+    if (!names.insert(tensor.name).second) throw error("appears twice");
     std::size_t bytes = 0;
     if (!tensor_bytes(data_type_size(tensor.type), tensor.shape, bytes) || bytes != tensor.bytes.size()) {
       throw error("has " + std::to_string(tensor.bytes.size()) + " bytes, which is not shape " +

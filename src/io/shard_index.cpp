@@ -67,7 +67,7 @@ class IndexReader : public nlohmann::json_sax<json> {
     if (text.empty() || text == "." || text == ".." ||
         text.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
       throw error("has the tensor " + detail::in_quotes(key_) + " in " + detail::in_quotes(text) +
-                  ", which is no name of a file in its folder");
+                  ", which is not the name of a file in its folder");
     }
     shards.emplace(key_, text);
     return true;

@@ -138,8 +138,8 @@ TEST_F(IndexCommands, InspectKnowsHeadFilesAndOthers) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("a safetensors file, neither an index nor a head file\n"));
   EXPECT_THAT(run.out, HasSubstr("\nsix      F32  [2, 3]     24\n1 tensor, 24 bytes; "));
-  expect_error(inspect(plain, "--verify"), 1, "is a safetensors file but no index file");
-  expect_error(inspect(plain, "--head " + head_.string()), 1, "is a safetensors file but no index file");
+  expect_error(inspect(plain, "--verify"), 1, "is a safetensors file but not an index file");
+  expect_error(inspect(plain, "--head " + head_.string()), 1, "is a safetensors file but not an index file");
 }
 
 TEST_F(IndexCommands, InspectSaysWhyAFileIsNoHead) {
@@ -193,7 +193,7 @@ TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
   expect_error(build("--backend fused --out /nonexistent/head.index"), 1,
                "/nonexistent/head.index: cannot create");
   expect_error(build("--backend fused --out " + folder_.path().string()), 1, "cannot replace a folder");
-  expect_error(build("--backend fused --out /dev/null"), 1, "cannot replace what is no regular file");
+  expect_error(build("--backend fused --out /dev/null"), 1, "cannot replace what is not a regular file");
   expect_error(build("--backend fused --out ''"), 2, "--out: must be the name of a file");
   expect_error(build("--backend fused --out " + folder_.path().string() + "/" + std::string(300, 'x')), 1,
                "cannot ");

@@ -136,8 +136,8 @@ void test_build_errors(void) {
   CHECK_FAILS(BUILD("l2s", "cluster=8"), error, TOPK_ERROR, "no parameter \"cluster\"");
   CHECK_FAILS(BUILD("l2s", "clusters=many"), error, TOPK_ERROR, "many");
   CHECK_FAILS(BUILD("l2s", "clusters=0"), error, TOPK_ERROR, "at least 1");
-  CHECK_FAILS(BUILD("l2s", "clusters"), error, TOPK_ERROR, "\"clusters\" is no option");
-  CHECK_FAILS(BUILD("l2s", "=8"), error, TOPK_ERROR, "is no option");
+  CHECK_FAILS(BUILD("l2s", "clusters"), error, TOPK_ERROR, "\"clusters\" is not an option");
+  CHECK_FAILS(BUILD("l2s", "=8"), error, TOPK_ERROR, "is not an option");
   CHECK_FAILS(BUILD("l2s", "clusters=8 clusters=9"), error, TOPK_ERROR, "twice");
   CHECK_FAILS(BUILD(NULL, NULL), error, TOPK_INVALID_ARGUMENT, "name");
   material.context_stride = kDim - 1;

@@ -251,7 +251,7 @@ class CtypesTest(unittest.TestCase):
             W = self.W.copy()
             W[4, 2] = np.nan
             tks.Layer(W)
-        with self.assertRaisesRegex(ValueError, r"h\[5\] is nan"):
+        with self.assertRaisesRegex(ValueError, r"h\[5\] is NaN"):
             h = self.test[0].copy()
             h[5] = np.nan
             head.query(h)

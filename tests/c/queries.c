@@ -226,7 +226,7 @@ void test_query_errors(void) {
   CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "log_z_tolerance");
   options.log_z_tolerance = HUGE_VAL;
   p.contexts[5] = NAN;
-  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "h[5] is nan");
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "h[5] is NaN");
   p.contexts[5] = 0.0F;
   h = NULL;
   CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "h is a null pointer");

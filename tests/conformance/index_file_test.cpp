@@ -176,7 +176,7 @@ TEST_P(IndexFile, IsRefusedWhenNewerOrOfAnotherKind) {
     EXPECT_THAT(refusal(newer.replace(dtype_at, 4, "\"F3\"")), HasSubstr("is of format version 2, newer"));
   }
   parts.metadata["format_version"] = "one";
-  EXPECT_THAT(refusal(parts.file()), HasSubstr("is no index file"));
+  EXPECT_THAT(refusal(parts.file()), HasSubstr("is not an index file"));
   parts.metadata["format_version"] = "1";
   parts.metadata["kind"] = "faiss";
   EXPECT_THAT(refusal(parts.file()),

@@ -90,7 +90,7 @@ TEST_F(OneRankAsksOtherwise, ABadContextIsRefusedByAll) {
   Workspace workspace;
   TopK answer = Fused::make(layer_)->query(good_, {.k = 2});
   const TopK before = answer;
-  const std::string not_finite = "query: h[3] is nan";
+  const std::string not_finite = "query: h[3] is NaN";
   expect_refused([&](const auto& head) { head.query(h, {.k = 4}, workspace, answer); }, not_finite);
   testing::expect_same(answer, before);
   expect_refused([&](const auto& head) { head.logits(h, {}, workspace); }, not_finite);
@@ -209,7 +209,7 @@ TEST_F(OneRankAsksOtherwise, IsNoticedWhereThresholdsAreSharedToo) {
   const auto ask = [&](const Eigen::VectorXf& h, const QueryOptions& options) {
     return refusal_of([&] { head_->query(h, options); });
   };
-  EXPECT_NE(ask(otherwise() ? bad : good_, ids_alone).find("query: h[3] is nan"), std::string::npos);
+  EXPECT_NE(ask(otherwise() ? bad : good_, ids_alone).find("query: h[3] is NaN"), std::string::npos);
   expect_answer();
   EXPECT_NE(ask(otherwise() ? random_vector(kDim, 5) : good_, ids_alone).find("was asked something else"),
             std::string::npos);

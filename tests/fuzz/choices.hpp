@@ -46,7 +46,7 @@ class Choices {
     return static_cast<float>(choice - 128) / 32.0F;
   }
 
-  /// The same, or once in a while no number.
+  /// The same, or now and then NaN.
   float value() {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     if (byte() % 64 != 63) return weight();

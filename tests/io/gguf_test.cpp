@@ -293,7 +293,7 @@ TEST(Gguf, RefusesMetadataThatCannotBe) {
   EXPECT_THAT(refusal(GgufWriter().array("a", 7, 3, std::string("\0\1\xff", 3))),
               HasSubstr("holds 255 for a bool"));
   EXPECT_THAT(refusal(GgufWriter().value("a", 1.0F).value("b", 1.0F).value("a", 2.0F)),
-              HasSubstr("metadata \"a\" is there twice"));
+              HasSubstr("metadata \"a\" appears twice"));
 }
 
 TEST(Gguf, RefusesABadAlignment) {
@@ -317,9 +317,9 @@ TEST(Gguf, RefusesBadTensors) {
   EXPECT_THAT(refusal(GgufWriter().tensor("t", {1, 1, 1, 1, 1}, 0, data)),
               HasSubstr("tensor \"t\": has 5 dimensions, the limit is 4"));
   EXPECT_THAT(refusal(GgufWriter().tensor("t", {1}, 24, data).tensor("t", {1}, 24, data)),
-              HasSubstr("tensor \"t\": is there twice"));
+              HasSubstr("tensor \"t\": appears twice"));
   EXPECT_THAT(refusal(GgufWriter().tensor_at("t", {1}, 24, 8).data(data)),
-              HasSubstr("begins at 8, which is no multiple of the alignment, 32"));
+              HasSubstr("begins at 8, which is not a multiple of the alignment, 32"));
   EXPECT_THAT(refusal(GgufWriter().tensor_at("t", {16}, 0, 32).data(data)),
               HasSubstr("begins at 32 and takes 64 bytes; the data have 64"));
   for (const std::uint64_t offset : {std::uint64_t{96}, kHuge, ~std::uint64_t{31}}) {

@@ -91,7 +91,7 @@ TEST_F(SafetensorsShardsTest, RefusesNamesThatLeadElsewhere) {
                                  "..\\\\a", "a.safetensors\\u0000", "x\\u0000/.."}) {
     EXPECT_THAT(map_refusal("\"one\":\"" + std::string(name) + "\""),
                 ::testing::AllOf(HasSubstr("index.json: the index has the tensor \"one\" in \""),
-                                 HasSubstr("\", which is no name of a file in its folder")));
+                                 HasSubstr("\", which is not the name of a file in its folder")));
   }
 }
 

@@ -375,7 +375,7 @@ TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {
               HasSubstr("has 24 bytes, which is not shape [7] of F32"));
   EXPECT_THAT(write({tensor_view("t", {std::size_t{1} << 62, 4}, values)}), HasSubstr("has 24 bytes"));
   EXPECT_THAT(write({tensor_view("t", {6}, values), tensor_view("t", {6}, values)}),
-              HasSubstr("is given twice"));
+              HasSubstr("appears twice"));
   EXPECT_THAT(write({tensor_view("__metadata__", {6}, values)}), HasSubstr("reserved"));
   EXPECT_THAT(write({tensor_view("\xff", {6}, values)}), HasSubstr("not UTF-8"));
   EXPECT_THAT(write({}, {{"key", "\xff"}}), HasSubstr("not UTF-8"));

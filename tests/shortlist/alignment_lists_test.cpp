@@ -73,7 +73,7 @@ TEST(AlignmentLists, SayWhichLineIsWrong) {
         "-1e-999", "1e99999999999999999999", "0.001e999", "1e999e-9999"}) {
     EXPECT_EQ(complaint("the das 1\n\nthe das " + std::string(number)),
               "lex.s2t, line 3: \"" + std::string(number) +
-                  "\" is no probability; it must be a number from 0 to 1");
+                  "\" is not a probability; it must be a number from 0 to 1");
   }
 }
 

@@ -50,6 +50,7 @@ class AdaptiveTiers;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of AdaptiveSoftmax. What builds throws Error for values out of their ranges.
 struct AdaptiveSoftmaxOptions {
   /// Most frequent tokens, which every query scores: 1 to V; V/10 unless given.
   std::optional<std::size_t> head = std::nullopt;
@@ -64,6 +65,7 @@ struct AdaptiveSoftmaxOptions {
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("head", options.head, "most frequent tokens, which every query scores; V/10 if null", at_least(1));
@@ -78,12 +80,17 @@ struct AdaptiveSoftmaxOptions {
 /// hold one of the best.
 class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
  public:
+  /// Screens `layer` by tiers that adaptive/build.hpp has made or load() has read.
   AdaptiveSoftmaxScreener(SoftmaxLayer layer, std::shared_ptr<const detail::AdaptiveTiers> tiers)
       : layer_(std::move(layer)), tiers_(std::move(tiers)) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "adaptive"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

@@ -44,10 +44,12 @@ class GreedyMipsIndex;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of GreedyMips. What builds throws Error for values out of their ranges.
 struct GreedyMipsOptions {
   /// B, candidates of a query, at least 1; V/10 unless given. A query's `effort` overrides it.
   std::optional<std::size_t> budget = std::nullopt;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("budget", options.budget, "B, candidates of a query; V/10 if null", at_least(1));
@@ -57,12 +59,17 @@ struct GreedyMipsOptions {
 /// Screens by single products: candidates are the tokens with the largest w_j·h_j in any coordinate j.
 class TOPKSOFTMAX_EXPORT GreedyMipsScreener {
  public:
+  /// Screens by sorted columns that build_greedy_mips.hpp has made or load() has read.
   GreedyMipsScreener(std::shared_ptr<const detail::GreedyMipsIndex> index, std::size_t budget)
       : index_(std::move(index)), budget_(budget) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "greedy-mips"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

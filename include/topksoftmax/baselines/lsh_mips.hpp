@@ -50,6 +50,7 @@ inline constexpr std::size_t kMostBits = 24;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of LshMips. What builds throws Error for values out of their ranges.
 struct LshMipsOptions {
   /// Hash tables: at least 1. The more, the more candidates.
   std::size_t tables = 64;
@@ -60,6 +61,7 @@ struct LshMipsOptions {
   /// Of the projections.
   std::uint64_t seed = 1;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("tables", options.tables, "hash tables", at_least(1));
@@ -72,11 +74,16 @@ struct LshMipsOptions {
 /// Screens by signs of random projections: candidates are the tokens that share a context's code in a table.
 class TOPKSOFTMAX_EXPORT LshMipsScreener {
  public:
+  /// Screens by tables that build_lsh_mips.hpp has made or load() has read.
   explicit LshMipsScreener(std::shared_ptr<const detail::LshMipsIndex> index) : index_(std::move(index)) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "lsh-mips"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

@@ -46,6 +46,7 @@ class PcaTree;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of PcaMips. What builds throws Error for values out of their ranges.
 struct PcaMipsOptions {
   /// Levels of the tree: at most 24, and none that would leave leaves without a row.
   std::size_t depth = 7;
@@ -53,6 +54,7 @@ struct PcaMipsOptions {
   /// most. A query's `effort` overrides it.
   std::size_t leaves = 0;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("depth", options.depth, "levels of the tree", at_most(24));
@@ -67,9 +69,13 @@ class TOPKSOFTMAX_EXPORT PcaMipsScreener {
   PcaMipsScreener(std::shared_ptr<const detail::PcaTree> tree, std::size_t leaves)
       : tree_(std::move(tree)), leaves_(leaves) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "pca-mips"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

@@ -43,6 +43,7 @@ class WtaIndex;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of WtaLshEach. What builds throws Error for values out of their ranges.
 struct WtaLshEachOptions {
   /// {K, u, W}.
   WtaHashOptions hash = {};
@@ -50,6 +51,7 @@ struct WtaLshEachOptions {
   /// unless given.
   std::optional<std::size_t> top_collisions = std::nullopt;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("hash", options.hash);
@@ -68,9 +70,13 @@ class TOPKSOFTMAX_EXPORT WtaLshEachScreener {
   /// Reads what save() has written.
   explicit WtaLshEachScreener(const IndexReader& in);
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "wta-lsh-each"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

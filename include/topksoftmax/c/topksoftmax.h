@@ -66,6 +66,7 @@ typedef enum topk_status {
 
 /// What went wrong. A call that succeeds leaves it as it is.
 typedef struct topk_error {
+  /// The same code that the call returns.
   topk_status status;
   /// What was wrong, the value and the limit; UTF-8, cut where it would be longer, and ended by a zero.
   char message[TOPK_MESSAGE_SIZE];
@@ -90,6 +91,7 @@ enum {
 
 /// W and b, in memory of the caller.
 typedef struct topk_weights {
+  /// sizeof(topk_weights), as TOPK_WEIGHTS_INIT sets it.
   size_t struct_size;
   const void* data;     ///< W: row i begins i·stride weights behind it; aligned as its weights are
   int type;             ///< TOPK_FLOAT32, TOPK_FLOAT16, TOPK_BFLOAT16, TOPK_INT8, …
@@ -127,7 +129,7 @@ TOPK_API size_t topk_layer_dim(const topk_layer* layer);
 typedef struct topk_head_file topk_head_file;
 
 /// Opens and checks a head file. It may be replaced or removed while it is open, but must not be changed in
-/// place. TOPK_ERROR where it cannot be read or is no head file.
+/// place. TOPK_ERROR where it cannot be read or is not a head file.
 TOPK_API topk_status topk_head_file_open(const char* path, topk_head_file** file, topk_error* error);
 TOPK_API void topk_head_file_free(topk_head_file* file);
 
@@ -157,11 +159,11 @@ TOPK_API topk_status topk_head_file_read_counts(const topk_head_file* file, int6
 // ---------------------------------------------------------------------------------------------------------
 // Threads of the caller
 
-/// A parallel loop over parts, as an executor is handed it. It returns always, and what it is handed is its
-/// own: pass on `loop` as it came.
+/// A parallel loop over parts, as an executor is handed it. It always returns. `loop` is
+/// its own argument: pass it on unchanged.
 typedef void (*topk_loop_body)(const void* loop, size_t part, size_t thread);
 
-/// Lends threads: an engine's own pool. Copied where it is given; `user` must live as long as what it was
+/// Lends threads: an engine's own pool. It is copied; `user` must live as long as what it was
 /// given to. No exception may leave its functions.
 typedef struct topk_executor {
   /// Handed to both functions.
@@ -187,6 +189,7 @@ typedef int (*topk_progress)(void* user, const char* step, double done);
 
 /// What there is to build a backend from, beside the layer. Borrowed until the build is over.
 typedef struct topk_build_material {
+  /// sizeof(topk_build_material), as TOPK_BUILD_MATERIAL_INIT sets it.
   size_t struct_size;
   const float* contexts;          ///< [N×d] to learn from, row i at contexts + i·context_stride; NULL: none
   size_t context_count;           ///< N
@@ -207,7 +210,7 @@ typedef struct topk_build_material {
 /// ends of lines; NULL or "": none. topk_list_backends tells which there are. `material` may be NULL.
 ///
 /// Cost: seconds to minutes, as the method has it. TOPK_ERROR for a name or option that there is not, for
-/// values that are refused, and for contexts that are missing, not finite or of no use.
+/// values that are refused, and for contexts that are missing, not finite or unusable.
 TOPK_API topk_status topk_build(const topk_layer* layer, const char* name, const char* options,
                                 const topk_build_material* material, topk_backend** backend,
                                 topk_error* error);
@@ -260,14 +263,17 @@ TOPK_API size_t topk_list_backends(char* text, size_t text_size);
 typedef struct topk_workspace topk_workspace;
 
 /// A workspace for calls on as many threads as this; 0: as the executor has. With 1, all is done on the
-/// caller's thread. `executor`: NULL for the library's own threads. TOPK_OUT_OF_MEMORY for far too many.
+/// caller's thread. `executor`: NULL for the library's own threads. TOPK_OUT_OF_MEMORY where memory does not
+/// suffice.
 TOPK_API topk_status topk_workspace_new(size_t threads, const topk_executor* executor,
                                         topk_workspace** workspace, topk_error* error);
 TOPK_API void topk_workspace_free(topk_workspace* workspace);
 
-/// A value to add to one token's logit.
+/// A value that is added to one token's logit.
 typedef struct topk_token_bias {
+  /// The token.
   int32_t id;
+  /// What is added to its logit; finite.
   float bias;
 } topk_token_bias;
 
@@ -276,15 +282,18 @@ typedef struct topk_token_bias {
 
 /// How a query is to be answered.
 typedef struct topk_query_options {
+  /// sizeof(topk_query_options), as TOPK_QUERY_OPTIONS_INIT sets it.
   size_t struct_size;
   /// Tokens wanted, at least 1; more than V gives V.
   size_t k;
   /// The tokens that may be returned, one bit each: token t is allowed if allowed[t / 64] >> (t % 64) & 1.
   /// NULL allows all; otherwise allowed_words is at least ⌈V/64⌉. Forbidden tokens have probability 0.
   const uint64_t* allowed;
+  /// Words of `allowed`.
   size_t allowed_words;
   /// Values added to logits: finite, ids strictly ascending and below V.
   const topk_token_bias* biases;
+  /// Biases in `biases`.
   size_t bias_count;
   /// Whether log Z is wanted; 0: only ids and logits are, which may cost less.
   int probabilities;
@@ -307,8 +316,9 @@ enum {
   TOPK_NORMALIZER_LEARNED = 5  ///< over candidates, plus what contexts have taught of all other tokens' mass
 };
 
-/// What there is to say of an answer, beside its tokens.
+/// What an answer tells besides its tokens.
 typedef struct topk_answer {
+  /// sizeof(topk_answer), as TOPK_ANSWER_INIT sets it.
   size_t struct_size;
   size_t count;       ///< tokens: k, or as many as are allowed
   double log_z;       ///< the log-probability of a token is its logit − log_z
@@ -341,6 +351,7 @@ TOPK_API topk_status topk_query(const topk_backend* backend, const float* h, siz
 
 /// Where the answers of a batch of B contexts are put, in memory of the caller.
 typedef struct topk_flat_answers {
+  /// sizeof(topk_flat_answers), as TOPK_FLAT_ANSWERS_INIT sets it.
   size_t struct_size;
   int32_t* ids;        ///< [B×k], best first; −1 where there is no token
   float* logits;       ///< [B×k], or NULL; −∞ where there is no token
@@ -386,6 +397,7 @@ enum {
 
 /// What is drawn from: each step acts on what the steps before it left, renormalised.
 typedef struct topk_sampling_options {
+  /// sizeof(topk_sampling_options), as TOPK_SAMPLING_OPTIONS_INIT sets it.
   size_t struct_size;
   double temperature;  ///< logits are divided by it: 1e-30 to 1e30; 0: always the most probable token
   size_t top_k;        ///< the k most probable tokens stay; 0: all
@@ -413,11 +425,13 @@ TOPK_API void topk_sampler_free(topk_sampler* sampler);
 
 /// A token that was drawn.
 typedef struct topk_sampled_token {
+  /// sizeof(topk_sampled_token), as TOPK_SAMPLED_TOKEN_INIT sets it.
   size_t struct_size;
   double log_prob;       ///< of the distribution that was drawn from
   double log_prob_low;   ///< proven bounds: equal to log_prob unless log Z was known as an interval only
   double log_prob_high;  ///< likewise
   float logit;           ///< as the layer gives it, with the query's bias
+  /// The token drawn.
   int32_t id;
 } topk_sampled_token;
 

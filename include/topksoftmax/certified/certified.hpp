@@ -75,9 +75,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// own dot product (d+2 roundings of Σ|w_j h_j| ≤ ‖w‖‖h‖), so the bound covers the float32 logit that
 /// rescoring computes, not only the real one. Radii are rounded up. Hence logit ≤ estimate + radius, and a
 /// row below the k-th best logit of any k tokens (threshold.hpp) is not among the k best (survivors.hpp).
-/// Whatever overflows or is no number is kept; contexts so long that the exact kernel itself might overflow,
-/// ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are IEEE 754's: a thread that
-/// flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
+/// Rows whose bounds overflow or are NaN are kept; contexts so long that the exact kernel itself might
+/// overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are IEEE 754's: a thread
+/// that flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
 ///
 /// Coordinates in int4: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits
 /// (prefix_writer.hpp) for ĥ₂ in eight, with a step for every 32 (int4_context.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ +
@@ -121,14 +121,20 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
+  /// Screens `layer` by an index that certified/build.hpp has made or load() has read.
   CertifiedScreener(SoftmaxLayer layer, std::shared_ptr<const detail::CertifiedIndex> index)
       : layer_(std::move(layer)), index_(std::move(index)) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "certified"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const { return index_->bytes(); }
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
+  /// What was built: for tests and reports, and no promise.
   const detail::CertifiedIndex& index() const { return *index_; }
 
  private:

@@ -59,6 +59,7 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   /// Where the wrapped backend finds the best tokens.
   inline std::optional<LogZError> log_z_error() const override;
 
+  /// The backend that is asked first.
   const TopKSoftmax& wrapped() const { return *backend_; }
 
   /// The kind of its indexes.

@@ -37,7 +37,7 @@ enum class BoundCoordinates : std::uint8_t {
   rows,
 };
 
-/// Whether sixteen similar rows at a time are bounded as one first, by a box around their coordinates. Where
+/// Whether sixteen similar rows at a time are first bounded as one, by a box around their coordinates. Where
 /// contexts differ in few directions most boxes stay closed, and their rows unread; where they differ in
 /// many, nearly all are opened and only cost.
 enum class BoundBoxes : std::uint8_t {
@@ -58,6 +58,7 @@ inline constexpr OptionChoices<BoundBoxes, 3> bound_boxes_choices = {
              {"never", BoundBoxes::never},
              {"always", BoundBoxes::always}}}};
 
+/// Options of Certified. What builds throws Error for values out of their ranges.
 struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads, as int8: a multiple of 4, at most `width`; 0 chooses
   /// by counting, on the contexts, the work that each choice would make, and int4_width with it.
@@ -75,8 +76,10 @@ struct CertifiedOptions {
   std::size_t expected_k = 5;
   /// `rows` and `contexts` are there to be compared with.
   BoundCoordinates coordinates = BoundCoordinates::balanced;
+  /// Whether blocks of similar rows are bounded before their rows are.
   BoundBoxes boxes = BoundBoxes::automatic;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("prefix", options.prefix, "coordinates that the first scan reads; 0 chooses on the contexts");

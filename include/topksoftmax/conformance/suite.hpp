@@ -21,7 +21,9 @@ struct Subject {
 
 /// What the conformance suite tries, and the registry that builds and loads it.
 struct Suite {
+  /// Where the subjects are looked up.
   Registry registry;
+  /// What is tested: each of them by every test.
   std::vector<Subject> subjects;
 };
 

@@ -58,6 +58,7 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   SampledToken draw(const TopKSoftmax& head, const float* h, std::size_t dim, RandomStream& random,
                     const QueryOptions& query = {});
 
+  /// What draws are made by.
   const SamplingOptions& options() const { return options_; }
 
   /// How many of the tokens drawn needed the logits of all tokens.

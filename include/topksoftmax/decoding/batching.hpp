@@ -20,7 +20,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// What is done with sentences, which go by their numbers 0, 1, ….
+/// What is done with sentences. They are known by their numbers 0, 1, ….
 struct BatchWork {
   /// Encodes some sentences. Top-up batching calls it on a thread of its own, while others are decoded.
   std::function<void(std::span<const std::size_t> sentences)> encode;
@@ -34,24 +34,29 @@ struct BatchWork {
   std::function<void(std::size_t sentence)> emit;
 };
 
+/// Options of mini-batching.
 struct BatchingOptions {
   std::size_t batch = 32;  ///< sentences that are decoded together at most, at least 1
 };
 
+/// Options of maxi-batching.
 struct MaxiBatchingOptions {
+  /// Sentences that are decoded together at most, at least 1.
   std::size_t batch = 32;
   std::size_t maxi =
       320;  ///< sentences that are sorted by length before they are cut into batches, at least 1
 };
 
+/// Options of top-up batching.
 struct TopUpBatchingOptions {
+  /// Sentences that are decoded together at most, at least 1.
   std::size_t batch = 32;
   double refill_at = 0.5;   ///< the batch is refilled once it is at most so full, 0 ≤ refill_at < 1
   std::size_t encode = 32;  ///< sentences that are encoded together, at least 1
   std::size_t queue = 64;   ///< encoded sentences that wait at most, at least 1
 };
 
-/// How a run went.
+/// What a run did.
 struct BatchReport {
   std::vector<std::size_t> steps_at;  ///< [batch + 1], decoding steps by the size of their batch (Figure 8)
   std::size_t steps = 0;              ///< decoding steps

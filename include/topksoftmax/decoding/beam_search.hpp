@@ -22,6 +22,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of a beam search. The search throws std::invalid_argument for values out of their ranges.
 struct BeamSearchOptions {
   std::size_t beam = 5;         ///< hypotheses of a sentence that are followed, at least 1
   std::size_t n_best = 1;       ///< hypotheses of a sentence that are returned at most, at least 1
@@ -29,14 +30,14 @@ struct BeamSearchOptions {
   double length_penalty = 0.0;  ///< α ≥ 0: hypotheses are compared by log P / length^α; 1 is the mean
   TokenId end = 0;              ///< the token that ends a sentence
 
-  /// Tokens that may be written, and their biases; the mask must allow `end` for anything to end. k is the
-  /// search's own business. A beam of 1 follows the most probable token and asks for probabilities only if
+  /// Tokens that may be written, and their biases; the mask must allow `end` for anything to end. The search
+  /// chooses k itself. A beam of 1 follows the most probable token and asks for probabilities only if
   /// these do; a wider one always does, and needs log Z as exactly as log_z_tolerance says (for backends that
   /// answer with an interval).
   QueryOptions query = {.probabilities = false, .log_z_tolerance = 0.0};
 };
 
-/// A sentence as far as it is written.
+/// A sentence as far as it has been written.
 struct Hypothesis {
   std::vector<TokenId> tokens;  ///< without the start token, with the end token if it ended
   double log_prob = 0.0;        ///< Σ log P of its tokens; NaN where they were not asked for
@@ -46,6 +47,7 @@ struct Hypothesis {
 
 /// A hypothesis that goes on: `token` follows what row `parent` of the step before had written.
 struct BeamRow {
+  /// The number of its sentence in the batch.
   std::size_t sentence = 0;
   std::size_t parent = 0;  ///< at the first step: the sentence
   TokenId token = 0;       ///< at the first step: the start token
@@ -61,13 +63,13 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// better than the n_best that ended. Returns the hypotheses of each sentence, the best score first; of equal
 /// ones the one that was found first.
 ///
-/// Words that are no candidates of an approximate backend are not found. Its log-probabilities are what its
+/// Words that are not candidates of an approximate backend are not found. Its log-probabilities are what its
 /// log Z makes them: renormalised over the candidates, as in L2S, §4.2, or with what was learned of all other
 /// words (Normalizer::learned). Contexts of all sentences are one batch, so that WTA-LSH shares its candidate
 /// list over those that a thread answers.
 ///
-/// Deterministic: equal log-probabilities go to the earlier row, then to the lower token. Wide enough a beam
-/// is an exhaustive search.
+/// Deterministic: equal log-probabilities go to the earlier row, then to the lower token. A beam that is
+/// wide enough is an exhaustive search.
 ///
 /// Throws std::invalid_argument for unusable options, for a step that gives other than one context a row, and
 /// as query_batch does; what the step throws passes through.

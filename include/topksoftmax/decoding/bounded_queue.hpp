@@ -39,7 +39,7 @@ class BoundedQueue {
     changed_.notify_all();
   }
 
-  /// Lets nobody wait any more. What is in it can still be taken.
+  /// Wakes all who wait, for good. What is in it can still be taken.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;

@@ -27,7 +27,7 @@ class TOPKSOFTMAX_EXPORT Distribution {
   static Distribution of_all(std::vector<double> weights);
 
   /// Weights of some tokens, divided by their sum; ids strictly ascending, from 0 on. Throws Error for other
-  /// ids, as many ids as weights not being there, and as of_all does.
+  /// ids, where there are not as many ids as weights, and as of_all does.
   static Distribution of_some(std::vector<TokenId> ids, std::vector<double> weights);
 
   /// Certainty: what a greedy choice is drawn from.
@@ -42,7 +42,9 @@ class TOPKSOFTMAX_EXPORT Distribution {
 
   /// How many tokens are listed, and the i-th of them.
   std::size_t size() const { return probabilities_.size(); }
+  /// The i-th token.
   TokenId id(std::size_t i) const { return ids_.empty() ? static_cast<TokenId>(i) : ids_[i]; }
+  /// The probability of each token, in the same order; their sum is 1.
   std::span<const double> probabilities() const { return probabilities_; }
 
  private:

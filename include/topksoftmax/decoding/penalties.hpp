@@ -18,10 +18,10 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// What a token's logit loses for having been written before, as engines have it.
+/// What a token's logit loses for having been written before, as inference engines define it.
 struct Penalties {
-  /// Above 0: a logit above 0 is divided by it, any other multiplied (CTRL, section 4.1; with both signs as
-  /// Hugging Face and llama.cpp have it). 1: none.
+  /// Above 0: a logit above 0 is divided by it, any other multiplied (CTRL, section 4.1; for both signs as
+  /// in Hugging Face and llama.cpp). 1: none.
   double repetition = 1.0;
   double presence = 0.0;   ///< taken off once …
   double frequency = 0.0;  ///< … and once for each time that the token was written
@@ -39,7 +39,7 @@ class PenaltyBiases {
   explicit PenaltyBiases(const Penalties& penalties) : penalties_(penalties) { check(penalties); }
 
   /// For the context h [d] after `history`, whose tokens may repeat. Biases of `query` are added first, and
-  /// are among the result; its mask has no part in it. Valid until the next call. Cost: d weights for each
+  /// are among the result; its mask is ignored. Valid until the next call. Cost: d weights for each
   /// distinct token of the history. Throws std::invalid_argument as a query does, and for an id that is no
   /// token.
   std::span<const TokenBias> operator()(const TopKSoftmax& head, std::span<const float> h,

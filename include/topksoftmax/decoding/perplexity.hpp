@@ -40,6 +40,7 @@ class Perplexity {
     ++tokens_;
   }
 
+  /// Tokens counted so far.
   std::size_t tokens() const { return tokens_; }
 
   /// NaN for no token.
@@ -58,8 +59,8 @@ class Perplexity {
 double exact_log_prob(const SoftmaxLayer& layer, const float* h, std::size_t dim, TokenId token,
                       Workspace& workspace);
 
-/// log P(token | h) by the log Z that a head answers with: the token's exact logit − log Z. What it is worth
-/// is what that log Z is worth: take heads whose answers count every token, be it by an estimate
+/// log P(token | h) by the log Z that a head answers with: the token's exact logit − log Z. It is as good as
+/// that log Z: take heads whose answers count every token, even if by an estimate
 /// (Normalizer::learned, low_rank, interval, exact). −∞ for a token without a row (MappedVocabulary). Throws
 /// as exact_log_prob does. Cost: a query with k = 1, and d weights.
 double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, TokenId token,
@@ -67,7 +68,7 @@ double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, Tok
 
 /// log P(token | h) at less cost: exact logits for the candidates of a backend, those of a W of low rank for
 /// all other tokens, both in the normaliser ("Learning to Screen", §7.3, after SVD-softmax). Every token has
-/// a probability, also one that is no candidate; but none that has no row (MappedVocabulary).
+/// a probability, even where it is not a candidate, but not where it has no row (MappedVocabulary).
 class TOPKSOFTMAX_EXPORT LowRankLogProb {
  public:
   /// `rank` (the paper: 20 for d = 200) is between 1 and d; the head must have candidates. Throws Error

@@ -9,9 +9,10 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Random numbers that a seed gives alike on every platform: the generator's bits are fixed by the standard,
-/// which the distributions of <random> are not.
+/// which the standard library's distributions are not.
 class RandomStream {
  public:
+  /// The stream of this seed, at its beginning.
   explicit RandomStream(std::uint64_t seed = 0) : engine_(seed) {}
 
   /// The next 64 random bits.

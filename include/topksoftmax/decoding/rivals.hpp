@@ -35,7 +35,7 @@ struct Race {
   const TokenGumbels& gumbels;
   const QueryOptions& query;
   Workspace& workspace;
-  const TopK& answer;  ///< the best tokens, which are no rivals of theirs
+  const TopK& answer;  ///< the best tokens, which are not their own rivals
   double temperature;
   double lowest;  ///< of the logits of rivals
   double score;   ///< that these must reach

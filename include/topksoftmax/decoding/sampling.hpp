@@ -72,6 +72,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   SampledToken draw(const TopKSoftmax& head, const float* h, std::size_t dim, RandomStream& random,
                     const QueryOptions& query = {});
 
+  /// What draws are made by.
   const SamplingOptions& options() const { return options_; }
 
   /// How many of the tokens drawn needed the logits of all tokens.
@@ -83,7 +84,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
  private:
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
-  /// What is to be known of the tokens that no answer lists, to tell what stays.
+  /// What must be known of the tokens that no answer lists, to tell which of them stay.
   enum class Needed { nothing, log_z, logits };
 
   bool excludes(const TokenGumbels& gumbels) const { return gumbels.coin() < options_.xtc_probability; }
@@ -111,7 +112,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
 };
 
 /// The distribution over an answer's own tokens: all others have none, whatever their probability. What a
-/// draft model draws from, and who takes an approximate head at its word. Of what XTC leaves and of what it
+/// draft model draws from, and a caller that trusts an approximate head. Of what XTC leaves and of what it
 /// would leave without acting it is the mixture. Throws std::invalid_argument as check() does and for an
 /// answer without tokens.
 Distribution distribution_of(const TopK& answer, const SamplingOptions& options);

@@ -14,20 +14,22 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// One of the things that SamplingOptions do to a distribution.
+/// A step of sampling: one of the things that SamplingOptions do to a distribution.
 enum class SamplingStep : std::uint8_t { temperature, top_n_sigma, top_k, typical_p, top_p, min_p, xtc };
 
 /// The steps, each once, in the order in which they are taken. Make one of your own by listing them.
 struct SamplingOrder {
+  /// Every SamplingStep once.
   std::array<SamplingStep, 7> steps;
 
-  /// Temperature, top-k, top-p, min-p, typical-p, as generate() has them; top-n-sigma and XTC, which it has
-  /// not, come last.
+  /// Temperature, top-k, top-p, min-p, typical-p, in the order of generate(); top-n-sigma and XTC, which it
+  /// lacks, come last.
   static const SamplingOrder hugging_face;
   /// Top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature: the default sampler chain, whose cuts
   /// are made by the layer's own probabilities.
   static const SamplingOrder llama_cpp;
 
+  /// Whether both take the same steps in the same order.
   friend bool operator==(const SamplingOrder&, const SamplingOrder&) = default;
 };
 
@@ -55,9 +57,10 @@ struct SamplingOptions {
   /// probable of them ("exclude top choices"). The key of a draw decides. 0: never.
   double xtc_probability = 0.0;
   double xtc_threshold = 0.1;  ///< of a distribution's probabilities: above 0 and at most 1
+  /// In which order the steps are taken.
   SamplingOrder order = SamplingOrder::hugging_face;
-  /// What the log Z may be off, but for one draw in a thousand, that top_p and XTC cut by where the bounds of
-  /// a proven head do not decide: a sample of the rows decides then (TopKSoftmax::place_in_nucleus,
+  /// How far off log Z may be where top_p and XTC cut by it, but for one draw in a thousand. Where the
+  /// bounds of a proven head do not decide, a sample of the rows does (TopKSoftmax::place_in_nucleus,
   /// sample_log_z), and log_prob is off by as much. Tokens at the edge of a nucleus may then be in or out. 0:
   /// log Z is exact.
   double log_z_error = 0.0;
@@ -70,6 +73,7 @@ void check(const SamplingOptions& options);
 
 /// A token that was drawn.
 struct SampledToken {
+  /// The token.
   TokenId id = 0;
   float logit = 0.0F;     ///< as the layer gives it, with the query's bias
   double log_prob = 0.0;  ///< of the distribution that was drawn from; XTC has acted on it or not

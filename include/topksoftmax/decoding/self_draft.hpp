@@ -27,8 +27,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// before it.
 using ContextModel = std::function<void(std::span<const TokenId> tokens, float* h)>;
 
+/// Options of speculation with a head as its own draft.
 struct SelfDraftOptions {
   SamplingOptions sampling = {};  ///< of the text, and of the drafts
+  /// How many tokens are drafted, and what ends the text.
   SpeculativeOptions speculative = {};
   /// Drafts are drawn from all candidates of the approximate head, or, if it has no list of them or the query
   /// has a mask or biases, from so many of its best tokens.

@@ -9,8 +9,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// What became of a drafted token.
+/// The outcome of a drafted token.
 struct DraftVerdict {
+  /// Whether the draft stands.
   bool accepted = false;
   TokenId token = 0;  ///< the draft, or what takes its place
 };
@@ -34,6 +35,7 @@ struct SpeculativeReport {
   double predicted_seconds(std::size_t tokens) const;
 };
 
+/// Options of speculative sampling.
 struct SpeculativeOptions {
   std::size_t drafts = 4;                     ///< K, tokens drafted a round, at least 1
   std::optional<TokenId> end = std::nullopt;  ///< a token that ends the text; it is appended

@@ -27,6 +27,7 @@ class TokenGumbels {
   /// Tokens of a block: ids from a multiple of this on.
   static constexpr std::size_t kBlock = 16;
 
+  /// The variables of this key.
   explicit TokenGumbels(std::uint64_t key) : key_(key) {}
 
   /// That of a token.
@@ -61,7 +62,7 @@ class TokenGumbels {
   double coin() const { return uniform(bits(std::numeric_limits<std::uint64_t>::max())); }
 
  private:
-  /// Room for the rounding of exponentials and logarithms.
+  /// Allowance for the rounding of exponentials and logarithms.
   static constexpr double kRoundedUp = 1.0 + 1e-12;
   static constexpr double kRoundedDown = 1.0 - 1e-12;
 

@@ -73,9 +73,9 @@ struct ShardedOptions {
 /// order, from one thread at a time. Those that only tell something, or have nothing to tell (candidates,
 /// sample_log_z), are not. Where a rank is asked something else, refuses its arguments, or runs out of
 /// memory, all ranks throw: that rank what it would throw alone, the others the same with its number before
-/// it, and the head remains usable. A rank that dies ends all, by MPI's own abort. MPI must be initialised,
-/// with MPI_THREAD_SERIALIZED where other threads than the main one ask, and must not be finalised before the
-/// head is deleted, which is collective too.
+/// it, and the head remains usable. A rank that dies ends all of them, by MPI's own abort. MPI must be
+/// initialised, with MPI_THREAD_SERIALIZED where other threads than the main one ask, and must not be
+/// finalised before the head is deleted, which is collective too.
 ///
 /// Cost: on each rank the backend's query on its slice, and one collective operation (MPI_Allgather) of 32
 /// bytes and for each context 104 + 8·min(k, largest slice) from every rank; a second one where that is more
@@ -111,11 +111,14 @@ class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
   std::span<const VocabularySlice> slices() const { return slices_; }
   /// What this rank has.
   const VocabularySlice& slice() const { return slices_[rank()]; }
+  /// This process's rank in the communicator.
   std::size_t rank() const { return static_cast<std::size_t>(exchange_->ranks().rank()); }
+  /// Number of ranks.
   std::size_t ranks() const { return slices_.size(); }
 
   /// What this rank has done together with the others.
   const CollectiveWork& collective_work() const { return exchange_->ranks().work(); }
+  /// Sets that to nothing.
   void forget_collective_work() { exchange_->ranks().forget_work(); }
 
   /// A hash of the whole layer, for index files. Collective. Cost: reads the slice when it is first asked

@@ -22,6 +22,7 @@ class TOPKSOFTMAX_EXPORT ReadProbe {
   /// A buffer of `bytes`, rounded up to a whole number of 4 KiB pages.
   explicit ReadProbe(std::size_t bytes);
 
+  /// Bytes that are read.
   std::size_t bytes() const { return bytes_; }
 
   /// Reads the buffer once, its parts shared by `threads` ≥ 1 of the executor's threads.

@@ -73,8 +73,10 @@ inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const Const
 /// How far log-probabilities are from those of the full softmax in float64, over tokens: |difference| in
 /// nats; NaN for no token.
 struct LogProbError {
+  /// The median.
   double median = std::numeric_limits<double>::quiet_NaN();
   double p99 = std::numeric_limits<double>::quiet_NaN();  ///< the 99th percentile
+  /// The largest.
   double max = std::numeric_limits<double>::quiet_NaN();
 };
 

@@ -7,9 +7,10 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Adds the seconds that it lives to a counter.
+/// Adds its lifetime in seconds to a counter.
 class Stopwatch {
  public:
+  /// Starts; the destructor adds the seconds since to `seconds`.
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
   ~Stopwatch() {
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();

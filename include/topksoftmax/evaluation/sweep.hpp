@@ -14,7 +14,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// One setting of a system: how good its answers are and how fast they come.
 struct TradeOff {
+  /// Any P@k: higher is better.
   double precision;
+  /// In any unit: higher is better.
   double speed;
 };
 

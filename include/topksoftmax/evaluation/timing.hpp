@@ -33,6 +33,7 @@ class TOPKSOFTMAX_EXPORT PinnedThread {
   std::vector<unsigned char> previous_;  ///< the processors that it could run on, as the system writes them
 };
 
+/// How works are timed.
 struct TimingOptions {
   std::size_t rounds = 9;          ///< times that every item is timed, at least 1
   std::size_t slice = 100;         ///< items timed in one go, at least 1
@@ -41,6 +42,7 @@ struct TimingOptions {
   std::function<void(double)> progress = {};
 };
 
+/// What timing has found of one work.
 struct Timing {
   /// The mean over the slices of the median over the rounds, divided by the items.
   double seconds_per_item = 0.0;
@@ -56,8 +58,8 @@ using TimedWork = std::function<void(std::size_t first, std::size_t count)>;
 /// else the machine does meets all of them alike. Compare the results of one call with each other only.
 ///
 /// Before every timed slice the same work is done untimed on the items before it, until caches and branch
-/// predictors are in its hands. A slice in which the thread lost its processor is timed again, a few times at
-/// most. Throws std::invalid_argument for no items, no rounds or an empty slice.
+/// predictors have adapted to it. A slice in which the thread lost its processor is timed again, a few times
+/// at most. Throws std::invalid_argument for no items, no rounds or an empty slice.
 std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
                                      const TimingOptions& options = {});
 

@@ -62,9 +62,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// What counts is not a row's measured precision but its lower bound: mean_lower_bound over the validation
 /// contexts at a confidence of 1 − (1 − confidence)/m, m being the number of settings that the search could
 /// have come to. So with the confidence asked for, all bounds hold together, whichever the search chose
-/// (Bonferroni) — for contexts drawn as the given ones are, and independent of each other. Where no number of
-/// right answers could prove the target from so many contexts, and so for a precision of 1, only backends
-/// that are exact by proof are eligible, and no other is tried but `Quantized`.
+/// (Bonferroni) — for contexts drawn as the given ones are, and independent of each other. Where not even
+/// right answers alone could prove the target from so many contexts, and so for a precision of 1, only
+/// backends that are exact by proof are eligible, and no other is tried but `Quantized`.
 ///
 /// Deterministic but for the times, and what they decide. Memory: a copy of the contexts used, the exact
 /// answers to those that are judged on, and until the end the index of everything that is always tried or met

@@ -28,8 +28,11 @@ struct TuneBudget {
   std::optional<std::size_t> index_bytes;  ///< beside the layer
 };
 
+/// What tune() looks for, and for how long. It throws std::invalid_argument for values out of their ranges.
 struct TuneOptions {
+  /// How good the answers must be.
   TuneTarget target = {};
+  /// What they may cost.
   TuneBudget budget = {};
   /// How sure the bounds are, above 0 and at most 1 − 1e-9: that of all rows together.
   double confidence = 0.95;
@@ -50,6 +53,7 @@ struct TuneOptions {
 
 /// One setting that was tried. What was not measured is NaN.
 struct TuneRow {
+  /// In place of a figure that nobody has measured.
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   std::string backend;     ///< its name, as TopKSoftmax::name() has it
@@ -57,7 +61,9 @@ struct TuneRow {
   std::string code;        ///< builds it: "L2S::train(layer, contexts, {.budget = 50})"
   std::size_t effort = 0;  ///< QueryOptions::effort to ask with
   bool exact = false;      ///< every answer is the exact one, by proof
+  /// Seconds that its build took; kUnknown where nothing was built.
   double build_seconds = kUnknown;
+  /// Bytes of its index.
   std::size_t index_bytes = 0;
   double precision = kUnknown;     ///< the mean P@k of the validation contexts
   double lower_bound = kUnknown;   ///< what the expected P@k is at least; 1 where exact
@@ -78,6 +84,7 @@ struct TuneResult {
   std::size_t fit = 0;                         ///< contexts learned from
   std::size_t validation = 0;                  ///< contexts judged on
 
+  /// The row of the backend taken.
   const TuneRow& row() const { return rows[chosen]; }
 
   /// Options to ask the backend with.

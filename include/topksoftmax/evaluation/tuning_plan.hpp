@@ -60,7 +60,7 @@ struct TuningAxis {
   std::string backend;
   bool exact = false;  ///< whether its answers are, by proof
   std::vector<TuningModel> models = {};
-  /// The same models, learned with more pains: as fast, and more precise. Null: there are none.
+  /// The same models, learned with more effort: as fast, and more precise. Null: there are none.
   std::shared_ptr<const TuningAxis> refined = nullptr;
 };
 

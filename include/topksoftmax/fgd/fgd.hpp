@@ -43,11 +43,16 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// then, and where a mask leaves so few tokens that the search would have to go as far, every row is scored.
 class TOPKSOFTMAX_EXPORT FgdScreener {
  public:
+  /// Screens by a graph that fgd/build.hpp has made or load() has read.
   explicit FgdScreener(std::shared_ptr<const detail::FgdIndex> index) : index_(std::move(index)) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "fgd"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
   /// Rows that links lead to from where searches start, directly or over others: all V, which the build sees

@@ -12,6 +12,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of Fgd. What builds throws Error for values out of their ranges.
 struct FgdOptions {
   /// Links that a row is given when it is inserted (twice as many may lead from it in the end): 2 to 1024.
   std::size_t M = 16;
@@ -41,6 +42,7 @@ struct FgdOptions {
     visit("context_sample", options.context_sample, "contexts that these are learned from", at_least(1));
   }
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_index(options, visit);

@@ -48,7 +48,7 @@ class SearchBeam {
     if (at < next_) next_ = at;
   }
 
-  /// The best row that has not been expanded, which counts as expanded from now on; −1 if all have been.
+  /// The best row not expanded yet, which now counts as expanded; −1 if there is none.
   TokenId expand_next() {
     while (next_ < size_ && (rows_[next_] & kExpanded) != 0) ++next_;
     if (next_ == size_) return -1;

@@ -13,7 +13,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// no sense. Throws nothing.
 ///
 /// It is TopKSoftmax::harness in CMake (find_package(TopKSoftmax COMPONENTS harness)), needs POSIX, and may
-/// start the program anew, at once, with OpenBLAS told which kernels to take.
+/// restart the program at once, with the variable set that selects OpenBLAS's kernels.
 int run_harness(int argc, char** argv, Registry registry);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -35,10 +35,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 class IndexReader;
 
-/// What an index consists of, as a file that is open has it, or whoever else.
+/// What an index consists of, in an open file or anywhere else.
 struct IndexContents {
   std::string source;  ///< what errors call it: the file's path
+  /// Names and values, as IndexWriter has put them there.
   TensorMetadata metadata;
+  /// The arrays, in any order.
   std::vector<TensorView> tensors;
   std::shared_ptr<const void> storage;  ///< what keeps the tensors' bytes alive
 };
@@ -53,27 +55,33 @@ class BackendLoader {
   ~BackendLoader() = default;
 };
 
-/// An index, with the layer that it was built for. Whatever is read of it is checked; every failure is an
+/// An index, with the layer that it was built for. Everything read from it is checked. Every failure is an
 /// Error that says what is wrong and what to do.
 class TOPKSOFTMAX_EXPORT IndexReader {
  public:
   /// Stands for any size in a shape.
   static constexpr std::size_t any = TensorView::any_size;
+  /// An expected shape; `any` stands for a size that may be any.
   using Shape = std::initializer_list<std::size_t>;
 
   /// `loader` makes backends of the indexes within this one, and must outlive the reader. Throws Error where
   /// the metadata names no kind.
   IndexReader(IndexContents contents, SoftmaxLayer layer, const BackendLoader& loader);
 
+  /// The layer that the index was built for.
   const SoftmaxLayer& layer() const;
+  /// V of the layer.
   std::size_t vocab() const { return layer().vocab(); }
+  /// d of the layer.
   std::size_t dim() const { return layer().dim(); }
+  /// The kind of backend that it is of.
   const std::string& kind() const { return kind_; }
   /// What errors call the index.
   const std::string& source() const;
 
-  /// Whether the index has a tensor, or an option, of this name: there are some that it may lack.
+  /// Whether the index has a tensor, or an option, of this name: some are optional.
   bool has_tensor(std::string_view name) const;
+  /// Whether it has an option of this name.
   bool has_option(std::string_view name) const;
 
   /// The index of this name within this one.
@@ -83,26 +91,28 @@ class TOPKSOFTMAX_EXPORT IndexReader {
   std::unique_ptr<TopKSoftmax> load_part(std::string_view name) const;
 
   /// A tensor of this shape, where it lies in the file; a copy only if it does not begin on a cache line
-  /// there, as every tensor does that was written by us. T must be made of values of the stored type, and
-  /// fill whole rows.
+  /// there, as every tensor does that this library has written. T must be made of values of the stored type,
+  /// and fill whole rows.
   template <class T>
   StoredArray<T> array(std::string_view name, Shape shape, DataType type = data_type_of<T>) const {
     const auto [bytes, owner] = aligned_bytes(name, shape, type);
     return {{reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)}, owner};
   }
 
-  /// Values of which none is NaN. (Infinite ones are what overflowed when the index was built.)
+  /// Values, none of them NaN. (Infinite ones overflowed when the index was built.)
   StoredArray<float> floats(std::string_view name, Shape shape) const;
+  /// The same in float64.
   StoredArray<double> doubles(std::string_view name, Shape shape) const;
   /// Tokens below V.
   StoredArray<TokenId> tokens(std::string_view name, Shape shape) const;
   /// The same, none twice.
   StoredArray<TokenId> distinct_tokens(std::string_view name, Shape shape) const;
-  /// Offsets that never fall, from `begin` to `end`.
+  /// Offsets that never decrease, from `begin` to `end`.
   StoredArray<std::uint64_t> offsets(std::string_view name, Shape shape, std::size_t end,
                                      std::size_t begin = 0) const;
 
-  /// Throws Error unless `values`, which are the tensor `name` or of it, never fall, from `begin` to `end`.
+  /// Throws Error unless `values`, which are the tensor `name` or of it, never decrease, from `begin` to
+  /// `end`.
   template <class T>
   void check_offsets(std::string_view name, std::span<const T> values, std::size_t end,
                      std::size_t begin = 0) const {
@@ -129,6 +139,7 @@ class TOPKSOFTMAX_EXPORT IndexReader {
       value = static_cast<T>(wide);
     }
   }
+  /// The same into an optional, which has a value afterwards.
   template <class T>
   void option(std::string_view name, std::optional<T>& value) const {
     option(name, value.emplace());

@@ -22,8 +22,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Collects what an index consists of: its kind, its options and its tensors. What is kept of a tensor is a
-/// view, with a handle on its owner. save_index() writes all of it to a file.
+/// Collects what an index consists of: its kind, its options and its tensors. Of a tensor it keeps a view,
+/// with a handle on its owner. save_index() writes all of it to a file.
 class TOPKSOFTMAX_EXPORT IndexWriter {
  public:
   IndexWriter();
@@ -38,13 +38,16 @@ class TOPKSOFTMAX_EXPORT IndexWriter {
              DataType type = data_type_of<T>) {
     add(name, type, {shape.begin(), shape.size()}, std::as_bytes(values.span()), values.owner());
   }
+  /// The same for a shape that is a vector.
   template <class T>
   void array(std::string_view name, const std::vector<std::size_t>& shape, const StoredArray<T>& values,
              DataType type = data_type_of<T>) {
     add(name, type, shape, std::as_bytes(values.span()), values.owner());
   }
 
+  /// Adds an option as text.
   void option(std::string_view name, std::string value);
+  /// Adds a number, or a bool as 1 or 0.
   template <class T>
   void option(std::string_view name, const T& value) requires std::is_arithmetic_v<T> {
     if constexpr (std::is_same_v<T, bool>) {
@@ -53,6 +56,7 @@ class TOPKSOFTMAX_EXPORT IndexWriter {
       number(name, static_cast<detail::WideNumber<T>>(value));
     }
   }
+  /// Adds the value of an optional that has one.
   template <class T>
   void option(std::string_view name, const std::optional<T>& value) {
     option(name, value.value());
@@ -66,10 +70,12 @@ class TOPKSOFTMAX_EXPORT IndexWriter {
     };
   }
 
-  /// For another index within this one; throws Error where too many are in each other.
+  /// For another index within this one; throws Error where indexes are nested too deeply.
   IndexWriter part(std::string_view name) const;
 
+  /// All that was added but the tensors.
   const TensorMetadata& metadata() const;
+  /// The tensors in the order in which they were added.
   const std::vector<TensorView>& tensors() const;
 
  private:

@@ -65,10 +65,12 @@ inline constexpr DataType data_type_of = [] {
   if constexpr (std::is_same_v<T, double>) return DataType::float64;
 }();
 
-/// A named array of values that something else owns: the file that it was read from, or whoever has it
-/// written.
+/// A named array of values that something else owns: the file that it was read from, or the code that
+/// writes it.
 struct TensorView {
+  /// Its name in the file.
   std::string name;
+  /// The type of its values.
   DataType type = DataType::uint8;
   std::vector<std::size_t> shape;    ///< row-major; empty: one value
   std::span<const std::byte> bytes;  ///< Π shape × data_type_size(type) of them, little-endian

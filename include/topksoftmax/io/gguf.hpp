@@ -45,7 +45,9 @@ enum class GgmlType : std::uint32_t {
 
 /// What a type stores together: so many values of a row in so many bytes.
 struct GgmlBlock {
+  /// Weights of a block.
   std::size_t values;
+  /// Bytes of a block.
   std::size_t bytes;
 };
 
@@ -74,6 +76,7 @@ enum class GgufType : std::uint32_t {
 
 /// An entry of the metadata.
 struct GgufValue {
+  /// Its key.
   std::string name;
   GgufType type = GgufType::uint8;   ///< of an array, that of its elements
   bool is_array = false;             ///< of any length; arrays of arrays are refused
@@ -83,7 +86,9 @@ struct GgufValue {
 
 /// A tensor of a GGUF file.
 struct GgufTensor {
+  /// Its name in the file.
   std::string name;
+  /// The type of its weights.
   GgmlType type = GgmlType::float32;
   std::vector<std::size_t> shape;  ///< row-major: [V, d], where GGUF writes d first; empty: one value
   /// The blocks of all rows, one after the other; none where the type is not known, as nobody can tell then
@@ -108,11 +113,12 @@ class TOPKSOFTMAX_EXPORT GgufFile {
   static constexpr std::size_t max_rank = 4;
 
   /// Opens `path`. Throws Error where it cannot be read or breaks the format: another version or byte order,
-  /// counts or lengths beyond the file, unknown types of metadata, names twice, an alignment that is no power
-  /// of two, more than max_rank sizes, rows that are no whole number of blocks, sizes that overflow, offsets
-  /// that are not aligned, overlap or lead past the end.
+  /// counts or lengths beyond the file, unknown types of metadata, names twice, an alignment that is not a
+  /// power of two, more than max_rank sizes, rows that are not a whole number of blocks, sizes that overflow,
+  /// offsets that are not aligned, overlap or lead past the end.
   static GgufFile open(const std::filesystem::path& path);
 
+  /// The file that was opened.
   const std::filesystem::path& path() const { return path_; }
 
   /// The metadata, in the order of the file.

@@ -18,9 +18,12 @@ struct GgufHead {
   GgufTensor weight;               ///< [V,d], of any type that is known
   std::optional<GgufTensor> bias;  ///< [V], where there is one
   bool tied = false;               ///< the weights are those of the embedding
+  /// The model's logit scale and soft cap.
   LogitTransform transform;
 
+  /// V, the number of tokens.
   std::size_t vocab() const { return weight.shape[0]; }
+  /// d, the length of a context.
   std::size_t dim() const { return weight.shape[1]; }
 };
 

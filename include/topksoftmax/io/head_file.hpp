@@ -22,7 +22,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// A softmax layer with contexts that its model really produced, as a safetensors file holds them:
+/// A softmax layer with contexts that its model produced, in a safetensors file:
 ///
 ///   weight          [V,d]  F32, F16, BF16, or I8 with
 ///   weight.scale    [V]    F32: w = scale·q
@@ -35,18 +35,22 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// has them.
 class HeadFile {
  public:
-  /// Opens and checks the file. Throws Error where it is no head file: a tensor missing, of another shape or
-  /// type, or a transform that LogitTransform does not allow.
+  /// Opens and checks the file. Throws Error where it is not a head file: a tensor missing, of another shape
+  /// or type, or a transform that LogitTransform does not allow.
   static HeadFile open(const std::filesystem::path& path);
 
   /// "name" of the metadata, or else the file's name.
   const std::string& name() const { return name_; }
+  /// V, the number of tokens.
   std::size_t vocab() const { return vocab_; }
+  /// d, the length of a context.
   std::size_t dim() const { return dim_; }
   /// N and M: 0 where there are none.
   std::size_t train_count() const { return train_count_; }
+  /// Number of contexts to measure on, M.
   std::size_t test_count() const { return test_count_; }
 
+  /// The model's logit scale and soft cap.
   const LogitTransform& transform() const { return transform_; }
 
   /// The layer in float32, a copy where it is stored otherwise.
@@ -66,8 +70,10 @@ class HeadFile {
 
   /// contexts.train [N×d], contexts.test [M×d] as float32; no rows where the file has none.
   RowMajorMatrix train_contexts() const { return contexts("contexts.train", train_count_); }
+  /// The contexts to measure on [M×d]; likewise.
   RowMajorMatrix test_contexts() const { return contexts("contexts.test", test_count_); }
 
+  /// Whether the file has token counts.
   bool has_counts() const { return file_.contains("counts"); }
   /// counts [V]; empty where the file has none. Throws Error where one is negative.
   std::vector<std::int64_t> counts() const;
@@ -103,7 +109,7 @@ inline std::size_t count_contexts(const SafetensorsFile& file, const char* tenso
   return file.tensor(tensor, std::array{kAnySize, dim}).shape[0];
 }
 
-/// A number of the metadata; `otherwise` where there is none of this name.
+/// A number of the metadata; `otherwise` where it has none of this name.
 inline float metadata_number(const SafetensorsFile& file, const char* name, float otherwise) {
   const auto found = file.metadata().find(name);
   if (found == file.metadata().end()) return otherwise;

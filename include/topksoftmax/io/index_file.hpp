@@ -37,8 +37,8 @@ TOPKSOFTMAX_EXPORT void save_index(const TopKSoftmax& backend, const std::filesy
 /// share; the file may be replaced or removed meanwhile, but must not be changed in place or shortened. Cost:
 /// reads W once to hash it.
 ///
-/// Throws Error, saying which it is and what to do, for a file that cannot be read, is damaged, holds no
-/// index or one of another kind, is of a newer version, or was built for another layer.
+/// Throws Error, which says what is wrong and what to do, for a file that cannot be read, is damaged, holds
+/// no index or one of another kind, is of a newer version, or was built for another layer.
 TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, SoftmaxLayer layer,
                                           const BackendLoader& loader, std::string_view kind = {});
 

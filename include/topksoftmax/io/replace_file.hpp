@@ -10,8 +10,8 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Throws the Error that TopKSoftmax::save() or replace_file() to this path would throw before it writes a
-/// byte: for a folder, a device or a pipe, and where no file can be made. For whoever builds for minutes, and
-/// would rather know before. Leaves everything as it was.
+/// byte: for a folder, a device or a pipe, and where no file can be made. For programs that build for
+/// minutes, and would rather know before. Leaves everything as it was.
 TOPKSOFTMAX_EXPORT void check_target(const std::filesystem::path& path);
 
 /// Writes a file beside `path`, syncs it, and renames it: on any failure (Error) the old file stays whole and

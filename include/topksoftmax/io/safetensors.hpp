@@ -42,12 +42,15 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   /// missing offsets, bytes that do not match shape and type, bytes that belong to no tensor.
   static SafetensorsFile open(const std::filesystem::path& path);
 
+  /// The file that was opened.
   const std::filesystem::path& path() const { return path_; }
+  /// Its metadata: names and texts.
   const TensorMetadata& metadata() const { return metadata_; }
 
   /// The tensors, in the order of their bytes.
   const std::vector<TensorView>& tensors() const { return tensors_; }
 
+  /// Whether it has a tensor of this name.
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
   /// The tensor of this name; Error if there is none.
@@ -57,8 +60,8 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   /// size).
   const TensorView& tensor(std::string_view name, std::span<const std::size_t> shape) const;
 
-  /// Copies the values of a tensor to `out`, which has room for exactly them, as T: float, double, int32_t or
-  /// int64_t. No value is altered: Error where the stored type, or the value of a wider integer type, does
+  /// Copies the values of a tensor to `out`, which has room for exactly these, as T: float, double, int32_t
+  /// or int64_t. No value is altered: Error where the stored type, or the value of a wider integer type, does
   /// not fit T.
   template <class T>
   void read(std::string_view name, std::span<T> out) const;

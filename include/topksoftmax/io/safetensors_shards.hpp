@@ -43,6 +43,7 @@ class TOPKSOFTMAX_EXPORT SafetensorsShards {
   /// The files, each once, by their names.
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
+  /// Whether any of the files has a tensor of this name.
   bool contains(std::string_view name) const { return index_.contains(name); }
 
   /// The file that holds the tensor of this name; Error if there is none.

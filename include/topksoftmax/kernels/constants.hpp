@@ -9,7 +9,9 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// Bounds of a sum.
 struct SumBounds {
+  /// What the sum is at least.
   double low;
+  /// What the sum is at most.
   double high;
 };
 

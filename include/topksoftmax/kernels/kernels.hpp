@@ -28,7 +28,7 @@
 // d·2⁻²⁴·Σ|w_j·h_j| of the real one in all.
 //
 // The logit of a row is rows.transform of that product and its bias. Every logit that comes out is finite:
-// too large becomes ±max, no number becomes −max. Vectors need no alignment.
+// too large becomes ±max, NaN becomes −max. Vectors need no alignment.
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// logits[i] = rows[first + i]·h + bias for i < count. Reads count·d weights.
@@ -57,8 +57,9 @@ inline void scan_gathered_batch(const Rows& rows, const TokenId* ids, std::size_
 }
 
 /// sums[i] = Σ_j x[j] · rows[j][i] for i < dim, which is a multiple of kSlack: rows are added up, not
-/// multiplied by a context, so nothing is folded. Within combine_roundings(count)·2⁻²⁴·Σ_j |x[j] · rows[j][i]|,
-/// to first order, of the real sums. No bias; rows of int8 have no scales, and none are of blocks. Reads count·dim weights.
+/// multiplied by a context, so nothing is folded. Within combine_roundings(count)·2⁻²⁴·Σ_j |x[j] ·
+/// rows[j][i]|, to first order, of the real sums. No bias; rows of int8 have no scales, and none are of
+/// blocks. Reads count·dim weights.
 inline void combine_rows(const Rows& rows, const float* x, float* sums) {
   detail::active().combine_rows(rows, x, sums);
 }
@@ -185,7 +186,7 @@ inline std::size_t promising(const float* values, std::size_t count, std::size_t
   return detail::active().promising(values, count, wanted, maxima, ids);
 }
 
-/// The i < count for which estimates[i] + radii[i] ≥ threshold (or is no number), ascending; returns how
+/// The i < count for which estimates[i] + radii[i] ≥ threshold (or is NaN), ascending; returns how
 /// many. ids [count + kSlack].
 inline std::size_t reaching(const float* estimates, const float* radii, std::size_t count, float threshold,
                             TokenId* ids) {
@@ -205,7 +206,7 @@ inline void transform(const LogitTransform& transform, float* values, std::size_
 
 /// Bounds of the logits of products in estimates[i] ± radii[i], i < count, as kernels compute them:
 /// logit_estimates[i] ± logit_radii[i], the upper one tight, the lower one as if the slope were the scale
-/// everywhere. An estimate of −∞ stays so, and what is no number is none. Not in place.
+/// everywhere. An estimate of −∞ stays so, and NaN stays NaN. Not in place.
 inline void transform_bounds(const LogitTransform& transform, const float* estimates, const float* radii,
                              std::size_t count, float* logit_estimates, float* logit_radii) {
   detail::active().transform_bounds(transform, estimates, radii, count, logit_estimates, logit_radii);

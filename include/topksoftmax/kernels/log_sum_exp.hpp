@@ -26,11 +26,13 @@ class WideSum {
     high_ += low_ >> kLowBits;
     low_ &= (std::int64_t{1} << kLowBits) - 1;
   }
+  /// Adds another sum.
   void add(const WideSum& other) {
     add(other.low_);
     high_ += other.high_;
   }
 
+  /// The sum, rounded to float64.
   double value() const { return static_cast<double>(high_) * 0x1p53 + static_cast<double>(low_); }
 
  private:
@@ -50,11 +52,15 @@ class WideSum {
 /// below half of what the next one counts in, so no value adds to a higher one; what is left below the second
 /// is at most 2⁻⁴⁰ of the largest for each value.
 struct LogSumExp {
+  /// Levels that are kept.
   static constexpr std::size_t kLevels = 2;
+  /// Bits from one level to the next.
   static constexpr double kLevelBits = 40.0;
 
+  /// The largest value so far.
   float max = -std::numeric_limits<float>::infinity();
   double top = -std::numeric_limits<double>::infinity();  ///< whole
+  /// What was added on each level, in its unit.
   std::array<WideSum, kLevels> levels{};
 
   /// Makes room for values up to x.

@@ -13,11 +13,15 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
 /// What a query changes in the logits: a mask and biases (QueryOptions), in plain pointers.
 struct LogitEdits {
+  /// Which tokens may be returned; empty: all.
   AllowedTokens allowed = {};
   const TokenBias* bias = nullptr;  ///< ids strictly ascending
+  /// Biases.
   std::size_t bias_count = 0;
 
+  /// Whether nothing is changed.
   bool empty() const { return allowed.empty() && bias_count == 0; }
+  /// Whether a token may be returned.
   bool allows(TokenId id) const { return allowed.allows(id); }
 
   /// That of a token; null where it has none.

@@ -19,7 +19,9 @@ struct LogitTransform {
   /// From 1e-9 to 1e9, or 0: none. Hugging Face's `final_logit_softcapping` (Gemma 2: 30).
   float soft_cap = 0.0F;
 
+  /// Whether logits are the products themselves.
   bool is_identity() const { return scale == 1.0F && soft_cap == 0.0F; }
+  /// Whether both make the same of a product.
   bool operator==(const LogitTransform&) const = default;
 
   /// The logit of a product in float64.

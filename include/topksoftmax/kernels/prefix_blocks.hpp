@@ -21,25 +21,34 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 ///                in the lower and the upper half of byte (16g + r)·4 + i
 /// Rows that fill the last block up have a bias of −∞.
 struct PrefixBlocks {
+  /// Rows of a block.
   static constexpr std::size_t kRows = 16;
+  /// Coordinates in int8, and in int4, at most.
   static constexpr std::size_t kMaxWidth = 4096;
   /// Added to a radius as a share of the estimate, for the rounding of both and of the sum of them.
   static constexpr float kRounding = 0x1p-20F;
   /// Added to every radius, for products too small to be held.
   static constexpr float kSmallest = 1e-36F;
+  /// Bytes of a block before q, without int4's.
   static constexpr std::size_t kHeader = kRows * (sizeof(float) + 2 * sizeof(std::uint16_t));
+  /// Bytes that int4 adds to these.
   static constexpr std::size_t kInt4Header = kRows * 2 * sizeof(std::uint16_t);
 
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
+  /// Rows, those that fill the last block up not counted.
   std::size_t rows = 0;
   std::size_t width = 0;       ///< a multiple of 4, at most kMaxWidth
   std::size_t int4_width = 0;  ///< a multiple of Int4Context::kSegment, at most kMaxWidth
 
+  /// Number of blocks.
   std::size_t blocks() const { return (rows + kRows - 1) / kRows; }
   /// Where a block's q and u begin.
   std::size_t q_offset() const { return kHeader + (int4_width > 0 ? kInt4Header : 0); }
+  /// Where a block's u begins.
   std::size_t int4_offset() const { return q_offset() + kRows * width; }
+  /// Bytes of a block.
   std::size_t block_bytes() const { return int4_offset() + kRows * int4_width / 2; }
+  /// Bytes of all blocks.
   std::size_t bytes() const { return blocks() * block_bytes(); }
 
   /// The rows of blocks first … first + count − 1.
@@ -53,6 +62,7 @@ struct PrefixBlocks {
 /// own, which halves `shifts` times from one segment to the next. With n of segment g doubled shifts[g + 1] +
 /// shifts[g + 2] + … times, h_j ≈ scale · n_j.
 struct Int4Context {
+  /// Coordinates that share a step.
   static constexpr std::size_t kSegment = 32;
   static constexpr std::int32_t kLargest = 127;  ///< |n_j| at the most
   /// All shifts together at the most, so that 240·Σ|n_j| over half of the coordinates is an int32.
@@ -64,6 +74,7 @@ struct Int4Context {
 
   const std::int8_t* n = nullptr;        ///< [int4_width]
   const std::uint8_t* shifts = nullptr;  ///< [int4_width / kSegment], before each segment
+  /// The step of the last segment.
   float scale = 0.0F;
   float radius = 0.0F;  ///< what the rows' int4 radii are multiplied by
 };
@@ -77,6 +88,7 @@ struct PrefixContext {
   }
 
   const std::int16_t* n = nullptr;  ///< [width]
+  /// The step.
   float scale = 0.0F;
   float radius = 0.0F;  ///< what the rows' radii are multiplied by
   Int4Context int4{};   ///< where rows have such coordinates

@@ -16,7 +16,9 @@ struct PrefixBoxes {
   /// 0 ≤ q_j, rounded up. Bias and radius are 0.
   PrefixBlocks spreads;
 
+  /// Number of boxes.
   std::size_t count() const { return centres.rows; }
+  /// Bytes of all boxes.
   std::size_t bytes() const { return centres.bytes() + spreads.bytes(); }
 };
 

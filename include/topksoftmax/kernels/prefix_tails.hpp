@@ -15,23 +15,30 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 ///           unused bytes, up to the end of the last cache line less 8
 ///   scale   float32
 ///   radius  float32          how far the row's logit may be from the estimate, for a context of radius 1
-/// Nobody else knows where these lie: kernels, writers and readers ask here.
+/// Only this struct knows the layout: kernels, writers and readers ask it.
 struct PrefixTails {
+  /// Bytes of a cache line.
   static constexpr std::size_t kLine = 64;
 
   /// What is behind a row's coordinates.
   struct Footer {
+    /// The step of the row's coordinates: w_j ≈ scale · q_j.
     float scale;
+    /// How far its logit may be from the estimate, for a context of radius 1.
     float radius;
   };
 
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
+  /// Number of rows.
   std::size_t rows = 0;
+  /// Coordinates of a row.
   std::size_t width = 0;
 
   /// Cache lines of a row.
   std::size_t lines() const { return (width + sizeof(Footer) + kLine - 1) / kLine; }
+  /// Bytes of a row.
   std::size_t row_bytes() const { return lines() * kLine; }
+  /// Bytes of all rows.
   std::size_t bytes() const { return rows * row_bytes(); }
   /// Coordinates that fit into so many cache lines.
   static constexpr std::size_t width_of(std::size_t lines) { return lines * kLine - sizeof(Footer); }
@@ -45,6 +52,7 @@ struct PrefixTails {
     std::memcpy(&footer, static_cast<const std::byte*>(row) + row_bytes() - sizeof(Footer), sizeof(Footer));
     return footer;
   }
+  /// Writes the footer of the row that begins there.
   void put_footer(void* row, const Footer& footer) const {
     std::memcpy(static_cast<std::byte*>(row) + row_bytes() - sizeof(Footer), &footer, sizeof(Footer));
   }

@@ -14,7 +14,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// The last three are ggml's blocks of weights, which carry their scales (binary16, little-endian, as all of
 /// it) with them: a row is whole blocks, one behind the other. Every weight is what its formula gives in
-/// float32; no other operation than the minus of Q4_K rounds, so there is one value whoever computes it.
+/// float32; no other operation than the minus of Q4_K rounds, so every implementation has the same value.
 enum class WeightType : std::uint8_t {
   float32,
   float16,   ///< IEEE binary16
@@ -27,7 +27,9 @@ enum class WeightType : std::uint8_t {
 
 /// Weights that are stored together, and the bytes that they take: one weight where it has an address.
 struct WeightBlock {
+  /// Weights of a block.
   std::size_t weights;
+  /// Bytes of a block.
   std::size_t bytes;
 };
 
@@ -91,10 +93,14 @@ struct Rows {
   const void* data = nullptr;     ///< row i begins weight_bytes(type, i · stride) bytes behind it
   const float* scales = nullptr;  ///< [count], for int8 rows; otherwise null
   const float* bias = nullptr;    ///< [count], or null for none
+  /// Number of rows.
   std::size_t count = 0;
+  /// Weights of a row.
   std::size_t dim = 0;
   std::size_t stride = 0;  ///< from one row to the next, in weights; at least dim, and whole blocks as dim is
+  /// How weights are stored.
   WeightType type = WeightType::float32;
+  /// What logits are made of products by.
   LogitTransform transform{};
 
   /// Where row i begins.

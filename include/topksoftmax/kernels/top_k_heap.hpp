@@ -16,6 +16,7 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 /// O(log capacity).
 class TopKHeap {
  public:
+  /// An empty heap; `storage` has room for `capacity` tokens.
   TopKHeap(ScoredToken* storage, std::size_t capacity) : storage_(storage), capacity_(capacity) {}
 
   /// A token whose logit is below this cannot be kept any more.
@@ -23,6 +24,7 @@ class TopKHeap {
     return size_ < capacity_ ? -std::numeric_limits<float>::infinity() : storage_[0].logit;
   }
 
+  /// Keeps a token if it is among the best so far.
   void push(ScoredToken token) {
     if (size_ < capacity_) {
       if (token.logit == -std::numeric_limits<float>::infinity()) return;
@@ -33,6 +35,7 @@ class TopKHeap {
     }
   }
 
+  /// Tokens kept.
   std::size_t size() const { return size_; }
 
   /// The tokens, best first. The heap is spent then: nothing may be pushed any more.

@@ -68,7 +68,7 @@ inline void TransformBounds(const LogitTransform& transform, const float* HWY_RE
     const auto width = hn::Mul(radius, scale);
     const auto far = hn::Add(width, hn::MulAdd(hn::Add(hn::Abs(highest), width), slack, least));
     const auto middle = hn::Sub(highest, width);
-    // What is no number stays none, and what was left out stays out.
+    // NaN stays NaN, and what was left out stays out.
     const auto known = hn::IfThenElse(hn::Eq(high, high), middle, high);
     hn::StoreU(hn::IfThenElse(hn::Eq(estimate, never), never, known), d, to_estimates);
     hn::StoreU(far, d, to_radii);

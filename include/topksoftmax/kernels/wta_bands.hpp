@@ -16,9 +16,11 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 /// is at positions[((w/16 · units + j) · K + k) · 16 + w%16]. The last group is filled up with bands that
 /// look at value 0.
 struct WtaBands {
+  /// Bands of a group.
   static constexpr std::size_t kGroup = 16;
 
   const std::int32_t* positions = nullptr;  ///< [groups · units · K · 16], each below the vectors' length
+  /// Number of groups.
   std::size_t groups = 0;
   std::size_t units = 0;  ///< at least 1
   std::size_t K = 0;      ///< at least 1; K^units < 2³¹

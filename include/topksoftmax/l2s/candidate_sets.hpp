@@ -15,7 +15,9 @@ struct CandidateSets {
   std::vector<std::size_t> offsets;  ///< [r+1]: C(t) is ids[offsets[t] … offsets[t+1])
   std::vector<TokenId> ids;          ///< ascending within a set
 
+  /// Number of clusters, r.
   std::size_t clusters() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+  /// C(t), t < clusters().
   std::span<const TokenId> of(std::size_t t) const {
     return std::span(ids).subspan(offsets[t], offsets[t + 1] - offsets[t]);
   }

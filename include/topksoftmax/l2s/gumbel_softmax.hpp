@@ -24,6 +24,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of the training of L2S's cluster vectors.
 struct GumbelOptions {
   double lambda = 3e-4;          ///< λ of Eq. 6
   double gamma = 10.0;           ///< γ of Eq. 8

@@ -16,9 +16,10 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of the choice of candidate sets.
 struct KnapsackOptions {
   double budget = 300.0;  ///< B, the mean set size that a context may meet
-  double lambda = 3e-4;   ///< λ of Eq. 6: the price of a token that is no label
+  double lambda = 3e-4;   ///< λ of Eq. 6: the price of a token that is not a label
 };
 
 /// Chooses the candidate sets by L2S's greedy knapsack (§3, "Optimization"): item (t, s) adds token s to

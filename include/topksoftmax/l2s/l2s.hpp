@@ -56,11 +56,16 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   /// Reads what save() has written.
   explicit L2SScreener(const IndexReader& in);
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return name_; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
+  /// What training has yielded.
   const L2SModel& model() const { return model_; }
 
  private:
@@ -97,7 +102,7 @@ class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
       SoftmaxLayer layer, const ConstRows& contexts, L2SOptions options = {},
       const Executor& executor = default_executor());
 
-  /// The same as train() for contexts in plain memory; `name` is what the backend goes by. Defined in
+  /// The same as train() for contexts in plain memory; `name` is the backend's name. Defined in
   /// l2s/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> train(SoftmaxLayer layer, const Contexts& contexts,
                                                              const L2SOptions& options, std::string_view name,

@@ -19,7 +19,9 @@ struct ScreeningLoss {
 /// What training yields.
 struct L2SModel {
   std::vector<float> v;  ///< cluster vectors [r×d]
+  /// Number of clusters, r.
   std::size_t clusters = 0;
+  /// The candidates of each cluster.
   CandidateSets sets;
   /// Eq. 7 on the training contexts after k-means and after each round; the model is the best of them.
   std::vector<ScreeningLoss> history;

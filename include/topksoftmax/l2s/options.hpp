@@ -17,12 +17,14 @@ struct L2SOptions {
   /// B, candidates a context meets in the mean, at least 1: the knob between speed and precision.
   double budget = 100.0;
   double lambda = 3e-4;  ///< λ of Eq. 6, above 0 and below 1
+  /// Iterations of spherical k-means, at most: at least 1.
   std::size_t kmeans_iterations = 15;
 
   std::size_t label_count = 5;         ///< a context's labels y: its exact top tokens, at least 1
   std::size_t label_depth = 16;        ///< near misses count down to this rank, no less than label_count …
   double near_miss_value = 1.0;        ///< … as this share of a label, 0 (the paper's plain form) to 1 …
   double near_miss_temperature = 1.0;  ///< … times exp(−gap in logits / this), above 0 and at most 10⁶
+  /// Of everything that is drawn in the training.
   std::uint64_t seed = 1;
 
   double gamma = 10.0;           ///< γ of Eq. 8, 0 to 10⁶
@@ -40,6 +42,7 @@ struct L2SOptions {
   /// 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 15000;
 
+  /// Told how far the training is; may be empty.
   TrainingProgress progress = {};
 
   /// What k-means alone takes.
@@ -73,12 +76,15 @@ struct L2SOptions {
           above(0).and_below(1));
   }
 
+  /// Visits the option of the mass outside, which indexes do not have.
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit_outside(Self& options, Visit&& visit) {
     visit("outside_sample", options.outside_sample,
           "contexts that the mass outside of the sets is learned from; 0: it counts as none");
   }
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_index(options, visit);
@@ -88,6 +94,7 @@ struct L2SOptions {
 
 /// The options that L2S::train_kmeans() has a use for.
 struct L2SKMeansOptions : L2SOptions {
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_kmeans(options, visit);

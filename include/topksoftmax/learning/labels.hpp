@@ -15,13 +15,18 @@ namespace TOPKSOFTMAX_NAMESPACE {
 struct Labels {
   std::vector<TokenId> ids;    ///< [N×depth]
   std::vector<float> weights;  ///< [N×depth]
+  /// Labels of a context.
   std::size_t depth = 0;
+  /// How many of them are labels of the paper.
   std::size_t top = 0;
 
+  /// Number of contexts, N.
   std::size_t count() const { return depth == 0 ? 0 : ids.size() / depth; }
+  /// The labels of a context, the most probable first.
   std::span<const TokenId> of(std::size_t context) const {
     return std::span(ids).subspan(context * depth, depth);
   }
+  /// The weights of these labels.
   std::span<const float> weights_of(std::size_t context) const {
     return std::span(weights).subspan(context * depth, depth);
   }

@@ -23,10 +23,12 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of spherical k-means.
 struct SphericalKMeansOptions {
   std::size_t clusters = 100;   ///< r
   std::size_t iterations = 20;  ///< at most; it ends when no context changes its cluster
   std::uint64_t seed = 1;       ///< of the contexts that the clusters begin at
+  /// Told the share that is done, 0 … 1; may be empty.
   std::function<void(double done)> progress = {};
 };
 

@@ -15,6 +15,7 @@ class Executor {
   /// The body of a loop: by reference, and it throws nothing.
   class Body {
    public:
+    /// Refers to `body`, which must outlive the loop.
     template <class F>
     explicit Body(const F& body)
         : context_(&body), call_([](const void* context, std::size_t part, std::size_t thread) {
@@ -40,7 +41,9 @@ class Executor {
 
  protected:
   Executor() = default;
+  /// For those who derive from it.
   Executor(const Executor&) = default;
+  /// For those who derive from it.
   Executor& operator=(const Executor&) = default;
   ~Executor() = default;  // whoever makes one deletes it as what it is
 };

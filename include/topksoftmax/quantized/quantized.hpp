@@ -45,11 +45,13 @@ class QuantizedRows;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of Quantized. What builds throws Error for values out of their ranges.
 struct QuantizedOptions {
   /// Tokens whose logits are computed in full precision, at least 1, and never fewer than 2·k. A query's
   /// `effort` overrides it.
   std::size_t refine_width = 32;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("refine_width", options.refine_width, "tokens that are scored in full precision, at least 2k",
@@ -60,12 +62,17 @@ struct QuantizedOptions {
 /// Screens by logits from 8-bit rows: candidates are the tokens with the largest ones.
 class TOPKSOFTMAX_EXPORT QuantizedScreener {
  public:
+  /// Screens by 8-bit rows that quantized/build.hpp has made or load() has read.
   QuantizedScreener(std::shared_ptr<const detail::QuantizedRows> rows, const QuantizedOptions& options)
       : rows_(std::move(rows)), options_(options) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "quantized"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:
@@ -74,7 +81,7 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 };
 
 /// The scan of an 8-bit copy of the layer, and the best of it in full precision: what an engine does without
-/// any index, and so what indexes are to be measured by.
+/// any index, and so the measure of every index.
 ///
 /// Rows are rounded to int8 with a scale each, contexts to 15 bits or, beyond d = 1032, so many that no sum
 /// overflows; products are exact integers. All tokens that are not refined keep their estimates in log Z

@@ -17,6 +17,7 @@
 /// What descriptions make their axes of.
 namespace TOPKSOFTMAX_NAMESPACE::axis {
 
+/// The values of an option for a layer and k tokens asked for.
 using Values = std::function<std::vector<std::size_t>(const SoftmaxLayer&, std::size_t k)>;
 
 /// The same values for every layer.

@@ -23,11 +23,13 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// What there is to build a backend from. Views: what they show must outlive the build.
+/// What a backend is built from. Views: what they show must outlive the build.
 struct BuildMaterial {
+  /// The layer that is asked: [V×d].
   SoftmaxLayer layer;
   Contexts contexts = {};                     ///< to learn from; may be none
   std::span<const std::int64_t> counts = {};  ///< [V], how often each token occurred, or empty: unknown
+  /// Threads for the build.
   const Executor& executor = default_executor();
   TrainingProgress progress = {};                   ///< may throw, to give learning up
   std::shared_ptr<const TopKSoftmax> wrapped = {};  ///< for backends that wrap another
@@ -41,13 +43,13 @@ struct BuildCall {
   std::string header;  ///< that defines it: "topksoftmax/l2s/build.hpp"
 };
 
-/// How a backend is built from options that are given as text. See builder().
+/// How a backend is built from options given as text. See builder().
 struct BackendBuilder {
   /// In the order of their declaration, with their defaults.
   std::vector<OptionDescription> options = {};
-  /// Whether it has a use for how often each token occurred.
+  /// Whether it uses how often each token occurred.
   bool takes_counts = false;
-  /// Builds a backend that goes by this name in errors.
+  /// Builds a backend that errors call by this name.
   std::function<std::unique_ptr<TopKSoftmax>(std::string_view backend, const BuildMaterial&, const Settings&)>
       build = {};
   /// Every option's value under these settings.
@@ -120,6 +122,7 @@ BackendBuilder builder(BuildCall call, Build build) {
 
 /// Options of a backend that has none.
 struct NoOptions {
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& /*options*/, Visit&& /*visit*/) {}
 };

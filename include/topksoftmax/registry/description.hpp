@@ -30,12 +30,15 @@ struct BackendTraits {
   bool has_index = true;        ///< it can be saved
 };
 
-/// What a table tells of it to those who choose. Rows that say the same are one row of several names.
+/// Its row in the table that helps users choose. Backends with the same text share a row.
 struct BackendAdvice {
   int place = 0;           ///< the rows are in this order
   std::string names = {};  ///< empty: it has no row
+  /// What its answers are.
   std::string answers = {};
+  /// What it learns from.
   std::string learns_from = {};
+  /// When to take it.
   std::string take_when = {};
 };
 
@@ -44,11 +47,13 @@ struct TensorDescription {
   std::string name;   ///< N stands for any number: "upper.N.offsets"
   std::string type;   ///< of safetensors: "F32"
   std::string shape;  ///< of V, d, options, and names of its own: "[r + 1]"; *: any size
+  /// What its values are.
   std::string meaning;
 };
 
 /// An option that trades speed for precision, and values for it, from the fastest and least precise on.
 struct OptionAxis {
+  /// The option's name.
   std::string option;
   /// For a layer, and k tokens asked for.
   std::function<std::vector<std::size_t>(const SoftmaxLayer&, std::size_t k)> values;
@@ -67,33 +72,40 @@ struct TuningPlan {
   std::optional<OptionAxis> models = {};              ///< each value a build
   std::optional<OptionAxis> efforts = {};             ///< of one build; 0: as built
   std::function<Settings(std::size_t k)> for_k = {};  ///< what k calls for, and a table need not show
-  std::string refined_by = {};  ///< a backend that takes the same settings, and learns with more pains
+  std::string refined_by = {};  ///< a backend that takes the same settings, and learns with more effort
 };
 
-/// What another backend best takes this one as, within it: Certify wants short lists.
+/// The settings that suit another backend which wraps this one: Certify wants short lists.
 struct WrappedUse {
   Settings settings = {};                 ///< in place of the defaults
   std::vector<OptionAxis> axes = {};      ///< empty: the backend's own
   std::optional<TuningPlan> tuning = {};  ///< empty: tune() does not try it wrapped
 };
 
-/// All that there is to know of a backend, in one place: a Registry takes it, and index files, tune(), the
-/// benchmark and tests read it there. A value. Beside each system's build.hpp lies its own, description.hpp.
+/// All that there is to know of a backend, in one place. A value. A Registry takes it; index files, tune(),
+/// the benchmark and tests read it there. Each system has its own in description.hpp, beside its build.hpp.
 struct BackendDescription {
   std::string name;  ///< as command lines name it: "l2s-kmeans"
   std::string kind;  ///< of its indexes: "l2s"
+  /// One sentence for lists.
   std::string summary;
+  /// Its row in the table that helps users choose.
   BackendAdvice advice = {};
+  /// What it promises and needs.
   BackendTraits traits = {};
+  /// How it is built, and from which options.
   BackendBuilder builder;
   /// Makes one of an index: &load_as<L2S>.
   std::unique_ptr<TopKSoftmax> (*loader)(const IndexReader&) = nullptr;
   std::vector<OptionAxis> axes = {};  ///< what a sweep varies, every combination; one at most has an effort
   std::optional<TuningPlan> tuning = TuningPlan{};  ///< empty: tune() does not try it
+  /// How it is used within another backend.
   WrappedUse wrapped = {};
+  /// What its indexes hold.
   std::vector<TensorDescription> tensors = {};
   bool wraps = false;  ///< it is made around another, BuildMaterial::wrapped, and named "certify:l2s"
 
+  /// Its options in the order of their declaration.
   const std::vector<OptionDescription>& options() const { return builder.options; }
 
   /// Builds it. Throws Error for unknown options, for values that cannot be read, and as the backend does.

@@ -21,8 +21,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// An option of a backend, as text.
 struct OptionDescription {
+  /// As the struct has it: "ef_search".
   std::string name;
+  /// A phrase for command lines and tables.
   std::string help;
+  /// How its text is read.
   OptionType type = OptionType::whole;
   bool optional = false;                  ///< it may be left to the backend to choose
   std::string default_value = {};         ///< empty, if it is optional: the backend chooses

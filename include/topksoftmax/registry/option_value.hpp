@@ -51,7 +51,7 @@ inline constexpr OptionType option_type = [] {
   return std::is_unsigned_v<T> ? OptionType::whole : OptionType::integer;
 }();
 
-/// Reads a value that is no enum. Throws Error, whose message goes on after the option's name.
+/// Reads a value that is not an enum. Throws Error, whose message goes on after the option's name.
 template <class T>
 T parse_option(std::string_view text) {
   if constexpr (std::is_same_v<T, std::string>) {

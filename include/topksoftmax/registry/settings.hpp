@@ -8,8 +8,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Options that differ from their defaults, as text: name → value. What command lines, files and other
-/// languages hand over.
+/// Options that differ from their defaults, as text: name → value. Command lines, files and other languages
+/// pass options so.
 using Settings = std::map<std::string, std::string, std::less<>>;
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -19,7 +19,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Includes everything that builds. Who only loads takes registry/standard_loader.hpp.
+/// Includes everything that builds. Programs that only load take registry/standard_loader.hpp.
 inline Registry Registry::standard() {
   Registry all;
   all.add(describe_exact())

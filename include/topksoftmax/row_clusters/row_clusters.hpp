@@ -52,6 +52,7 @@ struct RowClustersScratch {
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of RowClusters. What builds throws Error for values out of their ranges.
 struct RowClustersOptions {
   /// C, the clusters, at least 1; V/128, rounded up, unless given. Fewer where there are fewer rows, or where
   /// no row falls into one.
@@ -68,6 +69,7 @@ struct RowClustersOptions {
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 5000;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("clusters", options.clusters, "C, the clusters; V/128 if null", at_least(1));
@@ -84,6 +86,8 @@ struct RowClustersOptions {
 struct GivenClustersOptions {
   /// As RowClustersOptions has them.
   std::optional<std::size_t> visited = std::nullopt;
+  /// Contexts, evenly spaced ones, that the mass outside of the rows scored is learned from
+  /// (Normalizer::learned); 0: it is not.
   std::size_t outside_sample = 5000;
 };
 
@@ -95,11 +99,16 @@ class TOPKSOFTMAX_EXPORT RowClustersScreener {
   RowClustersScreener(const SoftmaxLayer& layer, const StoredArray<float>& centroids,
                       StoredArray<TokenId> tokens, StoredArray<std::uint64_t> starts, std::size_t visited);
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "row-clusters"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
+  /// Number of clusters, C.
   std::size_t clusters() const { return centroids_.count(); }
   /// n, where a query gives no effort.
   std::size_t visited() const { return visited_; }

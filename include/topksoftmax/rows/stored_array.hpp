@@ -41,12 +41,19 @@ class StoredArray {
   /// Values that outlive the array.
   static StoredArray borrow(std::span<const T> values) { return {values, nullptr}; }
 
+  /// The first value.
   const T* data() const { return values_.data(); }
+  /// Number of values.
   std::size_t size() const { return values_.size(); }
+  /// Value i, i < size().
   const T& operator[](std::size_t i) const { return values_[i]; }
+  /// For loops over the values.
   auto begin() const { return values_.begin(); }
+  /// For loops over the values.
   auto end() const { return values_.end(); }
+  /// All values.
   std::span<const T> span() const { return values_; }
+  /// What keeps them alive; null where they are borrowed.
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// A matrix [count×dim] with a bias for each row, or none, in memory of whoever has it.
+/// A matrix [count×dim] with a bias for each row, or none, in memory that it may share.
 class StoredRows {
  public:
   StoredRows() = default;

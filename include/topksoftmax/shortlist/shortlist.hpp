@@ -40,6 +40,7 @@ class PackedTokens;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of Shortlist. What builds throws Error for values out of their ranges.
 struct ShortlistOptions {
   /// T, most frequent tokens that are candidates of every context: at least 1; V/10 unless given.
   std::optional<std::size_t> top_frequent = std::nullopt;
@@ -50,6 +51,7 @@ struct ShortlistOptions {
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("top_frequent", options.top_frequent, "T, the tokens; V/10 if null", at_least(1));
@@ -61,11 +63,15 @@ struct ShortlistOptions {
 /// Screens by a fixed list: its tokens are the candidates of every context.
 class TOPKSOFTMAX_EXPORT ShortlistScreener {
  public:
+  /// Screens by one list of tokens, each below `vocab`.
   ShortlistScreener(std::shared_ptr<const detail::PackedTokens> tokens, std::size_t vocab)
       : tokens_(std::move(tokens)), vocab_(vocab) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "shortlist"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
 
   /// The list, the most frequent tokens first.

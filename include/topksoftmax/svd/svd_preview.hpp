@@ -28,6 +28,7 @@ class SvdPreview {
 
   /// What save() has written, for the layer that `in` is of. Throws Error where it cannot be that.
   SvdPreview(const IndexReader& in, std::size_t width);
+  /// Puts what the constructor above reads into `out`.
   void save(IndexWriter& out) const;
 
   /// The low-rank products of all tokens with h [d]: products [V] = UΣ(Vᵀh) + b. turned [width] is scratch.
@@ -37,9 +38,13 @@ class SvdPreview {
   /// Their low-rank logits: the layer's transform of these.
   void logits(const float* h, const Workspace& workspace, float* turned, float* logits) const;
 
+  /// Directions kept.
   std::size_t width() const { return directions_.count(); }
+  /// The layer's transform.
   const LogitTransform& transform() const { return transform_; }
+  /// V of the layer.
   std::size_t vocab() const { return tokens_.count(); }
+  /// Bytes kept: 4·(V + d)·width.
   std::size_t bytes() const { return directions_.rows().bytes(width()) + tokens_.rows().bytes(vocab()); }
 
  private:

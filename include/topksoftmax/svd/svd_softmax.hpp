@@ -35,6 +35,7 @@ struct SvdScratch {
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of SvdSoftmax. What builds throws Error for values out of their ranges.
 struct SvdSoftmaxOptions {
   /// W, the singular directions that previews are made of: 1 to d; d/4 unless given.
   std::optional<std::size_t> preview_width = std::nullopt;
@@ -42,6 +43,7 @@ struct SvdSoftmaxOptions {
   /// it.
   std::optional<std::size_t> refine_width = std::nullopt;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("preview_width", options.preview_width, "W, directions that previews are made of; d/4 if null",
@@ -53,12 +55,17 @@ struct SvdSoftmaxOptions {
 /// Screens by low-rank logits: candidates are the tokens with the largest ones.
 class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
  public:
+  /// Screens by a preview; `refine_width` of the tokens are scored in full.
   SvdSoftmaxScreener(std::shared_ptr<const SvdPreview> preview, std::size_t refine_width)
       : preview_(std::move(preview)), refine_width_(refine_width) {}
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The backend's name.
   std::string_view name() const { return "svd"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

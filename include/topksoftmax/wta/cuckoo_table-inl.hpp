@@ -41,7 +41,7 @@ inline void check_slots(std::span<const CuckooTable::Entry> entries, double max_
   }
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice != keys.end()) {
-    throw Error("cuckoo table: the key " + std::to_string(*twice) + " comes twice; keys must be distinct");
+    throw Error("cuckoo table: the key " + std::to_string(*twice) + " appears twice; keys must be distinct");
   }
 }
 

@@ -17,11 +17,15 @@ class TOPKSOFTMAX_EXPORT CuckooTable {
  public:
   /// A key, below 2³¹, and where its span lies in an array of someone else's.
   struct Entry {
+    /// The key.
     std::uint32_t key;
+    /// Where its list begins.
     std::uint32_t start;
+    /// Entries of its list.
     std::uint32_t length;
   };
 
+  /// Keys per slot that a table is built for.
   static constexpr double kDefaultLoad = 0.45;
 
   /// A table at most `max_load` full, 0 < max_load < 0.5: beyond one half, cuckoo hashing with two slots a
@@ -50,10 +54,15 @@ class TOPKSOFTMAX_EXPORT CuckooTable {
 
   /// An empty slot has a key of 2³¹ or more.
   std::span<const Entry> slots() const { return slots_.span(); }
+  /// The seed of the hash functions in the end.
   std::uint64_t seed() const { return seed_; }
+  /// Number of keys.
   std::size_t size() const { return size_; }
+  /// Keys per slot.
   double load() const { return static_cast<double>(size_) / static_cast<double>(slots_.size()); }
+  /// How often the build had to begin anew with other hash functions.
   std::size_t rehashes() const { return rehashes_; }
+  /// Bytes of the table.
   std::size_t bytes() const { return slots_.size() * sizeof(Entry); }
 
  private:

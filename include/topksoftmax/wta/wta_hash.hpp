@@ -33,6 +33,7 @@ struct WtaHashOptions {
   /// Of the permutations.
   std::uint64_t seed = 1;
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("K", options.K, "values that a hash compares", at_least(2));
@@ -60,15 +61,20 @@ class TOPKSOFTMAX_EXPORT WtaHash {
   /// The hash that had these positions(). Throws Error also for any other number of them, or any beyond dim.
   WtaHash(std::size_t dim, const WtaHashOptions& options, StoredArray<std::int32_t> positions);
 
+  /// d, the length of a vector.
   std::size_t dim() const { return dim_; }
+  /// Bands of a hash.
   std::size_t bands() const { return options_.bands; }
+  /// What the hash was made with.
   const WtaHashOptions& options() const { return options_; }
   /// The permutations [⌈W/kGroup⌉ × u × K × kGroup]: the k-th element of the j-th of band w is at
   /// ((w / kGroup · u + j) · K + k) · kGroup + w % kGroup.
   const StoredArray<std::int32_t>& positions() const { return positions_; }
   /// K, or dim if it is less.
   std::size_t compared() const { return compared_; }
+  /// Bands as the kernel counts them: whole groups.
   std::size_t padded_bands() const { return kernel_bands().groups * kGroup; }
+  /// Bytes of the permutations.
   std::size_t bytes() const { return positions_.size() * sizeof(positions_[0]); }
 
   /// codes[w] = B_w(x) as a number to the base K (I_wu its highest digit), x [dim], codes [padded_bands()].

@@ -48,6 +48,7 @@ class WtaIndex;
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// Options of WtaLsh. What builds throws Error for values out of their ranges.
 struct WtaLshOptions {
   /// {K, u, W}.
   WtaHashOptions hash = {};
@@ -62,6 +63,7 @@ struct WtaLshOptions {
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
 
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("hash", options.hash);
@@ -87,6 +89,7 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
   /// Reads what save() has written.
   explicit WtaLshScreener(const IndexReader& in);
 
+  /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
 
   /// One list for all contexts of a batch.
@@ -98,8 +101,11 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
   /// For `batch` contexts at query.h, `stride` floats apart.
   Shared screen_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace) const;
 
+  /// The backend's name.
   std::string_view name() const { return "wta-lsh"; }
+  /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
  private:

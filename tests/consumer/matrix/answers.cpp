@@ -23,7 +23,7 @@ bool bits_equal(float a, float b) {
   return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-/// How far two intervals lie apart; 0 where they meet, NaN for what is no interval.
+/// How far two intervals lie apart; 0 where they meet, NaN for what is not an interval.
 double gap(double low, double high, const Answer& answer) {
   const double apart = std::max(low - answer.high, answer.low - high);
   return apart < 0.0 ? 0.0 : apart;
