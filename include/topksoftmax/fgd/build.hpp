@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,7 +21,6 @@
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/exact_labels.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
-#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -68,12 +66,11 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, con
                                                          const FgdOptions& options,
                                                          const Executor& executor) {
   detail::check_fgd_options(layer, options);
-  if (contexts.count > 0) detail::check_contexts(layer, contexts, Fgd::kind);
-  FgdScreener screener(std::make_shared<const detail::FgdIndex>(
-      layer, options, detail::frequent_winners(layer, contexts, options, executor)));
-  std::optional<OutsideMass> outside =
-      detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor);
-  return std::unique_ptr<Fgd>(new Fgd(std::move(layer), std::move(screener), std::move(outside)));
+  detail::check_contexts_if_any(layer, contexts, Fgd::kind);
+  auto index = std::make_shared<const detail::FgdIndex>(
+      layer, options, detail::frequent_winners(layer, contexts, options, executor));
+  return detail::with_learned_outside<Fgd>(std::move(layer), FgdScreener(std::move(index)), 1, contexts,
+                                           options.outside_sample, executor);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> Fgd::build(SoftmaxLayer layer, const FgdOptions& options,

@@ -7,6 +7,7 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/graph/search_beam.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
@@ -46,8 +47,7 @@ struct FgdOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_index(options, visit);
-    visit("outside_sample", options.outside_sample,
-          "contexts that the mass outside of the tokens found is learned from; 0: it counts as none");
+    detail::visit_outside_sample(options, visit);
   }
 };
 

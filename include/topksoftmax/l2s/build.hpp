@@ -6,7 +6,6 @@
 
 #if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,6 @@
 #include "topksoftmax/learning/exact_labels.hpp"
 #include "topksoftmax/learning/labels.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
-#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -39,9 +37,9 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, con
                        std::string(name));
   if (options.progress && options.outside_sample > 0)
     options.progress("learning the mass outside of the sets", 1.0);
-  std::optional<OutsideMass> outside = detail::learn_outside_mass(layer, screener, screener.model().clusters,
-                                                                  contexts, options.outside_sample, executor);
-  return std::unique_ptr<L2S>(new L2S(std::move(layer), std::move(screener), std::move(outside)));
+  const std::size_t clusters = screener.model().clusters;
+  return detail::with_learned_outside<L2S>(std::move(layer), std::move(screener), clusters, contexts,
+                                           options.outside_sample, executor);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const ConstRows& contexts,

@@ -6,6 +6,7 @@
 
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 
@@ -76,19 +77,11 @@ struct L2SOptions {
           above(0).and_below(1));
   }
 
-  /// Visits the option of the mass outside, which indexes do not have.
-  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
-  template <class Self, class Visit>
-  static void visit_outside(Self& options, Visit&& visit) {
-    visit("outside_sample", options.outside_sample,
-          "contexts that the mass outside of the sets is learned from; 0: it counts as none");
-  }
-
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_index(options, visit);
-    visit_outside(options, visit);
+    detail::visit_outside_sample(options, visit);
   }
 };
 
@@ -98,7 +91,7 @@ struct L2SKMeansOptions : L2SOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_kmeans(options, visit);
-    visit_outside(options, visit);
+    detail::visit_outside_sample(options, visit);
   }
 };
 

@@ -27,4 +27,10 @@ inline void check_contexts(const SoftmaxLayer& layer, const Contexts& contexts, 
   }
 }
 
+/// The same for backends that need none: a view of none is of no dimension.
+inline void check_contexts_if_any(const SoftmaxLayer& layer, const Contexts& contexts,
+                                  std::string_view backend) {
+  if (contexts.count > 0) check_contexts(layer, contexts, backend);
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -272,10 +273,8 @@ inline std::optional<OutsideMass> fit_outside_mass(const OutsideSample& sample, 
   });
   if (!weights.allFinite() || !offsets.allFinite() || !std::isfinite(most)) return std::nullopt;
 
-  OutsideMass::Learned found = {.models = StoredRows(weights, std::move(offsets)),
-                                .error = {},
-                                .most = most,
-                                .sample = sample.size()};
+  OutsideMass::Learned found = {
+      .models = StoredRows(weights, std::move(offsets)), .error = {}, .most = most, .sample = sample.size()};
   found.error = error_of(OutsideMass(found), sample, split.held_out);
   return OutsideMass(std::move(found));
 }
@@ -289,6 +288,16 @@ std::optional<OutsideMass> learn_outside_mass(const SoftmaxLayer& layer, const S
                                               const Executor& executor) {
   if (std::min(count, contexts.count) < kFewestSampled) return std::nullopt;
   return fit_outside_mass(measure_outside(layer, screener, contexts, count, executor), groups, executor);
+}
+
+/// The backend of this screener, which counts the mass outside of its candidates as learn_outside_mass() has
+/// learned it.
+template <class Backend, class Screener>
+std::unique_ptr<Backend> with_learned_outside(SoftmaxLayer layer, Screener screener, std::size_t groups,
+                                              const Contexts& contexts, std::size_t count,
+                                              const Executor& executor) {
+  std::optional<OutsideMass> outside = learn_outside_mass(layer, screener, groups, contexts, count, executor);
+  return std::make_unique<Backend>(std::move(layer), std::move(screener), std::move(outside));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,7 +22,6 @@
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/numeric/finite.hpp"
-#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/row_clusters/balanced_kmeans.hpp"
 #include "topksoftmax/row_clusters/row_clusters.hpp"
@@ -140,12 +138,10 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::build(Softmax
                                                                          const RowClustersOptions& options,
                                                                          const Executor& executor) {
   const RowClustersOptions all = detail::chosen_row_clusters(options, layer);
-  if (contexts.count > 0) detail::check_contexts(layer, contexts, RowClusters::kind);
+  detail::check_contexts_if_any(layer, contexts, RowClusters::kind);
   RowClustersScreener screener = detail::learned_row_clusters(layer, all, executor);
-  std::optional<OutsideMass> outside =
-      detail::learn_outside_mass(layer, screener, 1, contexts, all.outside_sample, executor);
-  return std::unique_ptr<RowClusters>(
-      new RowClusters(std::move(layer), std::move(screener), std::move(outside)));
+  return detail::with_learned_outside<RowClusters>(std::move(layer), std::move(screener), 1, contexts,
+                                                   all.outside_sample, executor);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::build(SoftmaxLayer layer,
@@ -165,14 +161,12 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::from_centroid
     SoftmaxLayer layer, const ConstRows& centroids, std::span<const std::vector<TokenId>> lists,
     const GivenClustersOptions& options, const Contexts& contexts, const Executor& executor) {
   detail::check_given_clusters(layer, centroids, lists);
-  if (contexts.count > 0) detail::check_contexts(layer, contexts, RowClusters::kind);
+  detail::check_contexts_if_any(layer, contexts, RowClusters::kind);
   const std::size_t visited = options.visited.value_or(detail::default_visited(lists.size()));
   check_options(RowClusters::kind, RowClustersOptions{.visited = visited});
   RowClustersScreener screener = detail::screener_of_lists(layer, centroids, lists, visited);
-  std::optional<OutsideMass> outside =
-      detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor);
-  return std::unique_ptr<RowClusters>(
-      new RowClusters(std::move(layer), std::move(screener), std::move(outside)));
+  return detail::with_learned_outside<RowClusters>(std::move(layer), std::move(screener), 1, contexts,
+                                                   options.outside_sample, executor);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::from_centroids(

@@ -24,6 +24,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -77,8 +78,7 @@ struct RowClustersOptions {
     visit("balance", options.balance, "rows that a cluster may hold, over the mean of V/C", at_least(1));
     visit("iterations", options.iterations, "of the spherical k-means, and of the balanced one after it");
     visit("seed", options.seed, "of the random numbers");
-    visit("outside_sample", options.outside_sample,
-          "contexts that the mass outside of the clusters is learned from; 0: it counts as none");
+    detail::visit_outside_sample(options, visit);
   }
 };
 

@@ -34,7 +34,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> Shortlist::build(SoftmaxLaye
                                                                      const Executor& executor) {
   const std::size_t top = options.top_frequent.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   check_options("shortlist", options);
-  if (contexts.count > 0) detail::check_contexts(layer, contexts, Shortlist::kind);
+  detail::check_contexts_if_any(layer, contexts, Shortlist::kind);
   const auto order =
       StoredArray<TokenId>::own(detail::frequency_order(layer, options.counts, Shortlist::kind));
   const std::span<const TokenId> first = order.span().first(std::min(top, layer.vocab()));

@@ -19,6 +19,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -55,8 +56,7 @@ struct ShortlistOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("top_frequent", options.top_frequent, "T, the tokens; V/10 if null", at_least(1));
-    visit("outside_sample", options.outside_sample,
-          "contexts that the mass outside of the list is learned from; 0: it counts as none");
+    detail::visit_outside_sample(options, visit);
   }
 };
 

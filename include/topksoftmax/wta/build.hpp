@@ -9,14 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
-#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -33,7 +31,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer laye
                                                                const Executor& executor) {
   const std::size_t top = std::min(options.top_frequent.value_or(layer.vocab() / 10), layer.vocab());
   detail::check_threshold(options.threshold, options.hash.bands);
-  if (contexts.count > 0) detail::check_contexts(layer, contexts, WtaLsh::kind);
+  detail::check_contexts_if_any(layer, contexts, WtaLsh::kind);
   const std::vector<TokenId> order = detail::frequency_order(layer, options.counts, WtaLsh::kind);
   auto index = std::make_shared<const detail::WtaIndex>(layer, options.hash, executor);
   std::vector<std::uint64_t> frequent(index->mark_words(), 0);
@@ -43,9 +41,8 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer laye
   }
   WtaLshScreener screener(std::move(index), options.threshold, top,
                           StoredArray<std::uint64_t>::own(std::move(frequent)));
-  std::optional<OutsideMass> outside =
-      detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor);
-  return std::unique_ptr<WtaLsh>(new WtaLsh(std::move(layer), std::move(screener), std::move(outside)));
+  return detail::with_learned_outside<WtaLsh>(std::move(layer), std::move(screener), 1, contexts,
+                                              options.outside_sample, executor);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer, const ConstRows& contexts,

@@ -17,6 +17,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -70,8 +71,7 @@ struct WtaLshOptions {
     visit("threshold", options.threshold, "t, bands that a candidate must share with the context",
           at_least(1));
     visit("top_frequent", options.top_frequent, "T, most frequent tokens in every list; V/10 if null");
-    visit("outside_sample", options.outside_sample,
-          "contexts that the mass outside of a list is learned from; 0: it counts as none");
+    detail::visit_outside_sample(options, visit);
   }
 };
 
