@@ -73,7 +73,8 @@ class ScreenedSoftmax : public TopKSoftmax {
  private:
   Candidates screen(const Query& query, Workspace& workspace) const {
     Candidates candidates = screener_.screen(query, workspace);
-    if (outside_) outside_->count(query, candidates);
+    const bool leaves_some_out = candidates.ids.size() < layer().vocab();
+    if (outside_ && leaves_some_out) outside_->count(query, candidates);
     return candidates;
   }
 

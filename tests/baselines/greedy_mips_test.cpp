@@ -85,8 +85,9 @@ TEST(GreedyMips, FindsAllThatIsAllowedBeforeItGivesUp) {
   EXPECT_EQ(screen(*head, random_vector(kDim, 40), allowed).size(), 100U);
 }
 
-TEST(GreedyMips, RefusesAnEmptyBudget) {
+TEST(GreedyMips, RefusesAnEmptyBudgetAndOtherContexts) {
   EXPECT_THROW(GreedyMips::build(random_layer(10, 3, 1), {.budget = 0}), Error);
+  EXPECT_THROW(GreedyMips::build(random_layer(10, 3, 1), random_matrix(5, 4, 1)), Error);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::random_layer;
+using testing::random_matrix;
 using testing::random_vector;
 
 constexpr Eigen::Index kVocab = 64;
@@ -92,6 +93,7 @@ TEST(LshMips, RefusesUnusableOptions) {
   EXPECT_THROW(LshMips::build(layer, {.bits = 0}), Error);
   EXPECT_THROW(LshMips::build(layer, {.bits = 25}), Error);
   EXPECT_THROW(LshMips::build(layer, {.probes = 0}), Error);
+  EXPECT_THROW(LshMips::build(layer, random_matrix(5, kDim + 1, 1)), Error);
 }
 
 }  // namespace

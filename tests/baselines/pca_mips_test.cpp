@@ -16,6 +16,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::random_layer;
+using testing::random_matrix;
 using testing::random_vector;
 
 constexpr Eigen::Index kVocab = 320;
@@ -92,8 +93,9 @@ TEST(PcaMips, HasNoLevelsThatLeaveLeavesEmpty) {
   EXPECT_LE(answer.work.candidates, 2U);
 }
 
-TEST(PcaMips, RefusesATreeTooDeep) {
+TEST(PcaMips, RefusesATreeTooDeepAndOtherContexts) {
   EXPECT_THROW(PcaMips::build(random_layer(10, 3, 1), {.depth = 25}), Error);
+  EXPECT_THROW(PcaMips::build(random_layer(10, 3, 1), random_matrix(5, 4, 1)), Error);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 
 using testing::clustered_contexts;
 using testing::random_layer;
+using testing::random_matrix;
 
 constexpr Eigen::Index kVocab = 300;
 constexpr Eigen::Index kDim = 20;
@@ -100,6 +101,7 @@ TEST_F(WtaLshEachTest, ContextsOfABatchShareNothing) {
 TEST_F(WtaLshEachTest, RefusesUnusableOptions) {
   EXPECT_THROW(WtaLshEach::build(layer_, {.top_collisions = 0}), Error);
   EXPECT_THROW(WtaLshEach::build(layer_, {.hash = {.K = 1}}), Error);
+  EXPECT_THROW(WtaLshEach::build(layer_, random_matrix(5, H_.cols() + 1, 1)), Error);
 }
 
 }  // namespace

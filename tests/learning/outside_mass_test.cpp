@@ -5,10 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "topksoftmax/baselines/build_greedy_mips.hpp"
+#include "topksoftmax/baselines/build_lsh_mips.hpp"
+#include "topksoftmax/baselines/build_pca_mips.hpp"
+#include "topksoftmax/baselines/build_wta_lsh_each.hpp"
 #include "topksoftmax/decoding/perplexity.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fgd/build.hpp"
@@ -17,6 +23,7 @@
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/row_clusters/build.hpp"
+#include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 #include "topksoftmax/wta/build.hpp"
 
@@ -121,6 +128,30 @@ TEST(OutsideMass, GroupsThatNoContextIsInTakeTheCommonModel) {
   EXPECT_EQ(mass->log_mass(1, sample.context(0)), mass->log_mass(2, sample.context(0)));
 }
 
+/// Screens nothing out, and says that this is what contexts were to teach.
+struct AllTokens {
+  std::vector<TokenId> ids;
+
+  Candidates screen(const Query& /*query*/, Workspace& /*workspace*/) const {
+    return {.ids = ids, .group = 0};
+  }
+  std::string_view name() const { return "all tokens"; }
+  std::size_t index_bytes() const { return 0; }
+};
+
+TEST(OutsideMass, CountsNothingWhereNoTokenIsOutside) {
+  const SoftmaxLayer layer = random_layer(200, kDim, 1);
+  AllTokens screener{std::vector<TokenId>(200)};
+  std::iota(screener.ids.begin(), screener.ids.end(), 0);
+  const ScreenedSoftmax<AllTokens> head(
+      layer, screener, detail::fit_outside_mass(linear_sample(1000), kGroups, SerialExecutor()));
+  ASSERT_TRUE(head.log_z_error());
+  const Eigen::VectorXf h = random_vector(kDim, 4);
+  const TopK answer = head.query(h, {.k = 3});
+  EXPECT_EQ(answer.normalizer, Normalizer::candidates);
+  EXPECT_NEAR(answer.log_z, Reference(layer, h).log_z, 1e-5);
+}
+
 /// A layer, and contexts to learn from and to ask.
 struct World {
   SoftmaxLayer layer = random_layer(1500, 16, 1);
@@ -137,9 +168,14 @@ const World& world() {
 std::vector<std::shared_ptr<const TopKSoftmax>> learned_heads() {
   const auto& [layer, contexts, train, test] = world();
   return {L2S::train_kmeans(layer, train, {.clusters = 12, .budget = 60}),
-          Fgd::build(layer, train, {.ef_search = 40}), Shortlist::build(layer, train, {.top_frequent = 100}),
+          Fgd::build(layer, train, {.ef_search = 40}),
+          Shortlist::build(layer, train, {.top_frequent = 100}),
           RowClusters::build(layer, train, {.clusters = 60, .visited = 6}),
-          WtaLsh::build(layer, train, {.hash = {.bands = 60}, .top_frequent = 50})};
+          WtaLsh::build(layer, train, {.hash = {.bands = 60}, .top_frequent = 50}),
+          GreedyMips::build(layer, train, {.budget = 100}),
+          PcaMips::build(layer, train),
+          LshMips::build(layer, train, {.tables = 16, .bits = 6}),
+          WtaLshEach::build(layer, train, {.hash = {.bands = 60}})};
 }
 
 /// Of the heads' log Z, and of what it would be over the candidates alone.
@@ -151,7 +187,7 @@ TEST(OutsideMass, IsCountedByEveryBackendThatLearnsIt) {
     std::vector<double> without;
     for (Eigen::Index i = 0; i < world().test.rows(); ++i) {
       const Eigen::VectorXf h = world().test.row(i);
-      const TopK answer = head->query(h, {.k = 5});
+      const TopK answer = head->query(h);
       if (answer.normalizer == Normalizer::exact) continue;  // a list was too short
       ASSERT_EQ(answer.normalizer, Normalizer::learned);
       EXPECT_EQ(answer.log_z_low, answer.log_z);
@@ -176,6 +212,13 @@ TEST(OutsideMass, IsCountedByEveryBackendThatLearnsIt) {
   }
 }
 
+/// Whether an effort is beyond what the head can leave out.
+bool scores_all(const TopKSoftmax& head, std::size_t effort) {
+  Workspace workspace;
+  const auto found = head.candidates(world().test.row(0).data(), 16, {.effort = effort}, workspace);
+  return !found || found->everything;
+}
+
 TEST(OutsideMass, IsLeftOutWhereItWasNotLearned) {
   const Eigen::VectorXf h = world().test.row(0);
   TokenMask mask = TokenMask::all(1500);
@@ -184,7 +227,7 @@ TEST(OutsideMass, IsLeftOutWhereItWasNotLearned) {
     SCOPED_TRACE(head->name());
     EXPECT_EQ(head->query(h, {.k = 2, .allowed = mask}).normalizer, Normalizer::candidates);
     EXPECT_EQ(head->query(h, {.k = 2, .effort = 45}).normalizer,
-              head->name() == "l2s-kmeans" ? Normalizer::exact : Normalizer::candidates);
+              scores_all(*head, 45) ? Normalizer::exact : Normalizer::candidates);
     EXPECT_EQ(head->query(h, {.k = 2, .probabilities = false}).normalizer, Normalizer::none);
     EXPECT_EQ(head->query(h, {.k = 2, .effort = QueryOptions::full_effort}).normalizer, Normalizer::exact);
   }

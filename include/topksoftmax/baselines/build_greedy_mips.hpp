@@ -14,6 +14,9 @@
 
 #include "topksoftmax/baselines/greedy_mips.hpp"
 #include "topksoftmax/check_options.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -45,13 +48,29 @@ TOPKSOFTMAX_BUILD_INLINE GreedyMipsIndex::GreedyMipsIndex(const SoftmaxLayer& la
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> GreedyMips::build(SoftmaxLayer layer,
+                                                                       const Contexts& contexts,
                                                                        const GreedyMipsOptions& options,
                                                                        const Executor& executor) {
   const std::size_t budget = options.budget.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   check_options("greedy-mips", GreedyMipsOptions{.budget = budget});
+  detail::check_contexts_if_any(layer, contexts, GreedyMips::kind);
   auto index = std::make_shared<const detail::GreedyMipsIndex>(layer, executor);
-  return std::unique_ptr<GreedyMips>(
-      new GreedyMips(std::move(layer), GreedyMipsScreener(std::move(index), budget)));
+  return detail::with_learned_outside<GreedyMips>(std::move(layer),
+                                                  GreedyMipsScreener(std::move(index), budget), 1, contexts,
+                                                  options.outside_sample, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> GreedyMips::build(SoftmaxLayer layer,
+                                                                       const ConstRows& contexts,
+                                                                       const GreedyMipsOptions& options,
+                                                                       const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> GreedyMips::build(SoftmaxLayer layer,
+                                                                       const GreedyMipsOptions& options,
+                                                                       const Executor& executor) {
+  return build(std::move(layer), Contexts(), options, executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -16,6 +16,9 @@
 #include "topksoftmax/baselines/lifted_rows.hpp"
 #include "topksoftmax/baselines/lsh_mips.hpp"
 #include "topksoftmax/check_options.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -61,12 +64,27 @@ TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, c
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer,
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer, const Contexts& contexts,
                                                                  const LshMipsOptions& options,
                                                                  const Executor& executor) {
   check_options("lsh-mips", options);
+  detail::check_contexts_if_any(layer, contexts, LshMips::kind);
   auto index = std::make_shared<const detail::LshMipsIndex>(layer, options, executor);
-  return std::unique_ptr<LshMips>(new LshMips(std::move(layer), LshMipsScreener(std::move(index))));
+  return detail::with_learned_outside<LshMips>(std::move(layer), LshMipsScreener(std::move(index)), 1,
+                                               contexts, options.outside_sample, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer,
+                                                                 const ConstRows& contexts,
+                                                                 const LshMipsOptions& options,
+                                                                 const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer,
+                                                                 const LshMipsOptions& options,
+                                                                 const Executor& executor) {
+  return build(std::move(layer), Contexts(), options, executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

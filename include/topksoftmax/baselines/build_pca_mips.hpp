@@ -18,6 +18,9 @@
 #include "topksoftmax/baselines/lifted_rows.hpp"
 #include "topksoftmax/baselines/pca_mips.hpp"
 #include "topksoftmax/check_options.hpp"
+#include "topksoftmax/contexts.hpp"
+#include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -89,13 +92,28 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer,
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer, const Contexts& contexts,
                                                                  const PcaMipsOptions& options,
                                                                  const Executor& executor) {
   check_options("pca-mips", options);
+  detail::check_contexts_if_any(layer, contexts, PcaMips::kind);
   auto tree = std::make_shared<const detail::PcaTree>(layer, options.depth, executor);
-  return std::unique_ptr<PcaMips>(
-      new PcaMips(std::move(layer), PcaMipsScreener(std::move(tree), options.leaves)));
+  return detail::with_learned_outside<PcaMips>(std::move(layer),
+                                               PcaMipsScreener(std::move(tree), options.leaves), 1, contexts,
+                                               options.outside_sample, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer,
+                                                                 const ConstRows& contexts,
+                                                                 const PcaMipsOptions& options,
+                                                                 const Executor& executor) {
+  return build(std::move(layer), Contexts::of(contexts), options, executor);
+}
+
+TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer,
+                                                                 const PcaMipsOptions& options,
+                                                                 const Executor& executor) {
+  return build(std::move(layer), Contexts(), options, executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

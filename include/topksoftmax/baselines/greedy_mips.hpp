@@ -14,11 +14,14 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -48,11 +51,15 @@ namespace TOPKSOFTMAX_NAMESPACE {
 struct GreedyMipsOptions {
   /// B, candidates of a query, at least 1; V/10 unless given. A query's `effort` overrides it.
   std::optional<std::size_t> budget = std::nullopt;
+  /// Contexts, evenly spaced ones, that the mass outside of the candidates is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("budget", options.budget, "B, candidates of a query; V/10 if null", at_least(1));
+    detail::visit_outside_sample(options, visit);
   }
 };
 
@@ -83,7 +90,10 @@ class TOPKSOFTMAX_EXPORT GreedyMipsScreener {
 /// complete), so that they are in the order of w_j·h_j for every h_j ≥ 0, and in the opposite one for others.
 /// A heap of the coordinates' next products yields tokens in the order of max_j w_j·h_j until B different
 /// ones are found (Algorithms 3 and 4). The bias is one more coordinate, of a context's that is 1 there.
-/// Forbidden tokens are passed over. log Z is over the candidates.
+/// Forbidden tokens are passed over.
+///
+/// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
+/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
 ///
 /// Effort: B; from V on every token is scored.
 ///
@@ -95,6 +105,19 @@ class TOPKSOFTMAX_EXPORT GreedyMips final : public ScreenedSoftmax<GreedyMipsScr
   /// baselines/build_greedy_mips.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> build(
       SoftmaxLayer layer, const GreedyMipsOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same with the mass outside of the candidates learned from contexts [N×d]. Cost: also min(N,
+  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
+  /// contexts of another dimension or that are not finite. Defined in baselines/build_greedy_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const GreedyMipsOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form. Defined in
+  /// baselines/build_greedy_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> build(
+      SoftmaxLayer layer, const Contexts& contexts, const GreedyMipsOptions& options,
       const Executor& executor = default_executor());
 
   /// The kind of its indexes.
@@ -243,6 +266,7 @@ inline Candidates GreedyMipsScreener::screen(const Query& query, Workspace& work
     detail::sift_down(heap, size);
   }
   candidates.ids = {ids, found};
+  if (budget == budget_) candidates.group = 0;
   candidates.screened = met;
   candidates.bytes_read = (coordinates + met) * sizeof(detail::Entry);
   return candidates;
@@ -264,7 +288,7 @@ inline std::unique_ptr<GreedyMips> GreedyMips::load(const IndexReader& in) {
   in.check([&] { check_options("greedy-mips", GreedyMipsOptions{.budget = budget}); });
   auto index = std::make_shared<const detail::GreedyMipsIndex>(in);
   return std::unique_ptr<GreedyMips>(
-      new GreedyMips(in.layer(), GreedyMipsScreener(std::move(index), budget)));
+      new GreedyMips(in.layer(), GreedyMipsScreener(std::move(index), budget), OutsideMass::load(in, 1)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

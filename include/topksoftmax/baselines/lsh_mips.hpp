@@ -14,13 +14,16 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -60,14 +63,24 @@ struct LshMipsOptions {
   std::size_t probes = 1;
   /// Of the projections.
   std::uint64_t seed = 1;
+  /// Contexts, evenly spaced ones, that the mass outside of the buckets is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
 
-  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
+  /// What its indexes have of them.
   template <class Self, class Visit>
-  static void visit(Self& options, Visit&& visit) {
+  static void visit_index(Self& options, Visit&& visit) {
     visit("tables", options.tables, "hash tables", at_least(1));
     visit("bits", options.bits, "of a table's code", between(1, detail::kMostBits));
     visit("probes", options.probes, "buckets of each table that a query looks into", at_least(1));
     visit("seed", options.seed, "of the projections");
+  }
+
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit_index(options, visit);
+    detail::visit_outside_sample(options, visit);
   }
 };
 
@@ -95,7 +108,10 @@ class TOPKSOFTMAX_EXPORT LshMipsScreener {
 /// Rows with their biases are lifted to equal lengths (Ippt), so that the largest logit is the smallest
 /// angle, and hashed by the signs of `bits` random projections in each of `tables` tables. Several probes of
 /// a table go to the buckets whose codes differ where the context's projections are nearest to 0
-/// (query-directed probing, Lv et al., VLDB 2007). log Z is over the candidates.
+/// (query-directed probing, Lv et al., VLDB 2007).
+///
+/// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
+/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
 ///
 /// Effort: probes; from 2^bits on every token is scored.
 ///
@@ -107,6 +123,19 @@ class TOPKSOFTMAX_EXPORT LshMips final : public ScreenedSoftmax<LshMipsScreener>
   /// options. Defined in baselines/build_lsh_mips.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> build(
       SoftmaxLayer layer, const LshMipsOptions& options = {}, const Executor& executor = default_executor());
+
+  /// The same with the mass outside of the candidates learned from contexts [N×d]. Cost: also min(N,
+  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
+  /// contexts of another dimension or that are not finite. Defined in baselines/build_lsh_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const LshMipsOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form. Defined in
+  /// baselines/build_lsh_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> build(
+      SoftmaxLayer layer, const Contexts& contexts, const LshMipsOptions& options,
+      const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "lsh-mips";
@@ -142,7 +171,7 @@ class LshMipsIndex {
 
   /// Reads what save() has written.
   explicit LshMipsIndex(const IndexReader& in) : vocab_(in.vocab()) {
-    LshMipsOptions::visit(options_, in.options());
+    LshMipsOptions::visit_index(options_, in.options());
     in.check([&] { check_options("lsh-mips", options_); });
     ids_ = in.tokens("ids", {tables(), vocab_});
     const std::size_t bits_in_all = tables() * bits();  // which the ids have shown to be possible
@@ -155,7 +184,7 @@ class LshMipsIndex {
   }
 
   void save(IndexWriter& out) const {
-    LshMipsOptions::visit(options_, out.options());
+    LshMipsOptions::visit_index(options_, out.options());
     out.array("directions", {directions_.count(), directions_.dim()}, directions_.weights());
     out.array("directions.offsets", {directions_.count()}, directions_.biases());
     out.array("offsets", {tables(), buckets() + 1}, offsets_);
@@ -277,6 +306,7 @@ inline Candidates LshMipsScreener::screen(const Query& query, Workspace& workspa
     }
   }
   candidates.ids = {ids, found};
+  if (probes == index_->probes()) candidates.group = 0;
   candidates.screened = met;
   candidates.bytes_read = directions.bytes(directions.count) +
                           index_->tables() * probes * 2 * sizeof(std::uint32_t) + met * sizeof(TokenId);
@@ -294,7 +324,8 @@ inline void LshMipsScreener::save(IndexWriter& out) const {
 
 inline std::unique_ptr<LshMips> LshMips::load(const IndexReader& in) {
   auto index = std::make_shared<const detail::LshMipsIndex>(in);
-  return std::unique_ptr<LshMips>(new LshMips(in.layer(), LshMipsScreener(std::move(index))));
+  return std::unique_ptr<LshMips>(
+      new LshMips(in.layer(), LshMipsScreener(std::move(index)), OutsideMass::load(in, 1)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -15,12 +15,15 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -53,12 +56,16 @@ struct PcaMipsOptions {
   /// Leaves that a query visits, at least 1; 0: depth + 1, as many as are reached with one wrong turn at
   /// most. A query's `effort` overrides it.
   std::size_t leaves = 0;
+  /// Contexts, evenly spaced ones, that the mass outside of the leaves is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("depth", options.depth, "levels of the tree", at_most(24));
     visit("leaves", options.leaves, "that a query visits; depth + 1 if 0");
+    detail::visit_outside_sample(options, visit);
   }
 };
 
@@ -90,7 +97,10 @@ class TOPKSOFTMAX_EXPORT PcaMipsScreener {
 /// distance. Level l of the tree splits every node at its median along the l-th principal component of the
 /// lifted rows. A query goes to the leaf it belongs to, and (the paper's neighbourhood boosting) to leaves
 /// beyond the splits nearest to it: as many leaves as asked for, by the sum of the squared distances to the
-/// splits crossed. log Z is over the candidates.
+/// splits crossed.
+///
+/// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
+/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
 ///
 /// Effort: leaves; from 2^depth on every token is scored.
 ///
@@ -102,6 +112,19 @@ class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener>
   /// Defined in baselines/build_pca_mips.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(
       SoftmaxLayer layer, const PcaMipsOptions& options = {}, const Executor& executor = default_executor());
+
+  /// The same with the mass outside of the candidates learned from contexts [N×d]. Cost: also min(N,
+  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
+  /// contexts of another dimension or that are not finite. Defined in baselines/build_pca_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const PcaMipsOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form. Defined in
+  /// baselines/build_pca_mips.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(
+      SoftmaxLayer layer, const Contexts& contexts, const PcaMipsOptions& options,
+      const Executor& executor = default_executor());
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "pca-mips";
@@ -222,6 +245,7 @@ inline Candidates PcaMipsScreener::screen(const Query& query, Workspace& workspa
     found += tokens.size();
   }
   candidates.ids = {ids, found};
+  if (wanted == usual) candidates.group = 0;
   candidates.screened = wanted;
   candidates.bytes_read =
       components.bytes(components.count) + wanted * tree_->depth() * sizeof(float) + found * sizeof(TokenId);
@@ -245,7 +269,8 @@ inline std::unique_ptr<PcaMips> PcaMips::load(const IndexReader& in) {
   in.option("leaves", options.leaves);
   in.check([&] { check_options("pca-mips", options); });
   auto tree = std::make_shared<const detail::PcaTree>(in, options.depth);
-  return std::unique_ptr<PcaMips>(new PcaMips(in.layer(), PcaMipsScreener(std::move(tree), options.leaves)));
+  return std::unique_ptr<PcaMips>(
+      new PcaMips(in.layer(), PcaMipsScreener(std::move(tree), options.leaves), OutsideMass::load(in, 1)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -13,11 +13,14 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -50,6 +53,9 @@ struct WtaLshEachOptions {
   /// Tokens that a context's list has at most: those that share the most band codes with it. At least 1; V/10
   /// unless given.
   std::optional<std::size_t> top_collisions = std::nullopt;
+  /// Contexts, evenly spaced ones, that the mass outside of the list is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
@@ -57,6 +63,7 @@ struct WtaLshEachOptions {
     visit("hash", options.hash);
     visit("top_collisions", options.top_collisions, "tokens that a list has at most; V/10 if null",
           at_least(1));
+    detail::visit_outside_sample(options, visit);
   }
 };
 
@@ -88,6 +95,9 @@ class TOPKSOFTMAX_EXPORT WtaLshEachScreener {
 /// Monga and Yagnik, 2015): each context of a batch has a list of its own, the top collisions instead of a
 /// threshold, and no frequent tokens. The hash and its index are those of WtaLsh (their tables are trees).
 ///
+/// log Z is over the list; where contexts have taught the mass of all other tokens, it counts that
+/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
+///
 /// Effort: top_collisions; from V on every token is scored.
 ///
 /// Cost of a query: that of a single one of WtaLsh, and log W passes over V counters.
@@ -97,6 +107,19 @@ class TOPKSOFTMAX_EXPORT WtaLshEach final : public ScreenedSoftmax<WtaLshEachScr
   /// Defined in baselines/build_wta_lsh_each.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> build(
       SoftmaxLayer layer, const WtaLshEachOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same with the mass outside of the list learned from contexts [N×d]. Cost: also min(N,
+  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
+  /// contexts of another dimension or that are not finite. Defined in baselines/build_wta_lsh_each.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> build(
+      SoftmaxLayer layer, const ConstRows& contexts, const WtaLshEachOptions& options = {},
+      const Executor& executor = default_executor());
+
+  /// The same for contexts in plain memory; no contexts: the first form. Defined in
+  /// baselines/build_wta_lsh_each.hpp.
+  static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> build(
+      SoftmaxLayer layer, const Contexts& contexts, const WtaLshEachOptions& options,
       const Executor& executor = default_executor());
 
   /// The kind of its indexes.
@@ -187,6 +210,7 @@ inline Candidates WtaLshEachScreener::screen(const Query& query, Workspace& work
     candidates.screened = hits.total;
     candidates.bytes_read = index_->bytes_read(hits);
   });
+  if (wanted == top_collisions_) candidates.group = 0;
   return candidates;
 }
 
@@ -195,7 +219,8 @@ inline std::size_t WtaLshEachScreener::index_bytes() const {
 }
 
 inline std::unique_ptr<WtaLshEach> WtaLshEach::load(const IndexReader& in) {
-  return std::unique_ptr<WtaLshEach>(new WtaLshEach(in.layer(), WtaLshEachScreener(in)));
+  return std::unique_ptr<WtaLshEach>(
+      new WtaLshEach(in.layer(), WtaLshEachScreener(in), OutsideMass::load(in, 1)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
