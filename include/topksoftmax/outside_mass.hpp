@@ -25,7 +25,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The mass outside of a screener's candidates, learned from contexts: log Σ exp(logit) over the tokens that
 /// are not candidates ≈ a_g + w_g·h, a linear model for each group of contexts that the screener tells apart
-/// (Candidates::group). Learned by ridge regression: see learning/learn_outside_mass.hpp.
+/// (Candidates::group), or part of the tokens; by ridge regression: see learning/learn_outside_mass.hpp.
 ///
 /// Cost of a query: d weights. Keeps 4·groups·(d + 1) bytes.
 class TOPKSOFTMAX_EXPORT OutsideMass {
@@ -41,12 +41,14 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
   /// What contexts have taught.
   explicit OutsideMass(Learned learned) : learned_(std::move(learned)) {}
 
-  /// Groups of contexts, each with a model of its own.
+  /// Groups of contexts, or parts of the tokens, each with a model of its own.
   std::size_t groups() const { return learned_.models.count(); }
   /// How far log Z was off on contexts that were held out.
   const LogZError& error() const { return learned_.error; }
   /// What an estimate may be at the most, above log Σ exp over the candidates.
   double most() const { return learned_.most; }
+  /// w_g and a_g of every group.
+  const detail::StoredRows& models() const { return learned_.models; }
 
   /// a_g + w_g·h for a group below groups().
   double log_mass(std::size_t group, const float* h) const {
@@ -55,14 +57,22 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     return static_cast<double>(sum);
   }
 
-  /// Lets the candidates of a query count the mass outside of them. Leaves them as they are where log Z is
-  /// not wanted, and where it was not learned: for a mask, and for candidates of no group.
+  /// Whether it is of use to a query: log Z is wanted, and over all tokens. Nothing is learned of masks.
+  static bool serves(const Query& query) { return query.probabilities && query.edits.allowed.empty(); }
+
+  /// Lets the candidates of a query count the mass outside of them. Leaves them as they are where it is of no
+  /// use, and where it was not learned: for candidates of no group.
   void count(const Query& query, Candidates& candidates) const {
-    if (!query.probabilities || !query.edits.allowed.empty() || candidates.group >= groups()) return;
-    candidates.outside = log_mass(candidates.group, query.h);
+    if (serves(query) && candidates.group < groups())
+      count(log_mass(candidates.group, query.h), 1, candidates);
+  }
+
+  /// Lets candidates count exp(outside), for which so many of the models were read.
+  void count(double outside, std::size_t models, Candidates& candidates) const {
+    candidates.outside = outside;
     candidates.most_outside = learned_.most;
     candidates.normalizer = Normalizer::learned;
-    candidates.bytes_read += learned_.models.rows().bytes(1);
+    candidates.bytes_read += learned_.models.rows().bytes(models);
   }
 
   /// Bytes of the models.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -126,6 +127,53 @@ TEST(AdaptiveSoftmax, TheHeadIsTheMostFrequentTokens) {
   const Candidates found = head->screener().screen(query, workspace);
   ASSERT_GE(found.ids.size(), 3U);
   EXPECT_EQ(std::set<TokenId>(found.ids.begin(), found.ids.begin() + 3), (std::set<TokenId>{5, 77, 500}));
+}
+
+/// A layer in which the rows of each of `tiers` tiers behind the head are equal, so that log Σ exp over a
+/// tier is linear in the context.
+SoftmaxLayer equal_rows_in_tiers(Eigen::Index head, Eigen::Index tiers) {
+  RowMajorMatrix W = random_matrix(kVocab, kDim, 1, 0.3F);
+  Eigen::VectorXf b = Eigen::VectorXf::Zero(kVocab);
+  const Eigen::Index size = (kVocab - head) / tiers;
+  for (Eigen::Index i = head; i < kVocab; ++i) {
+    const Eigen::Index first = head + (i - head) / size * size;
+    if (i != first) W.row(i) = W.row(first);
+    b[i] = -1.0F - 0.05F * static_cast<float>((i - head) / size);
+  }
+  return SoftmaxLayer::own(W, b);
+}
+
+TEST(AdaptiveSoftmax, CountsTheTiersThatAreNotScoredForEveryK) {
+  const SoftmaxLayer layer = equal_rows_in_tiers(60, 9);
+  const RowMajorMatrix H = clustered_contexts(3000, kDim, 6, 3);
+  std::vector<std::int64_t> counts(kVocab);
+  std::iota(counts.rbegin(), counts.rend(), 0);
+  const auto head =
+      AdaptiveSoftmax::build(layer, H, {.head = 60, .tail_tiers = 9, .caution = 1.0, .counts = counts});
+  ASSERT_TRUE(head->log_z_error());
+  EXPECT_LT(head->log_z_error()->p99, 1e-3);
+  const auto exact = Exact::make(layer);
+  for (const std::size_t k : {1U, 4U, 30U}) {
+    std::size_t learned = 0;
+    for (Eigen::Index i = 0; i < 200; ++i) {
+      const TopK answer = head->query(H.row(i), {.k = k});
+      EXPECT_NEAR(answer.log_z, exact->query(H.row(i)).log_z, 2e-3) << k;
+      learned += answer.normalizer == Normalizer::learned ? 1U : 0U;
+      EXPECT_EQ(answer.normalizer == Normalizer::learned, answer.work.candidates < layer.vocab());
+    }
+    EXPECT_GT(learned, 20U) << k;
+  }
+  EXPECT_EQ(head->query(H.row(0), {.effort = 3}).normalizer, Normalizer::candidates);
+  const TokenMask mask = TokenMask::all(kVocab);
+  EXPECT_EQ(head->query(H.row(0), {.allowed = mask}).normalizer, Normalizer::candidates);
+}
+
+TEST(AdaptiveSoftmax, LearnsNoMassesWithoutTiersOrContexts) {
+  const RowMajorMatrix H = clustered_contexts(200, kDim, 6, 3);
+  EXPECT_TRUE(AdaptiveSoftmax::build(frequent_first(), H, {.head = 60})->log_z_error());
+  EXPECT_FALSE(AdaptiveSoftmax::build(frequent_first(), H, {.head = kVocab})->log_z_error());
+  EXPECT_FALSE(AdaptiveSoftmax::build(frequent_first(), H, {.head = 60, .outside_sample = 0})->log_z_error());
+  EXPECT_FALSE(AdaptiveSoftmax::build(frequent_first(), {.head = 60})->log_z_error());
 }
 
 TEST(AdaptiveSoftmax, EffortScoresTiersWhateverTheirGatesSay) {

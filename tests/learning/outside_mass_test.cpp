@@ -11,6 +11,7 @@
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "topksoftmax/adaptive/build.hpp"
 #include "topksoftmax/baselines/build_greedy_mips.hpp"
 #include "topksoftmax/baselines/build_lsh_mips.hpp"
 #include "topksoftmax/baselines/build_pca_mips.hpp"
@@ -172,6 +173,7 @@ std::vector<std::shared_ptr<const TopKSoftmax>> learned_heads() {
           Shortlist::build(layer, train, {.top_frequent = 100}),
           RowClusters::build(layer, train, {.clusters = 60, .visited = 6}),
           WtaLsh::build(layer, train, {.hash = {.bands = 60}, .top_frequent = 50}),
+          AdaptiveSoftmax::build(layer, train, {.head = 60, .tail_tiers = 30, .caution = 0.5}),
           GreedyMips::build(layer, train, {.budget = 100}),
           PcaMips::build(layer, train),
           LshMips::build(layer, train, {.tables = 16, .bits = 6}),

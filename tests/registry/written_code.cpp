@@ -38,7 +38,7 @@ std::vector<std::shared_ptr<const TopKSoftmax>> make_as_written(
   all.push_back(RowClusters::build(layer, contexts));
   all.push_back(RowClusters::build(layer, contexts, {.clusters = 3, .visited = 3, .balance = 1.5, .iterations = 15, .seed = 1, .outside_sample = 5000}));
   all.push_back(AdaptiveSoftmax::build(layer, contexts));
-  all.push_back(AdaptiveSoftmax::build(layer, contexts, {.head = 3, .tail_tiers = 16, .caution = 0.99, .context_sample = 8000, .counts = counts}));
+  all.push_back(AdaptiveSoftmax::build(layer, contexts, {.head = 3, .tail_tiers = 16, .caution = 0.99, .context_sample = 8000, .outside_sample = 5000, .counts = counts}));
   all.push_back(GreedyMips::build(layer, contexts));
   all.push_back(GreedyMips::build(layer, contexts, {.budget = 3, .outside_sample = 5000}));
   all.push_back(PcaMips::build(layer, contexts));

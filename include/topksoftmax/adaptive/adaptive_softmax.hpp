@@ -22,8 +22,10 @@
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -31,6 +33,7 @@
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -39,6 +42,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// What AdaptiveSoftmaxScreener works in.
 struct AdaptiveScratch {
   ScratchBuffer gates;   ///< what each tier may reach
+  ScratchBuffer masses;  ///< of the tiers, then of those that are left out
   ScratchBuffer ids;     ///< of the candidates
   ScratchBuffer logits;  ///< theirs
   ScratchBuffer best;
@@ -61,18 +65,28 @@ struct AdaptiveSoftmaxOptions {
   double caution = 0.99;
   /// Contexts that gates are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 8000;
+  /// Contexts, evenly spaced ones, that the mass of each tier is learned from
+  /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
+  std::size_t outside_sample = 5000;
   /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
 
-  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
+  /// What its indexes have of them.
   template <class Self, class Visit>
-  static void visit(Self& options, Visit&& visit) {
+  static void visit_index(Self& options, Visit&& visit) {
     visit("head", options.head, "most frequent tokens, which every query scores; V/10 if null", at_least(1));
     visit("tail_tiers", options.tail_tiers, "tiers of equal size that the others make", at_least(1));
     visit("caution", options.caution, "share of the contexts in which a tier stays below its gate",
           between(0, 1));
     visit("context_sample", options.context_sample, "contexts that gates are learned from", at_least(1));
+  }
+
+  /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
+  template <class Self, class Visit>
+  static void visit(Self& options, Visit&& visit) {
+    visit_index(options, visit);
+    detail::visit_outside_sample(options, visit);
   }
 };
 
@@ -90,6 +104,8 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
   std::string_view name() const { return "adaptive"; }
   /// Bytes kept beside the layer.
   std::size_t index_bytes() const;
+  /// How far log Z was off on contexts that were held out; nothing where the tiers' masses were not learned.
+  std::optional<LogZError> log_z_error() const;
   /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
@@ -107,13 +123,17 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
 /// lie below it. A tier is scored when its gate reaches the k-th best logit so far. Without contexts a gate
 /// is a proven bound instead, c_t·h + r_t·‖h‖ + the tier's largest bias, c_t the mean of its rows and r_t the
 /// distance of the farthest and what float32 may round: nothing is lost, and little is saved. Contexts so
-/// long that products might overflow are answered from all rows. log Z is over the tokens scored.
+/// long that products might overflow are answered from all rows.
+///
+/// log Z is over the tokens scored; where contexts have taught the mass of each tier, it counts those that
+/// were not scored too (Normalizer::learned; log_z_error() says how well for k = 1, and more tokens leave
+/// less to it), unless a query has a mask or another effort.
 ///
 /// Effort: the tiers, the most frequent first, that are scored whatever their gates say, and one more; beyond
 /// their number every token is scored.
 ///
-/// Cost of a query: (tiers + head)·d multiply-adds, and V/tiers·d for each tier scored. Index: 4·V +
-/// 4·tiers·d bytes.
+/// Cost of a query: (tiers + head)·d multiply-adds, V/tiers·d for each tier scored, and tiers·d for the
+/// masses. Index: 4·V + 4·tiers·d bytes, twice the latter with the masses.
 class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<AdaptiveSoftmaxScreener> {
  public:
   /// Gates that are proven bounds. Cost: V·d. Throws Error for unusable options. Defined in
@@ -121,9 +141,10 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<Adaptive
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
       SoftmaxLayer layer, const AdaptiveSoftmaxOptions& options = {});
 
-  /// Gates learned from contexts [N×d] like those to come. Cost: context_sample·d·(V + d) multiply-adds, in
-  /// parallel on the executor's threads. Throws Error also for contexts of another dimension or that are not
-  /// finite.
+  /// Gates, and the masses of the tiers, learned from contexts [N×d] like those to come. Cost:
+  /// (context_sample + outside_sample)·d·(V + d) multiply-adds, 2·outside_sample·tiers·d² more, and
+  /// outside_sample·V exponentials, in parallel on the executor's threads. Throws Error also for contexts of
+  /// another dimension or that are not finite.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
       SoftmaxLayer layer, const ConstRows& contexts, const AdaptiveSoftmaxOptions& options = {},
       const Executor& executor = default_executor());
@@ -132,6 +153,8 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<Adaptive
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
       SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
       const Executor& executor = default_executor());
+
+  std::optional<LogZError> log_z_error() const override { return screener().log_z_error(); }
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "adaptive";
@@ -172,23 +195,25 @@ class AdaptiveTiers {
 
   /// Reads what save() has written.
   explicit AdaptiveTiers(const IndexReader& in) {
-    AdaptiveSoftmaxOptions::visit(options_, in.options());
+    AdaptiveSoftmaxOptions::visit_index(options_, in.options());
     in.check([&] { options_ = chosen_adaptive(options_, in.layer()); });
     ids_ = in.distinct_tokens("ids", {in.vocab()});
     starts_ = in.offsets("starts", {size() + 1}, in.vocab(), *options_.head);
     gates_ =
         StoredRows(in.floats("gates", {size(), in.dim()}), in.dim(), in.floats("gates.offsets", {size()}));
     reach_ = in.floats("gates.reach", {size()});
+    masses_ = OutsideMass::load(in, size());
     longest_ = longest_row();
   }
 
   void save(IndexWriter& out) const {
-    AdaptiveSoftmaxOptions::visit(options_, out.options());
+    AdaptiveSoftmaxOptions::visit_index(options_, out.options());
     out.array("ids", {ids_.size()}, ids_);
     out.array("starts", {starts_.size()}, starts_);
     out.array("gates", {gates_.count(), gates_.dim()}, gates_.weights());
     out.array("gates.offsets", {gates_.count()}, gates_.biases());
     out.array("gates.reach", {reach_.size()}, reach_);
+    if (masses_) masses_->save(out);
   }
 
   /// Tiers of the tail.
@@ -203,24 +228,37 @@ class AdaptiveTiers {
   kernels::Rows gates() const { return gates_.rows(); }
   double reach(std::size_t t) const { return static_cast<double>(reach_[t]); }
 
+  /// What each tier adds to Σ exp(logit), where contexts have taught it: the groups are the tiers.
+  const std::optional<OutsideMass>& masses() const { return masses_; }
+  void set_masses(std::optional<OutsideMass> masses) {
+    masses_ = std::move(masses);
+    longest_ = longest_row();
+  }
+
   /// Whether products with a context of this length stay within the floats, so that gates mean something.
   bool can_judge(double length) const { return length * longest_ < kLargestProduct; }
 
   std::size_t bytes() const {
-    return ids_.size() * sizeof(TokenId) + gates().bytes(size()) + reach_.size() * sizeof(float);
+    return ids_.size() * sizeof(TokenId) + gates().bytes(size()) + reach_.size() * sizeof(float) +
+           (masses_ ? masses_->bytes() : 0);
   }
 
  private:
-  /// No gate is longer, no row of a tier that is bounded, and no row of int8 before it is scaled (but for
-  /// √d).
+  /// No gate is longer, no row of a tier that is bounded, no model of a tier's mass, and no row of int8
+  /// before it is scaled (but for √d).
   double longest_row() const {
     double longest = 127.0;
-    for (std::size_t t = 0; t < gates_.count(); ++t) {
-      const Eigen::Map<const Eigen::VectorXf> gate(gates_.weights().data() + t * gates_.dim(),
-                                                   static_cast<Eigen::Index>(gates_.dim()));
-      longest = std::max(longest, gate.cast<double>().norm() + reach(t));
+    for (std::size_t t = 0; t < size(); ++t) {
+      longest = std::max(longest, length_of(gates_, t) + reach(t));
+      if (masses_) longest = std::max(longest, length_of(masses_->models(), t));
     }
     return longest;
+  }
+
+  static double length_of(const StoredRows& rows, std::size_t i) {
+    const Eigen::Map<const Eigen::VectorXf> row(rows.weights().data() + i * rows.dim(),
+                                                static_cast<Eigen::Index>(rows.dim()));
+    return row.cast<double>().norm();
   }
 
   // What only the building constructor needs, defined with it.
@@ -235,6 +273,7 @@ class AdaptiveTiers {
   StoredArray<std::uint64_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
   StoredRows gates_;                   ///< [tiers×d]
   StoredArray<float> reach_;           ///< [tiers]
+  std::optional<OutsideMass> masses_;
   double longest_ = 0.0;
 };
 
@@ -279,20 +318,34 @@ inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace&
     count += tokens.size();
   };
   score(tiers.head());
+  const std::optional<OutsideMass>& masses = tiers.masses();
+  const bool counts = masses && always == 0 && OutsideMass::serves(query);
+  auto* const outside = scratch.masses.get<float>(tiers.size());
+  if (counts) kernels::scan(masses->models().rows(), 0, tiers.size(), query.h, outside);
+  std::size_t left_out = 0;
   for (std::size_t t = 0; t < tiers.size(); ++t) {
     const double product = static_cast<double>(says[t]) + tiers.reach(t) * length + lost;
     const double upper = kernels::highest_logit(layer_.transform(), product);
-    if (t < always || upper >= static_cast<double>(best.threshold())) score(tiers.tier(t));
+    if (t < always || upper >= static_cast<double>(best.threshold())) {
+      score(tiers.tier(t));
+    } else if (counts) {
+      outside[left_out++] = outside[t];
+    }
   }
   candidates.ids = {ids, count};
   candidates.logits = logits;
   candidates.screened = tiers.size();
   candidates.bytes_read = gates.bytes(tiers.size());
+  if (left_out > 0) masses->count(kernels::log_sum_exp(outside, left_out), tiers.size(), candidates);
   return candidates;
 }
 
 inline std::size_t AdaptiveSoftmaxScreener::index_bytes() const {
   return tiers_->bytes();
+}
+
+inline std::optional<LogZError> AdaptiveSoftmaxScreener::log_z_error() const {
+  return tiers_->masses() ? std::optional(tiers_->masses()->error()) : std::nullopt;
 }
 
 inline void AdaptiveSoftmaxScreener::save(IndexWriter& out) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "topksoftmax/adaptive/adaptive_softmax.hpp"
+#include "topksoftmax/adaptive/learn_tier_masses.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
@@ -146,7 +147,8 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build
     SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
     const Executor& executor) {
   detail::check_contexts(layer, contexts, AdaptiveSoftmax::kind);
-  auto tiers = std::make_shared<const detail::AdaptiveTiers>(layer, options, contexts, executor);
+  auto tiers = std::make_shared<detail::AdaptiveTiers>(layer, options, contexts, executor);
+  tiers->set_masses(detail::learn_tier_masses(layer, tiers, contexts, options.outside_sample, executor));
   return std::unique_ptr<AdaptiveSoftmax>(
       new AdaptiveSoftmax(layer, AdaptiveSoftmaxScreener(layer, std::move(tiers))));
 }

@@ -8,6 +8,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/registry/axes.hpp"
 #include "topksoftmax/registry/description.hpp"
+#include "topksoftmax/registry/outside_tensors.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -30,12 +31,15 @@ inline BackendDescription describe_adaptive() {
           .tuning = TuningPlan{.turn = 45,
                                .models = OptionAxis{.option = "head",
                                                     .values = axis::vocab_shares_within(100, 2, 8)}},
-          .tensors = {{"ids", "I32", "[V]", "tokens, the most frequent first"},
-                      {"starts", "U64", "[tiers + 1]", "where each tier begins among them, and V"},
-                      {"gates", "F32", "[tiers, d]",
-                       "a tier is scored if g·h + offset + reach·‖h‖ is at least the k-th best logit"},
-                      {"gates.offsets", "F32", "[tiers]", "each gate's offset"},
-                      {"gates.reach", "F32", "[tiers]", "each gate's reach"}}};
+          .wrapped = {.settings = {{"outside_sample", "0"}}},
+          .tensors = detail::with_outside_mass(
+              {{"ids", "I32", "[V]", "tokens, the most frequent first"},
+               {"starts", "U64", "[tiers + 1]", "where each tier begins among them, and V"},
+               {"gates", "F32", "[tiers, d]",
+                "a tier is scored if g·h + offset + reach·‖h‖ is at least the k-th best logit"},
+               {"gates.offsets", "F32", "[tiers]", "each gate's offset"},
+               {"gates.reach", "F32", "[tiers]", "each gate's reach"}},
+              "tiers")};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
