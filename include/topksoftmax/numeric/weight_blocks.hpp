@@ -47,9 +47,9 @@ inline void unpack_q4_k(const std::uint8_t* block, float* out) {
   const std::uint8_t* const packed = block + 4;
   for (std::size_t part = 0; part < 8; ++part) {
     const bool first = part < 4;
-    const unsigned scale =
-        first ? packed[part] & 63U : (packed[part + 4] & 15U) | (packed[part - 4] >> 6U << 4U);
-    const unsigned min = first ? packed[part + 4] & 63U : packed[part + 4] >> 4U | (packed[part] >> 6U << 4U);
+    const auto bits = [packed](std::size_t i) { return unsigned{packed[i]}; };
+    const unsigned scale = first ? bits(part) & 63U : (bits(part + 4) & 15U) | (bits(part - 4) >> 6U << 4U);
+    const unsigned min = first ? bits(part + 4) & 63U : bits(part + 4) >> 4U | (bits(part) >> 6U << 4U);
     const float factor = d * static_cast<float>(scale);
     const float least = dmin * static_cast<float>(min);
     for (std::size_t l = 0; l < 32; ++l) {
