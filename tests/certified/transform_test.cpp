@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a context's bounds must allow for, term by term: each is what the worst roundings add up to, and is
+// asked for where nothing else could stand in for it.
+#include "topksoftmax/certified/transform.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using detail::ContextTransform;
+using detail::Float16;
+using detail::LengthBounds;
+
+constexpr double kUnit = 0x1p-24;  // half of an ulp of 1
+constexpr std::size_t kDim = 100;
+constexpr std::size_t kWidth = 24;
+
+/// Of zeros: only sizes and norms count here.
+ContextTransform transform_of(bool whole, double unorthogonality, double norm) {
+  const std::size_t width = whole ? kDim : kWidth;
+  const std::size_t room = ContextTransform::room_for(width);
+  StoredArray<Float16> Q = StoredArray<Float16>::own(std::vector<Float16>(kDim * room));
+  StoredArray<float> R;
+  if (!whole) R = StoredArray<float>::own(std::vector<float>(width * room));
+  return {kDim, width, std::move(Q), std::move(R), unorthogonality, norm};
+}
+
+LengthBounds exactly(double length) {
+  return {length, length};
+}
+
+/// Of the projection, for a context of length 1: `width` products of kDim terms.
+double projection_error() {
+  return static_cast<double>(kernels::combine_roundings(kDim)) * kUnit *
+         std::sqrt(static_cast<double>(kWidth));
+}
+
+TEST(ContextTransform, ErrorsHaveThoseOfTheExactProduct) {
+  const ContextTransform transform = transform_of(false, 0.0, 0.0);
+  EXPECT_GE(transform.error({exactly(3.0), {}, {}}), 3.0 * static_cast<double>(kDim + 2) * kUnit);
+}
+
+TEST(ContextTransform, ErrorsHaveThoseOfTheTailsProduct) {
+  const ContextTransform transform = transform_of(false, 0.0, 0.0);
+  EXPECT_GE(transform.error({{}, {}, exactly(3.0)}), 3.0 * static_cast<double>(kWidth + 2) * kUnit);
+}
+
+TEST(ContextTransform, ErrorsHaveThoseOfBothTransforms) {
+  const ContextTransform transform = transform_of(false, 0.0, 1e6);
+  EXPECT_GE(transform.error({exactly(1.0), {}, {}}), 1e6 * projection_error());
+  EXPECT_GE(transform.error({{}, exactly(1.0), {}}),
+            1e6 * static_cast<double>(kernels::combine_roundings(kWidth)) * kUnit);
+  const ContextTransform whole = transform_of(true, 0.0, 1e6);
+  EXPECT_GE(whole.error({exactly(1.0), {}, {}}),
+            1e6 * static_cast<double>(kernels::combine_roundings(kDim)) * kUnit);
+}
+
+TEST(ContextTransform, OutsideIsAllThatMayBeMissing) {
+  const ContextTransform transform = transform_of(false, 0.0, 1.0);
+  EXPECT_GE(transform.outside({exactly(1.0), exactly(0.6), {}}), 0.8);
+  EXPECT_LE(transform.outside({exactly(1.0), exactly(0.6), {}}), 0.8 * (1.0 + 1e-4));
+  // c is wrong by its roundings: a context that seems to lie inside may reach out by their square root.
+  EXPECT_GE(transform.outside({exactly(1.0), exactly(1.0), {}}),
+            std::sqrt(1.0 - std::pow(1.0 - projection_error(), 2)));
+  // Rows of Q that are too long, or not at right angles, show more of h than there is.
+  const ContextTransform skew = transform_of(false, 0.21, 1.0);
+  EXPECT_GE(skew.outside({exactly(1.0), exactly(1.0), {}}), std::sqrt(1.0 - 1.0 / 1.21));
+  EXPECT_GE(transform_of(true, 0.0, 1.0).outside({exactly(2.0), {}, {}}), 2.0);
+}
+
+TEST(ContextTransform, LengthsAreBoundedFromBothSides) {
+  for (const std::size_t count : {1U, 7U, 64U, 1000U}) {
+    std::vector<float> x(count);
+    for (std::size_t j = 0; j < count; ++j) x[j] = 1.0F + static_cast<float>(j * 37 % 101) / 100.0F;
+    const auto square = static_cast<double>(kernels::squared_length(x.data(), count));
+    const double error = static_cast<double>(count + 3) * kUnit;  // which squared_length() promises
+    const LengthBounds length = detail::length_of(x.data(), count);
+    EXPECT_GE(length.high * length.high, square * (1.0 + error));
+    EXPECT_LE(length.low * length.low, square * (1.0 - error));
+    EXPECT_LE(length.high, length.low * (1.0 + 3.0 * error));
+  }
+}
+
+TEST(ContextTransform, LengthsCountWhatSquaresLose) {
+  const std::vector<float> x(50, 1e-24F);  // its square is no float
+  const LengthBounds length = detail::length_of(x.data(), x.size());
+  EXPECT_GE(length.high, 1e-24 * std::sqrt(50.0));
+  EXPECT_LE(length.low, 1e-24 * std::sqrt(50.0));
+}
+
+}  // namespace
+}  // namespace topksoftmax
