@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What bad input gets. Every row is tried, and the rows are the table in the README.
+// What bad input gets. Every row is tried, and the rows are the table in the guide to files and errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct BadInput {
-  std::string input;           ///< as the README words it
+  std::string input;           ///< as the table words it
   std::string outcome;         ///< the exception's type, or what is answered
   std::string message;         ///< of the exception
   std::function<void()> give;  ///< does it, and checks the answer where there is one
@@ -329,19 +329,19 @@ std::string as_table() {
   return text;
 }
 
-TEST(BadInput, IsTabulatedInTheReadme) {
+TEST(BadInput, IsTabulatedInTheGuide) {
   const std::string begin = "<!-- bad input, as tests/bad_input_test.cpp has it -->\n";
   const std::string end = "<!-- end of bad input -->\n";
-  const std::string readme = testing::read_bytes(TOPKSOFTMAX_README);
-  const std::size_t first = readme.find(begin);
-  const std::size_t last = readme.find(end);
-  ASSERT_TRUE(first != std::string::npos && last != std::string::npos) << "the README has lost its markers";
-  const std::string wanted = readme.substr(0, first + begin.size()) + as_table() + readme.substr(last);
-  const std::string written = ::testing::TempDir() + "README-with-bad-input.md";
-  if (readme != wanted) std::ofstream(written, std::ios::binary) << wanted;
-  EXPECT_TRUE(readme == wanted)
-      << "the README's table is not what bad_input_test.cpp does. Take it over:\n  cp " << written << " "
-      << TOPKSOFTMAX_README;
+  const std::string guide = testing::read_bytes(TOPKSOFTMAX_ERRORS);
+  const std::size_t first = guide.find(begin);
+  const std::size_t last = guide.find(end);
+  ASSERT_TRUE(first != std::string::npos && last != std::string::npos) << "the guide has lost its markers";
+  const std::string wanted = guide.substr(0, first + begin.size()) + as_table() + guide.substr(last);
+  const std::string written = ::testing::TempDir() + "files-with-bad-input.md";
+  if (guide != wanted) std::ofstream(written, std::ios::binary) << wanted;
+  EXPECT_TRUE(guide == wanted)
+      << "the guide's table is not what bad_input_test.cpp does. Take it over:\n  cp " << written << " "
+      << TOPKSOFTMAX_ERRORS;
 }
 
 }  // namespace

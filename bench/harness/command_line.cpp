@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "harness/ablation.hpp"
@@ -228,6 +230,24 @@ void declare_ranks(CLI::App& app, CommandLine& line) {
       "against each over the whole of it");
 }
 
+/// Arguments as a shell would read them.
+std::string command_of(const std::string& program, std::span<const char* const> arguments) {
+  std::string command = program;
+  for (const std::string_view argument : arguments) {
+    const bool plain =
+        !argument.empty() && argument.find_first_of(" \t\n'\"\\$`*?[](){}<>|&;#~!") == std::string_view::npos;
+    command += ' ';
+    if (plain) {
+      command += argument;
+      continue;
+    }
+    command += '\'';
+    for (const char c : argument) command += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    command += '\'';
+  }
+  return command;
+}
+
 void declare_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(0, 1);
   for (const Command& command : commands()) {
@@ -251,6 +271,8 @@ void complete(const CLI::App& app, CommandLine& line) {
 
 CommandLine parse_command_line(const std::string& program, int argc, const char* const* argv) {
   CommandLine line;
+  line.command =
+      command_of(program, std::span(argv, static_cast<std::size_t>(argc)).subspan(argc > 0 ? 1 : 0));
   CLI::App app(
       "Measures backends of TopKSoftmax against each other on a head file: trains them on its "
       "contexts.train, "

@@ -31,6 +31,7 @@ struct CommandLine {
   std::filesystem::path text;  ///< of --text, for the perplexity; empty: the model writes one
   std::filesystem::path json;  ///< empty: none is written
   std::filesystem::path html;  ///< likewise
+  std::string command;         ///< the program and its arguments, as a shell would read them
   bool list = false;
   Action action;       ///< of a command, which is done instead of measuring; empty: none
   std::string answer;  ///< text to print instead of doing anything: of --help and --version

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/front_curve.hpp"
+#include "harness/paper_tables.hpp"
 #include "harness/plot.hpp"
 #include "harness/scoreboard.hpp"
 #include "harness/sweep.hpp"
@@ -29,31 +31,54 @@ p { max-width: 46rem; margin: .4rem 0; }
 .facts, figcaption, .note { color: var(--muted); font-size: .92rem; }
 figure { margin: 1rem 0 0; break-inside: avoid; }
 figcaption { max-width: 46rem; margin-top: .2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; margin-top: .8rem; }
-th, td { padding: .32rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
+table { border-collapse: collapse; font-size: .78rem; font-variant-numeric: tabular-nums; width: 100%; margin-top: .8rem; }
+th, td { padding: .3rem .3rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th { color: var(--muted); font-weight: 600; vertical-align: bottom; white-space: normal; }
 th:first-child, td:first-child, th.left, td.left { text-align: left; }
-td.left { color: var(--muted); white-space: normal; min-width: 9rem; }
+td.left { color: var(--muted); white-space: normal; overflow-wrap: break-word; }
+td.name { white-space: nowrap; }
 thead th.group { text-align: center; color: var(--text); }
 td.begin, th.begin { border-left: 1px solid var(--line); }
 tbody tr:hover { background: var(--shade); }
 tr.first td { border-top: 1px solid var(--muted); }
 strong { color: var(--accent); }
+td.again { color: transparent; }
 details summary { cursor: pointer; color: var(--accent); margin-top: 1rem; }
+code, pre { font: .85rem/1.45 ui-monospace, "Cascadia Mono", "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
+pre { white-space: pre-wrap; background: var(--shade); padding: .8rem 1rem; border: 1px solid var(--line); border-radius: .3rem; }
+@media screen and (max-width: 72rem) {
+  body { padding: 1.5rem 1rem 3rem; }
+  table, tbody { display: block; }
+  thead { display: none; }
+  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(7rem, 1fr)); gap: .15rem .9rem; padding: .7rem 0; border-top: 1px solid var(--line); }
+  td, td.begin { display: block; border: 0; padding: 0; text-align: left; white-space: normal; }
+  td::before { content: attr(data-label); display: block; color: var(--muted); font-size: .78rem; }
+  td.name { grid-column: 1 / -1; }
+  td.left { grid-column: auto / span 2; }
+  td.name { font-weight: 600; }
+  td.name::before { display: none; }
+  table { font-size: .85rem; }
+  td.begin { grid-column-start: 1; }
+  td.again { color: inherit; }
+  td.empty { display: none; }
+}
+@page { size: A4; margin: 14mm 12mm; }
 @media print {
   body { padding: 0; max-width: none; font-size: 10pt; }
-  table { font-size: 7.5pt; }
-  th, td { padding: .15rem .3rem; }
+  table { font-size: 6pt; table-layout: auto; }
+  th, td { padding: .1rem .16rem; white-space: normal; }
+  td:not(.left) { white-space: nowrap; }
+  td.left { min-width: 3.5rem; }
   h2 { break-after: avoid; }
   tr { break-inside: avoid; }
-  .scroll { overflow: visible; }
+  details { display: none; }
 }
 )";
 
-std::string cell(const std::string& content, const char* css = "") {
+/// A cell with its column's name, which narrow screens show beside it.
+std::string cell(const std::string& label, const std::string& content, const char* css = "") {
   const std::string attribute = *css == '\0' ? "" : std::string(" class=\"") + css + "\"";
-  return "<td" + attribute + ">" + content + "</td>";
+  return "<td" + attribute + " data-label=\"" + escape_html(label) + "\">" + content + "</td>";
 }
 
 std::string microseconds(const Row& row) {
@@ -82,20 +107,19 @@ std::vector<PlotCurve> curves_at(const Measurement& measurement, std::size_t k,
                                  const std::function<PlotPoint(const Row&)>& place) {
   std::vector<PlotCurve> curves;
   for (const std::vector<const Row*>& rows : by_system(measurement)) {
-    PlotCurve curve{.name = rows.front()->backend, .style = curves.size(), .points = {}};
-    std::vector<TradeOff> trade_offs;
+    std::vector<TradeOff> settings;
     for (const Row* row : rows)
-      trade_offs.push_back({.precision = row->precision_at(k), .speed = row->speedup});
-    const std::vector<std::size_t> front = pareto_front(trade_offs);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (std::find(front.begin(), front.end(), i) != front.end()) continue;
-      curve.points.push_back(place(*rows[i]));
-      curve.points.back().on_curve = false;
-    }
-    for (const std::size_t i : front) curve.points.push_back(place(*rows[i]));
-    curves.push_back(std::move(curve));
+      settings.push_back({.precision = row->precision_at(k), .speed = row->speedup});
+    curves.push_back(front_curve(rows.front()->backend, curves.size(), settings,
+                                 [&](std::size_t i) { return place(*rows[i]); }));
   }
   return curves;
+}
+
+/// A plot for wide and for narrow screens, of which the page shows one.
+std::string figure_of(const PlotPanel& panel, const std::string& caption) {
+  return "<figure>\n" + svg_plot({panel}, PlotShape::wide) + svg_plot({panel}, PlotShape::narrow) +
+         "<figcaption>" + caption + "</figcaption>\n</figure>\n";
 }
 
 std::string precision_figure(const Measurement& measurement, std::size_t k, double target) {
@@ -106,20 +130,22 @@ std::string precision_figure(const Measurement& measurement, std::size_t k, doub
     precisions.push_back(row.precision_at(k));
   }
   const std::string name = "P@" + std::to_string(k);
-  const Axis x = log_axis("speedup over " + measurement.reference, speedups);
-  const Axis y = precision_axis(name, precisions);
-  const std::vector<PlotCurve> curves = curves_at(measurement, k, [k](const Row& row) {
+  PlotPanel panel;
+  panel.x = log_axis("speedup over " + measurement.reference, speedups);
+  panel.y = precision_axis(name, precisions);
+  panel.curves = curves_at(measurement, k, [k](const Row& row) {
     return PlotPoint{.x = row.speedup, .y = row.precision_at(k), .tooltip = tooltip(row)};
   });
-  const std::string figure = svg_plot(
-      x, y, curves,
-      {{.x1 = 1.0, .y1 = y.low, .x2 = 1.0, .y2 = y.high, .label = ""},
-       {.x1 = x.low, .y1 = target, .x2 = x.high, .y2 = target, .label = name + " = " + fixed(target, 2)}});
-  return "<figure>\n" + figure + "<figcaption>" + name +
-         " against speedup. Right and up is better. The vertical scale shows what is missing to 1: each step "
-         "up, fewer tokens are missed. Curves join the settings that no other of the same system beats, "
-         "faint "
-         "dots are the others.</figcaption>\n</figure>\n";
+  panel.guides = {{.x1 = 1.0, .y1 = panel.y.low, .x2 = 1.0, .y2 = panel.y.high, .label = ""},
+                  {.x1 = panel.x.low,
+                   .y1 = target,
+                   .x2 = panel.x.high,
+                   .y2 = target,
+                   .label = name + " = " + fixed(target, 2)}};
+  return figure_of(panel, name +
+                              " against speedup. Right and up is better. The vertical scale shows what is "
+                              "missing to 1: each step up, fewer tokens are missed. Curves join the settings "
+                              "that no other of the same system beats; faint dots are the others.");
 }
 
 std::string work_figure(const Measurement& all) {
@@ -135,26 +161,26 @@ std::string work_figure(const Measurement& all) {
     times.push_back(row.timing.seconds_per_item * 1e6);
     limits.emplace_back(read, read / row.limit_gb_s);
   }
-  std::vector<PlotCurve> curves = curves_at(measurement, 5, [](const Row& row) {
+  PlotPanel panel;
+  panel.curves = curves_at(measurement, 5, [](const Row& row) {
     return PlotPoint{.x = row.precision.bytes_read_mean * 1e-3,
                      .y = row.timing.seconds_per_item * 1e6,
                      .tooltip = tooltip(row)};
   });
   std::sort(limits.begin(), limits.end());
   for (const auto& [read, microsecond] : limits) times.push_back(microsecond);
-  std::vector<PlotGuide> guides;
   for (std::size_t i = 1; i < limits.size(); ++i) {
-    guides.push_back({.x1 = limits[i - 1].first,
-                      .y1 = limits[i - 1].second,
-                      .x2 = limits[i].first,
-                      .y2 = limits[i].second,
-                      .label = ""});
+    panel.guides.push_back({.x1 = limits[i - 1].first,
+                            .y1 = limits[i - 1].second,
+                            .x2 = limits[i].first,
+                            .y2 = limits[i].second,
+                            .label = ""});
   }
-  return "<figure>\n" +
-         svg_plot(log_axis("KB read a query", kilobytes), log_axis("µs a query", times), curves, guides) +
-         "<figcaption>What the time goes to. The dashed line is the least time in which this machine reads a "
-         "buffer of that size; what lies well above it computes, branches or waits instead of reading."
-         "</figcaption>\n</figure>\n";
+  panel.x = log_axis("KB read a query", kilobytes);
+  panel.y = log_axis("µs a query", times);
+  return figure_of(panel,
+                   "Where the time goes. The dashed line is the least time in which this machine reads a "
+                   "buffer of that size. What lies well above it computes, branches or waits instead.");
 }
 
 std::string standings_table(const Measurement& measurement) {
@@ -165,7 +191,7 @@ std::string standings_table(const Measurement& measurement) {
       if (standing.best[t] != nullptr) fastest[t] = std::max(fastest[t], standing.best[t]->speedup);
     }
   }
-  std::string html = "<div class=\"scroll\"><table>\n<thead><tr><th></th>";
+  std::string html = "<table>\n<thead><tr><th></th>";
   for (const Target& target : targets()) {
     html += "<th class=\"group begin\" colspan=\"4\">" + escape_html(target.name) + "</th>";
   }
@@ -175,26 +201,28 @@ std::string standings_table(const Measurement& measurement) {
   }
   html += "</tr></thead>\n<tbody>\n";
   for (const Standing& standing : all) {
-    html += "<tr>" + cell(escape_html(standing.backend));
+    html += "<tr>" + cell("", escape_html(standing.backend), "name");
     for (std::size_t t = 0; t < targets().size(); ++t) {
       const Row* const row = standing.best[t];
+      const std::string& target = targets()[t].name;
       if (row == nullptr) {
-        html += cell("–", "begin") + cell("") + cell("") + cell("", "left");
+        html += cell(target, "–", "begin") + cell("P@1", "", "empty") + cell("P@5", "", "empty") +
+                cell("", "", "left empty");
         continue;
       }
       const std::string speedup = three_digits(row->speedup) + "×";
-      html += cell(row->speedup >= fastest[t] ? "<strong>" + speedup + "</strong>" : speedup, "begin") +
-              cell(fixed(row->precision_at(1), 3)) + cell(fixed(row->precision_at(5), 3)) +
-              cell(escape_html(row->settings), "left");
+      html +=
+          cell(target, row->speedup >= fastest[t] ? "<strong>" + speedup + "</strong>" : speedup, "begin") +
+          cell("P@1", fixed(row->precision_at(1), 3)) + cell("P@5", fixed(row->precision_at(5), 3)) +
+          cell("settings", escape_html(row->settings), row->settings.empty() ? "left empty" : "left");
     }
     html += "</tr>\n";
   }
-  return html + "</tbody></table></div>\n";
+  return html + "</tbody></table>\n";
 }
 
 std::string rows_table(const Measurement& measurement, const std::vector<std::size_t>& ks) {
-  std::string html =
-      "<div class=\"scroll\"><table>\n<thead><tr><th>system</th><th>µs/query</th><th>speedup</th>";
+  std::string html = "<table>\n<thead><tr><th>system</th><th>µs/query</th><th>speedup</th>";
   for (const std::size_t k : ks) html += "<th>P@" + std::to_string(k) + "</th>";
   html +=
       "<th>screened</th><th>candidates</th><th>KB/query</th><th>GB/s</th><th>of limit</th><th>index MB</th>"
@@ -205,44 +233,66 @@ std::string rows_table(const Measurement& measurement, const std::vector<std::si
     const bool first = previous == nullptr || previous->backend != row.backend;
     previous = &row;
     const Precision& precision = row.precision;
-    html += (first ? "<tr class=\"first\">" : "<tr>") + cell(first ? escape_html(row.backend) : "") +
-            cell(microseconds(row)) + cell(three_digits(row.speedup) + "×");
-    for (const std::size_t k : ks) html += cell(fixed(row.precision_at(k), 4));
-    html += cell(three_digits(precision.screened_mean)) + cell(three_digits(precision.candidates_mean)) +
-            cell(three_digits(precision.bytes_read_mean * 1e-3)) + cell(fixed(row.read_gb_s, 1)) +
-            cell(fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %") +
-            cell(fixed(static_cast<double>(row.index_bytes) * 1e-6, 2)) + cell(fixed(row.build_seconds, 2)) +
-            cell(fixed(precision.certified_rate, 3)) + cell(fixed(precision.log_prob_error.median, 4)) +
-            cell(fixed(precision.log_prob_error.p99, 4)) + cell(fixed(precision.log_prob_error.max, 4)) +
-            cell(escape_html(row.settings), "left") + "</tr>\n";
+    html += (first ? "<tr class=\"first\">" : "<tr>") +
+            cell("", escape_html(row.backend), first ? "name" : "name again") +
+            cell("µs/query", microseconds(row)) + cell("speedup", three_digits(row.speedup) + "×");
+    for (const std::size_t k : ks) html += cell("P@" + std::to_string(k), fixed(row.precision_at(k), 4));
+    html +=
+        cell("screened", three_digits(precision.screened_mean)) +
+        cell("candidates", three_digits(precision.candidates_mean)) +
+        cell("KB/query", three_digits(precision.bytes_read_mean * 1e-3)) +
+        cell("GB/s", fixed(row.read_gb_s, 1)) +
+        cell("of limit", fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %") +
+        cell("index MB", fixed(static_cast<double>(row.index_bytes) * 1e-6, 2)) +
+        cell("build s", fixed(row.build_seconds, 2)) + cell("certified", fixed(precision.certified_rate, 3)) +
+        cell("log p error", fixed(precision.log_prob_error.median, 4)) +
+        cell("p99", fixed(precision.log_prob_error.p99, 4)) +
+        cell("worst", fixed(precision.log_prob_error.max, 4)) +
+        cell("settings", escape_html(row.settings), row.settings.empty() ? "left empty" : "left") + "</tr>\n";
   }
-  return html + "</tbody></table></div>\n";
+  return html + "</tbody></table>\n";
 }
 
-std::string facts(const Machine& machine, const Measurer& measurer, const Measurement& measurement) {
+/// Text to copy, folded up.
+std::string to_copy(const std::string& name, const std::string& text) {
+  return "<details><summary>" + name + "</summary><pre>" + escape_html(text) + "</pre></details>\n";
+}
+
+std::string papers(const Measurer& measurer, const Measurement& rows) {
+  const std::vector<std::size_t>& ks = measurer.options().ks;
+  return "<h2>For papers</h2>\n<p>The rows above to copy, as comma-separated values and as a LaTeX table "
+         "(booktabs).</p>\n" +
+         to_copy("CSV", to_csv(rows, ks)) +
+         to_copy("LaTeX", to_latex(rows, ks, "Top-k softmax on " + measurer.head().name));
+}
+
+std::string facts(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
+                  const std::string& command) {
   const Head& head = measurer.head();
   const MeasureOptions& options = measurer.options();
   return "<p class=\"facts\">V = " + std::to_string(head.layer.vocab()) +
          " tokens, d = " + std::to_string(head.layer.dim()) + ", " +
          fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) + " MB of " +
-         std::string(weight_type_name(head.layer.weight_type())) + ". Learned from " + std::to_string(head.train.rows()) +
-         " contexts, measured on " + std::to_string(measurer.queries()) + " others. " +
-         escape_html(machine.cpu) + ", " + std::to_string(options.threads) +
+         std::string(weight_type_name(head.layer.weight_type())) + ". Learned from " +
+         std::to_string(head.train.rows()) + " contexts, measured on " + std::to_string(measurer.queries()) +
+         " others. " + escape_html(machine.cpu) + ", " + std::to_string(options.threads) +
          (options.threads == 1 ? " thread, " : " threads, ") +
          (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch)) +
          ", kernels for " + escape_html(machine.simd) + "; a buffer of the layer's size is read at " +
-         fixed(measurement.read_gb_s, 1) + " GB/s.</p>\n";
+         fixed(measurement.read_gb_s, 1) + " GB/s.</p>\n<p class=\"facts\"><code>" + escape_html(command) +
+         "</code></p>\n";
 }
 
 }  // namespace
 
-std::string to_html(const Machine& machine, const Measurer& measurer, const Measurement& measurement) {
+std::string to_html(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
+                    const std::string& command) {
   const std::string title = "Top-k softmax on " + escape_html(measurer.head().name);
   std::string html =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
       title + "</title>\n<style>" + kCss + plot_css() + "</style>\n</head>\n<body>\n";
-  html += "<h1>" + title + "</h1>\n" + facts(machine, measurer, measurement);
+  html += "<h1>" + title + "</h1>\n" + facts(machine, measurer, measurement, command);
   html += "<p>P@k is the share of the exact k best tokens that a system finds. Speedup is over " +
           escape_html(measurement.reference) + ", the fastest exact softmax of this run (" +
           three_digits(measurement.reference_seconds * 1e6) +
@@ -254,8 +304,9 @@ std::string to_html(const Machine& machine, const Measurer& measurer, const Meas
   html += "<h2>Precision against speedup</h2>\n";
   html += precision_figure(measurement, 1, 0.99) + precision_figure(measurement, 5, 0.98);
   html += "<h2>Work</h2>\n" + work_figure(measurement);
+  const Measurement best = pareto_rows(measurement, measurer.options().ks);
   html += "<h2>Every setting that no other of its system beats</h2>\n" +
-          rows_table(pareto_rows(measurement, measurer.options().ks), measurer.options().ks);
+          rows_table(best, measurer.options().ks) + papers(measurer, best);
   return html + "</body>\n</html>\n";
 }
 

@@ -9,7 +9,9 @@
 namespace topksoftmax::bench {
 
 /// A measurement as one HTML page that needs no other file: the systems' standings, precision against speedup
-/// with a curve a system (SVG), and every row. For a light or a dark screen, and for paper.
-std::string to_html(const Machine& machine, const Measurer& measurer, const Measurement& measurement);
+/// with a curve for each system (SVG), every row, and the rows as CSV and LaTeX. For a light or a dark screen
+/// of any width, and for paper. `command` is what measured it, as typed.
+std::string to_html(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
+                    const std::string& command);
 
 }  // namespace topksoftmax::bench

@@ -53,12 +53,33 @@ struct PlotGuide {
   std::string label;
 };
 
-/// A plot with its legend as an SVG element. Colours are CSS classes s0 … s<n−1>, which plot_css() defines.
-std::string svg_plot(const Axis& x, const Axis& y, const std::vector<PlotCurve>& curves,
-                     const std::vector<PlotGuide>& guides);
+/// One plot of a figure.
+struct PlotPanel {
+  std::string title;  ///< stands above it; may be empty
+  Axis x;
+  Axis y;
+  std::vector<PlotCurve> curves;
+  std::vector<PlotGuide> guides;
+};
 
-/// The style sheet of plots, for light and dark screens and for paper.
+/// What a figure is drawn for.
+enum class PlotShape {
+  wide,   ///< a page: panels side by side, and a legend to their right
+  narrow  ///< a phone: one below the other, and the legend below them
+};
+
+/// Panels with one legend, in which each name stands once, as an SVG element. Colours are CSS classes s0 …
+/// s<n−1>, which plot_css() defines. Throws nothing.
+std::string svg_plot(const std::vector<PlotPanel>& panels, PlotShape shape);
+
+/// The style sheet of plots in a page, for light and dark screens and for paper.
 std::string plot_css();
+
+/// The ground that a figure of its own is drawn on.
+enum class PlotTheme { light, dark };
+
+/// The same figure as a file of its own, for wide pages, on one ground: an image that shows no tooltips.
+std::string svg_file(const std::vector<PlotPanel>& panels, PlotTheme theme);
 
 /// Text with what HTML takes for markup written out.
 std::string escape_html(const std::string& text);

@@ -153,7 +153,7 @@ void run(const Registry& registry, const CommandLine& line, std::ostream& out, P
   }
   out.flush();
   if (!line.json.empty()) write_json(line.json, to_json(machine, measurer, measurement));
-  if (!line.html.empty()) write_output(line.html, to_html(machine, measurer, measurement));
+  if (!line.html.empty()) write_output(line.html, to_html(machine, measurer, measurement, line.command));
 }
 
 }  // namespace topksoftmax::bench

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -330,10 +331,50 @@ TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
                            "prefers-color-scheme: dark", "@media print", "</html>"}) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
+  // It names its command, and its rows are there to be copied.
+  EXPECT_NE(html.find("--sweep --backends fused,fgd,certified,peer:hnswlib --html "), std::string::npos);
+  EXPECT_NE(html.find("system,settings,us_per_query,speedup,p_at_1,p_at_5,"), std::string::npos);
+  EXPECT_NE(html.find("\\begin{tabular}{llrrrrr}"), std::string::npos);
   for (const char* part : {"<script", "<link", "src=", "url(", "@import"}) {
     EXPECT_EQ(html.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+TEST_F(BenchProgram, DrawsFiguresOfItsMeasurements) {
+  const std::filesystem::path json = folder_.path() / "measured.json";
+  EXPECT_EQ(measure("--sweep --backends fused,fgd,certified --json " + json.string()).exit_code, 0);
+  const std::string both = json.string() + " " + json.string();
+  for (const std::string theme : {"light", "dark"}) {
+    const std::filesystem::path figure = folder_.path() / (theme + ".svg");
+    const ProgramRun run =
+        run_bench("plot precision --json " + both + " --theme " + theme + " --out " + figure.string());
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const std::string svg = read_text(figure);
+    EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    EXPECT_TRUE(svg.ends_with("</svg>\n"));
+    for (const char* part : {">fgd</text>", ">certified</text>", ">P@5</text>", "tiny, 300 × 16"}) {
+      EXPECT_NE(svg.find(part), std::string::npos) << part;
+    }
+    // An image resolves no variables, and tells no tooltips.
+    for (const char* part : {"var(", "nan", "<script", "href"})
+      EXPECT_EQ(svg.find(part), std::string::npos) << part;
+  }
+  const std::filesystem::path figure = folder_.path() / "time.svg";
+  EXPECT_EQ(run_bench("plot vocabulary --json " + json.string() + " --out " + figure.string()).exit_code, 0);
+  EXPECT_NE(read_text(figure).find(">V, tokens</text>"), std::string::npos);
+}
+
+TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
+  const std::string out = " --out " + (folder_.path() / "figure.svg").string();
+  const std::filesystem::path other = folder_.path() / "other.json";
+  expect_error(run_bench("plot precision --json " + other.string() + out), 1, "cannot be read");
+  std::ofstream(other) << "{\"results\": 3}";
+  expect_error(run_bench("plot precision --json " + other.string() + out), 1, "not a measurement");
+  std::ofstream(other) << "no JSON";
+  expect_error(run_bench("plot precision --json " + other.string() + out), 1, "is not valid JSON");
+  expect_error(run_bench("plot circles --json " + other.string() + out), 2, "circles");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "figure.svg"));
 }
 
 TEST_F(BenchProgram, RepeatsThePapersExperiments) {

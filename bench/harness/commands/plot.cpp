@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/commands/plot.hpp"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "harness/figures.hpp"
+#include "harness/output_file.hpp"
+#include "harness/plot.hpp"
+#include "harness/validators.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+struct Request {
+  std::string figure;
+  std::vector<std::filesystem::path> measurements;
+  std::size_t k = 5;
+  std::string theme = "light";
+  std::filesystem::path out;
+};
+
+nlohmann::json read_measurement(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(path.string() + ": cannot be read");
+  const nlohmann::json measurement = nlohmann::json::parse(file, nullptr, false);
+  if (measurement.is_discarded()) throw Error(path.string() + ": is not valid JSON");
+  return measurement;
+}
+
+void run_plot(const Request& request, std::ostream& out) {
+  check_output(request.out);
+  std::vector<nlohmann::json> measurements;
+  for (const std::filesystem::path& path : request.measurements)
+    measurements.push_back(read_measurement(path));
+  const std::vector<PlotPanel> panels = request.figure == "precision"
+                                            ? precision_figure(measurements, request.k)
+                                            : vocabulary_figure(measurements);
+  write_output(request.out, svg_file(panels, request.theme == "dark" ? PlotTheme::dark : PlotTheme::light));
+  out << request.out.string() << ": " << request.figure << " of " << measurements.size()
+      << (measurements.size() == 1 ? " measurement\n" : " measurements\n");
+}
+
+}  // namespace
+
+Action declare_plot(CLI::App& app) {
+  const auto request = std::make_shared<Request>();
+  app.add_option("figure", request->figure,
+                 "precision: P@k against speedup, a panel for each head; vocabulary: time against V")
+      ->check(CLI::IsMember({"precision", "vocabulary"}))
+      ->required();
+  app.add_option("--json", request->measurements, "Measurements that --json has written, one for each head")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--k", request->k, "The k of P@k")->check(count())->type_name("K")->capture_default_str();
+  app.add_option("--theme", request->theme, "The ground that it is drawn on")
+      ->check(CLI::IsMember({"light", "dark"}))
+      ->capture_default_str();
+  app.add_option("--out", request->out, "The SVG file to write")
+      ->check(file_name())
+      ->type_name("OUT")
+      ->required();
+  return [request](const Registry&, std::ostream& out, Progress&) { run_plot(*request, out); };
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/figures.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "harness/front_curve.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+using nlohmann::json;
+
+/// A style for each system, the same in every panel.
+class Styles {
+ public:
+  std::size_t of(const std::string& system) {
+    return styles_.try_emplace(system, styles_.size()).first->second;
+  }
+
+ private:
+  std::map<std::string, std::size_t> styles_;
+};
+
+/// Calls read(), whose failures are those of a file that is not a measurement.
+template <class Read>
+auto read_measurements(const Read& read) {
+  try {
+    return read();
+  } catch (const json::exception& error) {
+    throw Error(std::string("plot: not a measurement that --json has written: ") + error.what());
+  }
+}
+
+/// The results of each system, in the order of the run.
+std::vector<std::pair<std::string, std::vector<const json*>>> by_system(const json& measurement) {
+  std::vector<std::pair<std::string, std::vector<const json*>>> systems;
+  for (const json& result : measurement.at("results")) {
+    const std::string& name = result.at("backend").get_ref<const std::string&>();
+    const auto same = [&name](const auto& system) { return system.first == name; };
+    auto found = std::find_if(systems.begin(), systems.end(), same);
+    if (found == systems.end()) found = systems.insert(systems.end(), {name, {}});
+    found->second.push_back(&result);
+  }
+  return systems;
+}
+
+std::string head_title(const json& measurement) {
+  const json& head = measurement.at("head");
+  return head.at("name").get<std::string>() + ", " + std::to_string(head.at("vocab").get<std::size_t>()) +
+         " × " + std::to_string(head.at("dim").get<std::size_t>());
+}
+
+PlotPanel precision_panel(const json& measurement, std::size_t k, Styles& styles) {
+  const std::string at = std::to_string(k);
+  std::vector<double> speedups = {1.0};
+  std::vector<double> precisions;
+  PlotPanel panel;
+  for (const auto& [name, results] : by_system(measurement)) {
+    std::vector<TradeOff> settings;
+    for (const json* const result : results) {
+      settings.push_back({.precision = result->at("p_at").at(at).get<double>(),
+                          .speed = result->at("speedup").get<double>()});
+      speedups.push_back(settings.back().speed);
+      precisions.push_back(settings.back().precision);
+    }
+    PlotCurve curve = front_curve(name, styles.of(name), settings, [&settings](std::size_t i) {
+      return PlotPoint{.x = settings[i].speed, .y = settings[i].precision, .tooltip = ""};
+    });
+    // An image cannot tell what a dot beside a curve is.
+    std::erase_if(curve.points, [](const PlotPoint& point) { return !point.on_curve; });
+    panel.curves.push_back(std::move(curve));
+  }
+  panel.title = head_title(measurement);
+  panel.x = log_axis("times as fast as the fastest full softmax", speedups);
+  panel.y = precision_axis("P@" + at, precisions);
+  panel.guides = {{.x1 = 1.0, .y1 = panel.y.low, .x2 = 1.0, .y2 = panel.y.high, .label = ""}};
+  return panel;
+}
+
+}  // namespace
+
+std::vector<PlotPanel> precision_figure(const std::vector<json>& measurements, std::size_t k) {
+  return read_measurements([&] {
+    Styles styles;
+    std::vector<PlotPanel> panels;
+    for (const json& measurement : measurements) panels.push_back(precision_panel(measurement, k, styles));
+    return panels;
+  });
+}
+
+std::vector<PlotPanel> vocabulary_figure(const std::vector<json>& measurements) {
+  return read_measurements([&] {
+    Styles styles;
+    std::map<std::string, std::map<double, double>> times;  // of each system, by V
+    std::vector<double> sizes;
+    std::vector<double> all;
+    std::vector<std::string> order;
+    for (const json& measurement : measurements) {
+      sizes.push_back(measurement.at("head").at("vocab").get<double>());
+      for (const auto& [name, results] : by_system(measurement)) {
+        if (times.find(name) == times.end()) order.push_back(name);
+        all.push_back(results.front()->at("us_per_query").get<double>());
+        times[name][sizes.back()] = all.back();
+      }
+    }
+    PlotPanel panel;
+    for (const std::string& name : order) {
+      PlotCurve curve{.name = name, .style = styles.of(name), .points = {}};
+      for (const auto& [vocab, time] : times[name])
+        curve.points.push_back({.x = vocab, .y = time, .tooltip = ""});
+      panel.curves.push_back(std::move(curve));
+    }
+    panel.x = log_axis("V, tokens", sizes);
+    panel.y = log_axis("µs a query", all);
+    return std::vector<PlotPanel>{std::move(panel)};
+  });
+}
+
+}  // namespace topksoftmax::bench
