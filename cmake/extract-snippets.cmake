@@ -2,6 +2,8 @@
 #
 # Writes every ```cpp block of some Markdown files to a source file of its own in OUTPUT: README-1.cpp, tuning-1.cpp, …
 # cmake "-DDOCUMENTS=a.md;b.md" -DOUTPUT=… -P extract-snippets.cmake
+cmake_minimum_required(VERSION 3.22)
+
 foreach(document IN LISTS DOCUMENTS)
   get_filename_component(name "${document}" NAME_WE)
   file(READ "${document}" text)
