@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Measures and draws the figures of the README: make.sh HEADS, a folder with novels.safetensors and translation.safetensors.
-# BENCH is the harness, built with -DTOPKSOFTMAX_BENCH_PEERS=ON. DATA keeps the measurements, which are drawn again if there.
+# BENCH is the harness, built with -DTOPKSOFTMAX_BENCH_PEERS=ON. DATA keeps the measurements: those that are there are drawn
+# as they are.
 set -euo pipefail
 heads=$(realpath -- "${1:?usage: make.sh HEADS}")
 figures=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
@@ -12,8 +13,13 @@ mkdir -p "$data"
 cd "$data"
 
 # Precision against speed: every system at the settings of its own trade-off, and other libraries.
+systems=exact,fused,l2s,l2s-kmeans,fgd,svd,row-clusters,adaptive,greedy-mips,pca-mips,lsh-mips,wta-lsh,shortlist,quantized
+systems+=,certified,peer:eigen,peer:openblas,peer:onednn,peer:onednn-int8,peer:faiss-flat,peer:faiss-ivf,peer:faiss-hnsw
+systems+=,peer:hnswlib
 for head in novels translation; do
-  [ -s "$head.json" ] || "$bench" --head "$heads/$head.safetensors" --sweep --queries 4096 --json "$head.json"
+  [ -s "$head.json" ] && continue
+  python3 "$figures/fewer_contexts.py" "$heads/$head.safetensors" head.safetensors 6000 500
+  "$bench" --head head.safetensors --sweep --backends "$systems" --timed 100 --rounds 3 --json "$head.json"
 done
 
 # Time against V: synthetic heads, where every system has its defaults.
@@ -21,11 +27,11 @@ sizes=()
 for vocab in 4000 16000 64000 256000; do
   sizes+=("vocabulary-$vocab.json")
   [ -s "vocabulary-$vocab.json" ] && continue
-  "$bench" make-head --vocab "$vocab" --dim 256 --alpha 1 --out synthetic.safetensors
-  "$bench" --head synthetic.safetensors --backends fused,quantized,certified,l2s-kmeans,fgd,svd,row-clusters \
-    --queries 1000 --timed 500 --json "vocabulary-$vocab.json"
-  rm synthetic.safetensors
+  "$bench" make-head --vocab "$vocab" --dim 256 --alpha 1 --train 4000 --test 500 --out head.safetensors
+  "$bench" --head head.safetensors --backends fused,quantized,certified,l2s-kmeans,svd --queries 300 --timed 200 \
+    --rounds 5 --json "vocabulary-$vocab.json"
 done
+rm -f head.safetensors
 
 for theme in light dark; do
   "$bench" plot precision --json novels.json translation.json --theme "$theme" --out "$figures/precision-$theme.svg"
