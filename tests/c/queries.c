@@ -96,7 +96,7 @@ void test_batch(void) {
   p.contexts[kContexts * kDim - 1] = NAN;
   memset(ids, 7, sizeof ids);
   CHECK_FAILS(topk_query_batch(backend, p.contexts, kContexts, kDim, 0, &options, threads, &answers, &error),
-              error, TOPK_INVALID_ARGUMENT, "nan");
+              error, TOPK_INVALID_ARGUMENT, "NaN");
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; ++i) CHECK(ids[i] == 0x07070707);
   CHECK_FAILS(topk_query_batch(backend, NULL, 1, kDim, 0, &options, threads, &answers, &error), error,
               TOPK_INVALID_ARGUMENT, "contexts");

@@ -68,7 +68,7 @@ TEST(IndexFiles, FilesThatAreNoIndexSaySo) {
   write_safetensors(folder.path() / "head", std::array{tensor_view("weight", {2, 3}, values)});
   EXPECT_THAT(error_of([&] { load_index(folder.path() / "head", world().layer); }),
               HasSubstr("is a safetensors file but not an index file"));
-  EXPECT_THAT(error_of([&] { verify_index(folder.path() / "head"); }), HasSubstr("no index file"));
+  EXPECT_THAT(error_of([&] { verify_index(folder.path() / "head"); }), HasSubstr("not an index file"));
 }
 
 /// A backend of a user's own.

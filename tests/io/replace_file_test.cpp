@@ -54,7 +54,7 @@ TEST(ReplaceFile, ABadTargetIsToldBeforeAByteIsWritten) {
     EXPECT_THAT(error_of([&] { replace_with(path, "new"); }), HasSubstr(why));
   };
   refused(folder.path(), "cannot replace a folder");
-  refused("/dev/null", "no regular file");
+  refused("/dev/null", "not a regular file");
   refused("", "empty");
   refused(folder.path() / "absent" / "f", "cannot create");
   refused(folder.path() / "dangling", "cannot follow");

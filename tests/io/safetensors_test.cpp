@@ -416,7 +416,7 @@ TEST(Safetensors, WriterReplacesNothingButFiles) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const std::vector<double> values(3);
   const auto tensors = std::array{tensor_view("t", {values.size()}, values)};
-  EXPECT_THAT(error_of([&] { write_safetensors(path, tensors); }), HasSubstr("no regular file"));
+  EXPECT_THAT(error_of([&] { write_safetensors(path, tensors); }), HasSubstr("not a regular file"));
   EXPECT_TRUE(std::filesystem::is_fifo(path));
   EXPECT_THAT(folder.list(), ElementsAre("pipe"));
 }
