@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -10,10 +11,11 @@
 namespace topksoftmax::bench {
 namespace {
 
-/// Coordinates of a row in int8, and more of them in int4.
+/// Coordinates of a row in int8, and more of them in codes.
 struct Widths {
   std::size_t int8;
   std::size_t int4;
+  std::size_t int2;
 };
 
 /// Blocks with zero biases, small scales and radii, and random prefixes.
@@ -21,6 +23,7 @@ kernels::PrefixBlocks fill(ScratchBuffer& storage, Widths widths, std::size_t by
   kernels::PrefixBlocks blocks;
   blocks.width = widths.int8;
   blocks.int4_width = widths.int4;
+  blocks.int2_width = widths.int2;
   blocks.rows = bytes / blocks.block_bytes() * kernels::PrefixBlocks::kRows;
   auto* const data = storage.get<std::byte>(blocks.bytes());
   blocks.data = data;
@@ -39,19 +42,17 @@ kernels::PrefixBlocks fill(ScratchBuffer& storage, Widths widths, std::size_t by
   return blocks;
 }
 
-template <std::size_t int8, std::size_t int4>
+template <std::size_t int8, std::size_t int4, std::size_t int2>
 void prefix_bounds(benchmark::State& state, const kernels::detail::Implementation& kernel,
                    std::size_t bytes) {
   ScratchBuffer storage;
-  const kernels::PrefixBlocks blocks = fill(storage, {int8, int4}, bytes);
+  const kernels::PrefixBlocks blocks = fill(storage, {int8, int4, int2}, bytes);
   std::vector<std::int16_t> n(int8, 1234);
-  std::vector<std::int8_t> bytes_of_context(int4, 12);
-  std::vector<std::uint8_t> shifts(int4 / kernels::Int4Context::kSegment, 0);
+  std::vector<std::int8_t> bytes_of_context(std::max(int4, int2), 12);
+  std::vector<std::uint8_t> shifts(bytes_of_context.size() / kernels::CodeContext::kSegment, 0);
+  const kernels::CodeContext codes = {.n = bytes_of_context.data(), .shifts = shifts.data(), .scale = 1e-3F};
   const kernels::PrefixContext context{
-      .n = n.data(),
-      .scale = 1e-3F,
-      .radius = 1.0F,
-      .int4 = {.n = bytes_of_context.data(), .shifts = shifts.data(), .scale = 1e-3F, .radius = 1.0F}};
+      .n = n.data(), .scale = 1e-3F, .radius = 1.0F, .int4 = codes, .int2 = codes, .code_radius = 1.0F};
   std::vector<float> estimates(blocks.blocks() * kernels::PrefixBlocks::kRows);
   std::vector<float> radii(estimates.size());
   for ([[maybe_unused]] auto iteration : state) {
@@ -64,9 +65,10 @@ void prefix_bounds(benchmark::State& state, const kernels::detail::Implementatio
 }  // namespace
 
 void register_prefix_bounds() {
-  register_kernel("prefix_bounds_32", prefix_bounds<32, 0>);
-  register_kernel("prefix_bounds_16_int4_96", prefix_bounds<16, 96>);
-  register_kernel("prefix_bounds_32_int4_992", prefix_bounds<32, 992>);
+  register_kernel("prefix_bounds_32", prefix_bounds<32, 0, 0>);
+  register_kernel("prefix_bounds_16_int4_96", prefix_bounds<16, 96, 0>);
+  register_kernel("prefix_bounds_32_int4_992", prefix_bounds<32, 992, 0>);
+  register_kernel("prefix_bounds_16_int4_160_int2_832", prefix_bounds<16, 160, 832>);
 }
 
 }  // namespace topksoftmax::bench

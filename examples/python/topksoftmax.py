@@ -62,7 +62,7 @@ class _Answer(_Struct):
     _fields_ = [("struct_size", c_size_t), ("count", c_size_t), ("log_z", c_double),
                 ("log_z_low", c_double), ("log_z_high", c_double), ("normalizer", c_int), ("certified", c_int),
                 ("bytes_read", c_size_t), ("screened", c_size_t), ("candidates", c_size_t),
-                ("fell_back", c_int), ("repaired", c_int)]
+                ("fell_back", c_int), ("repaired", c_int), ("confidence", c_double)]
 
 
 class _FlatAnswers(_Struct):

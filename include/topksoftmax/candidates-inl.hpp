@@ -122,6 +122,7 @@ inline bool answer_from_logits(const Query& query, const Candidates& candidates,
     store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
   }
   answer.certified = candidates.certified;
+  answer.confidence = candidates.certified ? 1.0 : candidates.confidence;
   answer.work = work;
   return true;
 }

@@ -44,8 +44,10 @@ struct Candidates {
   /// What log Z means when the tokens outside are counted so.
   Normalizer normalizer = Normalizer::candidates;
 
-  /// The candidates are proven to hold the exact top-k.
+  /// The candidates are proven to hold the exact top-k, …
   bool certified = false;
+  /// … or do with such a probability at the least (TopK::confidence).
+  double confidence = 0.0;
 
   /// The group of contexts that this one belongs to for the screener, where these are the candidates that a
   /// query without options has, so that the mass outside of them can be learned (OutsideMass); no_group:

@@ -86,6 +86,7 @@ TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
     store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
   }
   answer.certified = true;
+  answer.confidence = 1.0;
   answer.work = work;
 }
 

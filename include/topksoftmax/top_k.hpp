@@ -59,6 +59,9 @@ struct TopK {
   /// What log Z counts.
   Normalizer normalizer = Normalizer::none;
   bool certified = false;  ///< true: proven to be the exact top-k of the layer
+  /// What the probability of being that is at the least: 1 where certified, 0 where nothing is known, and
+  /// between them as CertifiedOptions::failure_probability says.
+  double confidence = 0.0;
   /// What the answer has cost.
   QueryWork work;
 

@@ -45,6 +45,7 @@ topk_answer described(const TopK& top) {
   answer.candidates = top.work.candidates;
   answer.fell_back = top.work.fell_back ? 1 : 0;
   answer.repaired = top.work.repaired ? 1 : 0;
+  answer.confidence = top.confidence;
   return answer;
 }
 

@@ -33,7 +33,8 @@ void test_reference(void) {
     topk_answer answer = TOPK_ANSWER_INIT;
     topk_error error;
     CHECK_OK(topk_query(backend, h, kDim, &options, p.workspace, ids, logits, &answer, &error), error);
-    CHECK(answer.count == kK && answer.certified == 1 && answer.normalizer == TOPK_NORMALIZER_EXACT);
+    CHECK(answer.count == kK && answer.certified == 1 && answer.confidence == 1.0 &&
+          answer.normalizer == TOPK_NORMALIZER_EXACT);
     CHECK(answer.bytes_read >= sizeof(float) * kVocab * kDim && answer.candidates == kVocab);
     CHECK(fabs(answer.log_z - log_z) < 1e-4 && answer.log_z_low == answer.log_z);
     for (size_t i = 0; i < kK; ++i) {

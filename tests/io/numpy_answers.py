@@ -114,7 +114,7 @@ def certified(index, layer, h, k):
     ours = context_radius(index["weights"][0], norm(x[behind:]), outside, norm(x[:prefix]))
     bounds = radius * ours
     if behind > prefix:  # contexts are not rounded here
-        bounds += int4_radius * index["int4_weights"][0] * norm(x[prefix:behind])
+        bounds += int4_radius * index["code_weights"][0] * norm(x[prefix:behind])
     assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
     uppers = estimates + bounds
     if "boxes.centres" in index:

@@ -169,6 +169,9 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   const CertifiedOptions with_int4 = {.prefix = 8, .int4_width = 32};
   save(*Certified::build(layer, train, with_int4), "int4");
   save(*Certify::wrap(Shortlist::build(layer), train, with_int4), "int4 and shortlist");
+  const CertifiedOptions dithered = {.prefix = 4, .int2_width = 32, .failure_probability = 1e-6};
+  save(*Certified::build(layer, train, dithered), "dithered");
+  save(*Certify::wrap(Shortlist::build(layer), train, dithered), "dithered and shortlist");
   const CertifiedOptions with_boxes = {.prefix = 8, .boxes = BoundBoxes::always};
   save(*Certify::wrap(L2S::train_kmeans(layer, train), train, with_boxes), "tails, boxes and l2s");
   // Enough contexts to learn the estimate of log Z from.

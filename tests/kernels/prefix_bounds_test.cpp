@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -132,70 +133,119 @@ std::vector<std::int16_t> random_context(std::size_t width, unsigned seed) {
   return n;
 }
 
-/// Rows of random int4 coordinates, behind four of int8, and a context that meets them.
-struct RandomInt4 {
-  RandomInt4(std::size_t count, std::size_t int4_width, unsigned seed, bool extreme) : engine(seed) {
-    constexpr std::size_t kInt8Width = 4;
-    blocks = {.rows = count, .width = kInt8Width, .int4_width = int4_width};
-    std::byte* const data = make_room(storage, blocks);
-    for (std::size_t v = 0; v < blocks.blocks() * PrefixBlocks::kRows; ++v) {
-      std::byte* const block = data + v / 16 * blocks.block_bytes();
-      constexpr std::uint16_t kOne = 0x3f80;
-      for (const std::size_t at : {64U, 128U}) std::memcpy(block + at + 2 * (v % 16), &kOne, sizeof(kOne));
-      std::memcpy(block + 160 + 2 * (v % 16), &kOne, sizeof(kOne));  // the int4 radius
-      for (std::size_t j = 0; j < kInt8Width; ++j) block[192 + v % 16 * 4 + j] = std::byte{129};
-      for (std::size_t j = 0; j < int4_width; ++j) {
-        const int pick = static_cast<int>(engine() % 16);
-        u.push_back(extreme ? (v + j) % 2 == 0 ? 15 : 0 : pick);
-        block[192 + 64 + j / 8 * 64 + v % 16 * 4 + j % 4] |=
-            static_cast<std::byte>(j % 8 < 4 ? u.back() : 16 * u.back());
-      }
+/// Rows of random codes, and a context that meets them.
+class RandomCodes {
+ public:
+  RandomCodes(std::size_t rows, std::size_t bits, std::size_t width, std::mt19937& engine, bool extreme)
+      : bits_(bits), width_(width) {
+    if (width == 0) return;
+    const int largest = (1 << bits) - 1;
+    for (std::size_t i = 0; i < rows * width; ++i) {
+      const int pick = static_cast<int>(engine() % (1U << bits));
+      u_.push_back(extreme ? (i / width + i % width) % 2 == 0 ? largest : 0 : pick);
     }
-    int left = kernels::Int4Context::most_shifts(int4_width);
-    for (std::size_t segment = 0; segment < int4_width / 32; ++segment) {
+    int left = kernels::CodeContext::most_shifts(width);
+    for (std::size_t segment = 0; segment < width / 32; ++segment) {
       const int shift = segment == 0 ? 0 : std::min(left, static_cast<int>(engine() % 4));
-      shifts.push_back(static_cast<std::uint8_t>(shift));
+      shifts_.push_back(static_cast<std::uint8_t>(shift));
       left -= shift;
     }
-    for (std::size_t j = 0; j < int4_width; ++j) {
+    for (std::size_t j = 0; j < width; ++j) {
       const int some = static_cast<int>(engine() % 255) - 127;
-      n.push_back(static_cast<std::int8_t>(extreme ? j % 2 == 0 ? 127 : -127 : some));
+      n_.push_back(static_cast<std::int8_t>(extreme ? j % 2 == 0 ? 127 : -127 : some));
+    }
+    offset_ = static_cast<std::int32_t>(engine() % 2001) - 1000;
+  }
+
+  /// Writes them where a block of PrefixBlocks has them, from byte `u` on.
+  void write(std::byte* block, std::size_t row, std::size_t u) const {
+    const std::size_t in_group = 32 / bits_;
+    for (std::size_t j = 0; j < width_; ++j) {
+      const auto shift = static_cast<int>(bits_ * (j % in_group / 4));
+      block[u + j / in_group * 64 + row % 16 * 4 + j % 4] |=
+          static_cast<std::byte>(u_[row * width_ + j] << shift);
     }
   }
 
-  /// Σ_j (2u − 15)·n_j with all shifts, for one row.
+  kernels::CodeContext context(float scale) const { return {n_.data(), shifts_.data(), scale, offset_}; }
+
+  /// Σ_j (2u − 2^bits + 1)·n_j − offset with all shifts, for one row.
   std::int64_t product(std::size_t v) const {
-    std::int64_t dot = 0;
-    for (std::size_t j = 0; j < n.size(); ++j) {
+    if (width_ == 0) return 0;
+    std::int64_t dot = -offset_;
+    for (std::size_t j = 0; j < width_; ++j) {
       int halvings = 0;
-      for (std::size_t segment = j / 32 + 1; segment < shifts.size(); ++segment) halvings += shifts[segment];
-      dot += (static_cast<std::int64_t>(n[j]) << halvings) * (2 * u[v * n.size() + j] - 15);
+      for (std::size_t segment = j / 32 + 1; segment < shifts_.size(); ++segment)
+        halvings += shifts_[segment];
+      dot += (static_cast<std::int64_t>(n_[j]) << halvings) * (2 * u_[v * width_ + j] - (1 << bits_) + 1);
     }
     return dot;
   }
 
-  std::mt19937 engine;
-  PrefixBlocks blocks;
-  std::vector<std::byte> storage;
-  std::vector<int> u;
-  std::vector<std::int8_t> n;
-  std::vector<std::uint8_t> shifts;
+ private:
+  std::size_t bits_;
+  std::size_t width_;
+  std::vector<int> u_;
+  std::vector<std::int8_t> n_;
+  std::vector<std::uint8_t> shifts_;
+  std::int32_t offset_ = 0;
 };
 
-TEST_P(PrefixKernels, Int4ProductsAreExact) {
+/// Blocks of rows of four ones in int8, and random codes behind them. All scales and radii are 1.
+struct CodedBlocks {
+  CodedBlocks(std::size_t rows, std::size_t int4_width, std::size_t int2_width, bool extreme)
+      : engine(static_cast<unsigned>(int4_width + 7 * int2_width)),
+        int4(rows, 4, int4_width, engine, extreme),
+        int2(rows, 2, int2_width, engine, extreme) {
+    blocks = {.rows = rows, .width = 4, .int4_width = int4_width, .int2_width = int2_width};
+    std::byte* const data = make_room(storage, blocks);
+    const std::size_t q = int2_width > 0 ? 224 : 192;  // behind the header
+    for (std::size_t v = 0; v < rows; ++v) {
+      std::byte* const block = data + v / 16 * (q + 64 + 8 * int4_width + 4 * int2_width);
+      constexpr std::uint16_t kOne = 0x3f80;
+      for (std::size_t at = 64; at < q; at += 32) std::memcpy(block + at + 2 * (v % 16), &kOne, sizeof(kOne));
+      for (std::size_t j = 0; j < 4; ++j) block[q + v % 16 * 4 + j] = std::byte{129};
+      int4.write(block, v, q + 64);
+      int2.write(block, v, q + 64 + 8 * int4_width);
+    }
+  }
+
+  std::mt19937 engine;
+  RandomCodes int4;
+  RandomCodes int2;
+  PrefixBlocks blocks;
+  std::vector<std::byte> storage;
+};
+
+TEST_P(PrefixKernels, ProductsOfCodesAreExact) {
   const std::vector<std::int16_t> int8 = {3, -5, 7, 11};  // rows of ones: 16
-  for (const std::size_t width : {32U, 64U, 96U, 992U, 4096U}) {
+  for (const auto& [int4, int2] : {std::pair{32U, 0U},
+                                   {64U, 0U},
+                                   {96U, 0U},
+                                   {992U, 0U},
+                                   {4096U, 0U},
+                                   {0U, 32U},
+                                   {0U, 96U},
+                                   {0U, 4064U},
+                                   {160U, 832U},
+                                   {32U, 64U}}) {
     for (const bool extreme : {false, true}) {
-      const RandomInt4 made(133, width, static_cast<unsigned>(width), extreme);
-      kernels::PrefixContext context = {int8.data(), 1.0F, 0.0F, {}};
-      context.int4 = {made.n.data(), made.shifts.data(), 0.5F, 2.0F};
+      SCOPED_TRACE(::testing::Message()
+                   << int4 << " in four bits, " << int2 << " in two, extreme " << extreme);
+      const CodedBlocks made(133, int4, int2, extreme);
+      kernels::PrefixContext context = {.n = int8.data(), .scale = 1.0F, .radius = 0.5F};
+      if (int4 > 0) context.int4 = made.int4.context(0.5F);
+      if (int2 > 0) context.int2 = made.int2.context(0.25F);
+      context.code_radius = 2.0F;
       std::vector<float> estimates(144), radii(144);
       GetParam().prefix_bounds(made.blocks, context, estimates.data(), radii.data());
       for (std::size_t v = 0; v < 133; ++v) {
-        const float product = 0.5F * static_cast<float>(made.product(v));
-        ASSERT_EQ(estimates[v], 16.0F + product) << "width " << width << ", row " << v;
-        const float rounding = PrefixBlocks::kRounding * (16.0F + std::abs(product));
-        ASSERT_NEAR(radii[v], 2.0F + rounding, 1e-6F * (2.0F + rounding));
+        const float of_int4 = 0.5F * static_cast<float>(made.int4.product(v));
+        const float of_int2 = 0.25F * static_cast<float>(made.int2.product(v));
+        ASSERT_EQ(estimates[v], (16.0F + of_int4) + of_int2) << "row " << v;
+        const float sizes = 16.0F + std::abs(of_int4) + std::abs(of_int2);
+        const float radius = 2.5F + PrefixBlocks::kRounding * sizes;
+        ASSERT_NEAR(radii[v], radius, 1e-6F * radius) << "row " << v;
       }
       const std::vector<TokenId> some = {8, 3};
       std::vector<float> some_estimates(32), some_radii(32);

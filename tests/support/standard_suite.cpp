@@ -29,6 +29,9 @@ Suite suite() {
               {"certified", {{"width", "16"}, {"boxes", "always"}}, "certified-boxes"},
               {"certified", {{"prefix", "4"}, {"width", "64"}}, "certified-long-tails"},
               {"certified", {{"prefix", "4"}, {"int4_width", "32"}}, "certified-int4"},
+              {"certified",
+               {{"prefix", "4"}, {"int2_width", "32"}, {"failure_probability", "1e-9"}},
+               "certified-dithered"},
           }};
 }
 

@@ -331,10 +331,11 @@ typedef struct topk_answer {
   size_t candidates;  ///< tokens whose exact logit was computed
   int fell_back;      ///< 1: there were too few candidates, and every token was scored
   int repaired;       ///< 1: the backend within a "certify:…" had other tokens to offer
+  double confidence;  ///< how probable it is, at the least, to be the exact top-k: 1 where certified
 } topk_answer;
 
 #define TOPK_ANSWER_INIT \
-  { sizeof(topk_answer), 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(topk_answer), 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0.0 }
 
 /// The answer for the context h [dim], on as many threads as the workspace has: the most probable token
 /// first, of equal logits the lower id. The same bits for every number of threads. Several threads are worth

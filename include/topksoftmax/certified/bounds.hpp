@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 
+#include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/last_context.hpp"
 #include "topksoftmax/certified/radii.hpp"
@@ -19,8 +20,9 @@
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/rows/int4_context.hpp"
+#include "topksoftmax/rows/code_context.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -103,7 +105,7 @@ struct BoundedRows {
   const float* estimates = nullptr;
   const float* radii = nullptr;
   std::size_t count = 0;
-  std::span<const TokenId> blocks{};  ///< which they are blocks of; none: all rows
+  std::span<const TokenId> blocks{};                          ///< which they are blocks of; none: all rows
   float threshold = -std::numeric_limits<float>::infinity();  ///< which no other row reaches
   double others = 0.0;  ///< Σ exp(logit − threshold) over these others at the most, if asked for
   std::size_t bytes_read = 0;
@@ -136,26 +138,49 @@ inline std::size_t coordinate_room(const CertifiedIndex& index) {
   return room + std::max(room, index.prefixes.blocks().width + index.tails.context_room());
 }
 
-/// Bytes that a context's coordinates take where rows have them as int4, and behind them their shifts.
-inline std::size_t int4_room(const CertifiedIndex& index) {
-  const std::size_t width = index.prefixes.blocks().int4_width;
-  return width + width / kernels::Int4Context::kSegment;
+/// Bytes that a context's coordinates take where rows have them as codes, and behind them their shifts.
+inline std::size_t code_room(const CertifiedIndex& index) {
+  const std::size_t width = index.prefixes.blocks().code_width();
+  return width + width / kernels::CodeContext::kSegment;
 }
 
-/// Rounds a context's coordinates x where rows have them as int4, to bytes [int4_room()]. Returns what that
-/// loses.
-inline double prepare_int4(const CertifiedIndex& index, const float* x, std::int8_t* bytes,
-                           kernels::Int4Context& int4) {
-  const std::size_t width = index.prefixes.blocks().int4_width;
+/// What an offset is rounded by, ½·scale·context.scale, in lengths of rows: a scale of codes, of fifteen or
+/// three steps to the largest coordinate, is below half of the row.
+inline constexpr double kOffsetRounding = 0.25;
+
+/// Rounds a context's coordinates x where rows have them as codes of some bits, to n [codes.width] and
+/// shifts, against the dither t of these, if they have any. Returns ‖x − x̂‖ at the most.
+inline double prepare_codes(const float* x, const float* t, std::size_t width, std::int8_t* n,
+                            std::uint8_t* shifts, kernels::CodeContext& context) {
   if (width == 0) return 0.0;
-  auto* const shifts = reinterpret_cast<std::uint8_t*>(bytes + width);
-  const RoundedToSegments rounded = round_to_segments(x, width, bytes, shifts);
-  const Int4Terms terms = {length_of(x, width).high, rounded.lost};
-  int4 = {bytes, shifts, rounded.scale, context_radius(terms, index.int4_weights)};
+  const RoundedToSegments rounded = round_to_segments(x, width, n, shifts);
+  context = {n, shifts, rounded.scale, 0};
+  if (t != nullptr) context.offset = dither_offset(t, context, width);
   return rounded.lost;
 }
 
-/// Transforms a context: coordinates [coordinate_room()], n [prefix], bytes [int4_room()], and what is of the
+/// The same of all codes, to bytes [code_room()]. Returns what both lose.
+inline double prepare_codes(const CertifiedIndex& index, const float* x, std::int8_t* bytes,
+                            kernels::PrefixContext& context) {
+  constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
+  const kernels::PrefixBlocks& blocks = index.prefixes.blocks();
+  const std::size_t int4 = blocks.int4_width;
+  const std::size_t int2 = blocks.int2_width;
+  if (blocks.code_width() == 0) return 0.0;
+  auto* const shifts = reinterpret_cast<std::uint8_t*>(bytes + blocks.code_width());
+  const bool random = index.dither.is_random();
+  const float* const t = random ? index.dither.t().data() : nullptr;
+  const float* const behind = random ? t + int4 : nullptr;
+  const double of_int4 = prepare_codes(x, t, int4, bytes, shifts, context.int4);
+  const double of_int2 =
+      prepare_codes(x + int4, behind, int2, bytes + int4, shifts + int4 / kSegment, context.int2);
+  const double lost = std::hypot(of_int4, of_int2) * kOutward;
+  const CodeTerms terms = {length_of(x, int4).high, length_of(x + int4, int2).high, lost};
+  context.code_radius = context_radius(terms, index.code_weights);
+  return lost;
+}
+
+/// Transforms a context: coordinates [coordinate_room()], n [prefix], bytes [code_room()], and what is of the
 /// context alone in its bounds.
 inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
                     std::int8_t* bytes, ContextBounds& bounds) {
@@ -177,12 +202,17 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   BoundTerms terms{};
   terms[kOutside] = transform.outside(lengths);
   terms[kRounding] = transform.error(lengths) + 0.51 * error_quantum * std::sqrt(static_cast<double>(prefix));
-  const std::size_t int4_width = index.prefixes.blocks().int4_width;
+  const std::size_t code_width = index.prefixes.blocks().code_width();
   const std::size_t used = std::min(prefix, width);
-  terms[kLonger] = length_of(transformed + used + int4_width, width - used - int4_width).high;
+  const double lost_to_codes = prepare_codes(index, transformed + prefix, bytes, bounds.prefix);
+  terms[kRounding] += kOffsetRounding * (static_cast<double>(bounds.prefix.int4.scale) +
+                                         static_cast<double>(bounds.prefix.int2.scale));
+  terms[kLonger] = length_of(transformed + used + code_width, width - used - code_width).high;
   terms[kRounded] = length_of(transformed, used).high;
-  bounds.prefix = {n, quantum, context_radius(terms, index.prefix_weights), {}};
-  terms[kLonger] = prepare_int4(index, transformed + prefix, bytes, bounds.prefix.int4);
+  bounds.prefix.n = n;
+  bounds.prefix.scale = quantum;
+  bounds.prefix.radius = context_radius(terms, index.prefix_weights);
+  terms[kLonger] = lost_to_codes;
   terms[kRounded] = lengths.transformed.high;
   bounds.tail = {transformed + prefix, context_radius(terms, index.tail_weights)};
 }
@@ -226,7 +256,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   const std::size_t coordinates_each = coordinate_room(index);
   auto* const coordinates = scratch.coordinates.get<float>(batch.size() * coordinates_each);
   auto* const shorts = scratch.integers.get<std::int16_t>((batch.size() + 1) * all.width);
-  const std::size_t bytes_each = int4_room(index);
+  const std::size_t bytes_each = code_room(index);
   auto* const bytes = scratch.bytes.get<std::int8_t>(batch.size() * bytes_each);
   auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
   auto* const radii = scratch.radii.get<float>(batch.size() * room);
@@ -366,8 +396,8 @@ inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
   BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});
   rows.threshold = threshold;
   // None of them reaches the threshold, which is more than the sum tells where it could not be bounded.
-  rows.others = std::min(static_cast<double>(kBlockRows) * boxes.rest.high,
-                         static_cast<double>(bounded.index.rows()));
+  rows.others =
+      std::min(static_cast<double>(kBlockRows) * boxes.rest.high, static_cast<double>(bounded.index.rows()));
   return rows;
 }
 

@@ -38,9 +38,10 @@
 //   projections.hpp  h' and h⊥ of contexts, an order in which rows are similar
 //   trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
 //   costs.hpp        what it costs to read these
-//   int4_choice.hpp  how many coordinates to have as int4, and what that makes of work
+//   code_choice.hpp  how many coordinates to have as codes, and what that makes of work
 //   choice.hpp       the prefix, the width, boxes or none: what makes least work
 //   radii.hpp        the terms that an estimate leaves out, and their weights κ
+//   dither.hpp       what is random of codes, and how far that may lead
 //   packing.hpp      ŵ and the radii of rows, written to
 //   tails.hpp        ŵ₂ of all rows (tail_writer.hpp; kernels/prefix_tails.hpp), and
 //   boxes.hpp        the boxes (box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
@@ -79,11 +80,17 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are IEEE 754's: a thread
 /// that flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
 ///
-/// Coordinates in int4: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits
-/// (prefix_writer.hpp) for ĥ₂ in eight, with a step for every 32 (int4_context.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ +
-/// (w'₂−ŵ₂)·h'₂ + ŵ₂·(h'₂−ĥ₂), of which the first is computed in exact integers and the others are bounded by
-/// a radius of their own, the two terms weighted likewise. What int4 has rounded off, w'₂−ŵ₂, is part of a
-/// row's tail.
+/// Coordinates in codes: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits (coder.hpp)
+/// for ĥ₂ in eight, with a step for every 32 (code_context.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ + (w'₂−ŵ₂)·h'₂ +
+/// ŵ₂·(h'₂−ĥ₂), of which the first is computed in exact integers and the others are bounded by a radius of
+/// their own, the terms weighted likewise. What codes have rounded off, w'₂−ŵ₂, is part of a row's tail.
+///
+/// With a failure_probability δ codes are dithered (dither.hpp): ŵ₂ = step·(q + ½ − t), and Σ step·t_j·ĥ_j is
+/// one number a context for all rows, rounded with the other errors in E. (w'₂−ŵ₂)·h'₂ is then within
+/// step·‖h'₂‖·√(ln(2V/δ)/6) for all rows at once but with a probability of δ, plus, as lengths, what lies
+/// beyond the codes' reach. Of codes of four and of two bits together the steps' sum is more than enough,
+/// since the variance of both is below its square. All other terms, and the bounds of tails, are proven: a
+/// row is lost only if its codes' error is that large.
 ///
 /// As many coordinates as dimensions: then w⊥ is what rounding leaves of it, nothing is to be known of c, and
 /// RQ is one matrix B (ContextTransform). w' need not be the least-squares solution, nor B orthogonal: w⊥ :=
@@ -108,8 +115,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// shrunk: the rounding costs less then.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h' (d² where M = d), V·(prefix + 8) bytes of the prefixes
-/// (with boxes, an eighth of that and those of the boxes that are opened; with int4, V·(int4_width/2 + 4)
-/// more), M − prefix bytes for each of the rows left, then the weights of those left after that.
+/// (with boxes, an eighth of that and those of the boxes that are opened; with codes, V·(int4_width/2 +
+/// int2_width/4 + 6) more), M − prefix bytes for each of the rows left, then the weights of those left after that.
 /// QueryWork::screened counts the bounds: those of boxes, of rows by their prefixes, and of those that these
 /// left. Threads that are lent to a single query share the bounds.
 ///
@@ -144,7 +151,9 @@ class TOPKSOFTMAX_EXPORT CertifiedScreener {
 
 /// The exact top-k with a proof (TopK::certified), at a fraction of the full scan's reads.
 ///
-/// Every answer is bit for bit that of `Exact`. log Z comes as a proven interval (Normalizer::interval).
+/// Every answer is bit for bit that of `Exact`. log Z comes as a proven interval (Normalizer::interval). With
+/// CertifiedOptions::failure_probability an answer is that of `Exact` with a TopK::confidence instead, where
+/// less is read for it, and log Z is an estimate from the bounds (Normalizer::low_rank).
 /// Batches whose prefixes outgrow the second cache read them once for four contexts. Effort: ignored. Where
 /// the bounds rule out too little, the whole vocabulary is scanned: never wrong, only slower. Prior art:
 /// FEXIPRO (SIGMOD'17), LEMP (TODS'16).
@@ -181,7 +190,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   /// The backend of an index that was saved for the same layer: see load_index().
   static std::unique_ptr<Certified> load(const IndexReader& in);
 
-  bool certifies() const override { return true; }
+  bool certifies() const override { return screener().index().is_proven(); }
   std::optional<LogZError> log_z_error() const override { return screener().index().log_z_error(); }
 
  private:
@@ -254,6 +263,7 @@ inline std::optional<NucleusPlace> Certified::do_place_in_nucleus(const Query& q
                                                                   const ScoredToken& token,
                                                                   const Nucleus& nucleus,
                                                                   Workspace& workspace) const {
+  if (!certifies()) return std::nullopt;
   return detail::place_in_nucleus(detail::bounded(layer(), screener().index(), query, workspace), token,
                                   nucleus);
 }
@@ -261,6 +271,7 @@ inline std::optional<NucleusPlace> Certified::do_place_in_nucleus(const Query& q
 inline std::optional<SampledLogZ> Certified::do_sample_log_z(const Query& query,
                                                              const SampledLogZOptions& how,
                                                              Workspace& workspace) const {
+  if (!certifies()) return std::nullopt;
   return detail::sample_log_z(detail::bounded(layer(), screener().index(), query, workspace), how);
 }
 

@@ -55,7 +55,7 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   /// "certify:" and the name of the wrapped backend.
   std::string_view name() const override { return name_; }
   inline std::size_t index_bytes() const override;
-  bool certifies() const override { return true; }
+  bool certifies() const override { return index_->is_proven(); }
   /// Where the wrapped backend finds the best tokens.
   inline std::optional<LogZError> log_z_error() const override;
 
@@ -156,11 +156,13 @@ inline void Certify::do_upper_bounds(const Query& query, std::span<const TokenId
 inline std::optional<NucleusPlace> Certify::do_place_in_nucleus(const Query& query, const ScoredToken& token,
                                                                 const Nucleus& nucleus,
                                                                 Workspace& workspace) const {
+  if (!certifies()) return std::nullopt;
   return detail::place_in_nucleus(detail::bounded(layer(), *index_, query, workspace), token, nucleus);
 }
 
 inline std::optional<SampledLogZ> Certify::do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                                            Workspace& workspace) const {
+  if (!certifies()) return std::nullopt;
   return detail::sample_log_z(detail::bounded(layer(), *index_, query, workspace), how);
 }
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/certified/code_choice.hpp"
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
-#include "topksoftmax/certified/int4_choice.hpp"
 #include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
@@ -78,8 +78,8 @@ class BoundChooser {
   WidthChoice choose_width(double rows_passing) const;
   std::size_t width_of_rows() const;
 
-  /// Coordinates with so many in int4 behind so many in int8, all others in tails.
-  BoundChoice with_int4(std::size_t prefix, std::size_t int4_width) const;
+  /// Coordinates with so many in codes behind so many in int8, all others in tails.
+  BoundChoice with_codes(const CodeWidths& widths) const;
 
   const SoftmaxLayer& layer_;
   const LearnedCoordinates& coordinates_;
@@ -230,17 +230,20 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
   return {best == 0 ? kOneLine : widths[best], cost(best)};
 }
 
-inline BoundChoice BoundChooser::with_int4(std::size_t prefix, std::size_t int4_width) const {
-  constexpr std::size_t kSegment = kernels::Int4Context::kSegment;
+inline BoundChoice BoundChooser::with_codes(const CodeWidths& widths) const {
+  constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
   const std::size_t most = std::min(layer_.dim(), kMostBoundWidth);
   const std::size_t width = options_.width != 0 ? std::min(options_.width, most) : most;
+  const std::size_t prefix = widths.prefix;
   const std::size_t room = width - std::min(prefix, width);
   BoundChoice choice{.transform = {}, .options = options_};
-  choice.options.prefix = prefix;
-  choice.options.int4_width = std::min(int4_width, room) / kSegment * kSegment;
-  choice.options.boxes = BoundBoxes::never;
-  choice.options.width = std::max(width, prefix);
-  const std::size_t rounded = std::min(prefix + choice.options.int4_width, width);
+  CertifiedOptions& options = choice.options;
+  options.prefix = prefix;
+  options.int4_width = std::min(widths.int4, room) / kSegment * kSegment;
+  options.int2_width = std::min(widths.int2, room - options.int4_width) / kSegment * kSegment;
+  options.boxes = BoundBoxes::never;
+  options.width = std::max(width, prefix);
+  const std::size_t rounded = std::min(prefix + options.code_width(), width);
   choice.transform = transform_of(coordinates_.stretched(basis(width), rounded));
   return choice;
 }
@@ -256,7 +259,9 @@ inline std::size_t BoundChooser::width_of_rows() const {
 }
 
 inline BoundChoice BoundChooser::choose() const {
-  if (options_.int4_width != 0) return with_int4(options_.prefix, options_.int4_width);
+  if (options_.code_width() != 0) {
+    return with_codes({options_.prefix, options_.int4_width, options_.int2_width});
+  }
   if (options_.width != 0) return choose_for(kOneLine).choice;
   if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
   Estimate estimate = choose_for(kOneLine);
@@ -265,8 +270,8 @@ inline BoundChoice BoundChooser::choose() const {
   const bool open = options_.prefix == 0 && options_.boxes != BoundBoxes::always;
   if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kMostBoundWidth) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
-    const Int4Choice int4 = choose_int4(layer_, whole_basis(), trials_);
-    if (int4.cost < cost) return with_int4(int4.prefix, int4.int4_width);
+    const CodeChoice codes = choose_codes(layer_, whole_basis(), trials_, options_.failure_probability);
+    if (codes.cost < cost) return with_codes(codes.widths);
   }
   return std::move(estimate.choice);
 }

@@ -26,10 +26,11 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What a row takes whatever its prefix: its bias, scale and radius, the bound, and its part in log Z.
 inline constexpr double kRowCost = 24.0;
-/// What a row takes more where it has coordinates in int4, and each of these. (Measured on the same machine:
-/// 0.25 ns, and 0.0086 ns from the second cache, 0.007 from memory.)
-inline constexpr double kInt4RowCost = 16.0;
+/// What a row takes more where it has coordinates in codes, and each of these. (Measured on the same machine:
+/// 0.25 ns, and in int4 0.0086 ns from the second cache, 0.007 from memory.)
+inline constexpr double kCodeRowCost = 16.0;
 inline constexpr double kInt4Cost = 0.6;
+inline constexpr double kInt2Cost = 0.3;
 /// What the bound of a box takes, in rows with a prefix as long.
 inline constexpr double kBoxRows = 2.0;
 /// What a row of a box that is opened takes, of what it does where all are read in their order.

@@ -24,6 +24,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   visit_recorded_options(options, in.options());
   if (in.has_option(kInt4Width)) in.option(kInt4Width, options.int4_width);
+  if (in.has_option(kInt2Width)) in.option(kInt2Width, options.int2_width);
+  if (in.has_option(kFailureProbability)) in.option(kFailureProbability, options.failure_probability);
   in.check([&] { check_chosen_options(options); });
   const StoredArray<double> norms = in.doubles("norms", {4});
   transform = ContextTransform(in, std::min(options.width, in.dim()), norms.data());
@@ -38,11 +40,14 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   }
   const bool boxed = options.boxes == BoundBoxes::always;
   if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
-  if (options.int4_width > 0) {
-    const StoredArray<double> of_int4 = in.doubles(kInt4Weights, {kInt4Terms});
-    std::copy_n(of_int4.data(), kInt4Terms, int4_weights.begin());
+  if (options.code_width() > 0) {
+    const StoredArray<double> of_codes = in.doubles(kCodeWeights, {kCodeTerms});
+    std::copy_n(of_codes.data(), kCodeTerms, code_weights.begin());
+    if (options.failure_probability > 0.0) {
+      dither = Dither(in, options.code_width(), options.failure_probability);
+    }
   }
-  prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix, options.int4_width);
+  prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix, options.int4_width, options.int2_width);
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.prefix);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
@@ -51,10 +56,15 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   visit_recorded_options(options, out.options());
-  if (options.int4_width > 0) {
+  if (options.code_width() > 0) {
     out.option(kInt4Width, options.int4_width);
-    out.array(kInt4Weights, {kInt4Terms},
-              StoredArray<double>::own(std::vector<double>(int4_weights.begin(), int4_weights.end())));
+    if (options.int2_width > 0) out.option(kInt2Width, options.int2_width);
+    out.array(kCodeWeights, {kCodeTerms},
+              StoredArray<double>::own(std::vector<double>(code_weights.begin(), code_weights.end())));
+  }
+  if (!is_proven()) {
+    out.option(kFailureProbability, options.failure_probability);
+    dither.save(out);
   }
   transform.save(out);
   out.array("norms", {4},

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "topksoftmax/certified/boxes.hpp"
+#include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/tails.hpp"
@@ -90,6 +91,9 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +
            (outside_mass ? outside_mass->bytes() : 0);
   }
+  /// Whether every bound is proven, or all of a context but for a probability of options.failure_probability.
+  bool is_proven() const { return !dither.is_random(); }
+
   /// How far the estimate of log Z was off in contexts that were held out, where it was learned.
   std::optional<LogZError> log_z_error() const {
     return outside_mass ? std::optional(outside_mass->error()) : std::nullopt;
@@ -114,7 +118,8 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   ContextTransform transform;
   BoundTerms prefix_weights{};  ///< κ of the prefixes
   BoundTerms tail_weights{};    ///< κ of prefixes and tails
-  Int4Terms int4_weights{};     ///< κ of coordinates in int4, where there are any
+  CodeTerms code_weights{};     ///< κ of coordinates in codes, where there are any
+  Dither dither;                ///< of these
   double longest_row = 0.0;     ///< max ‖w‖
   double largest_bias = 0.0;    ///< max |b|
   /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
@@ -132,7 +137,9 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   static constexpr const char* kOutsidePosition = "outside_position";
   static constexpr const char* kPrefixes = "prefixes";
   static constexpr const char* kInt4Width = "int4_width";
-  static constexpr const char* kInt4Weights = "int4_weights";
+  static constexpr const char* kInt2Width = "int2_width";
+  static constexpr const char* kFailureProbability = "failure_probability";
+  static constexpr const char* kCodeWeights = "code_weights";
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

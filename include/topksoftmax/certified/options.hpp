@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -63,9 +65,11 @@ struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads, as int8: a multiple of 4, at most `width`; 0 chooses
   /// by counting, on the contexts, the work that each choice would make, and int4_width with it.
   std::size_t prefix = 0;
-  /// Coordinates behind these that it reads as int4: a multiple of 32, both together at most `width`; none
+  /// Coordinates behind these that it reads as int4: a multiple of 32, all together at most `width`; none
   /// where there are boxes. Only with a prefix.
   std::size_t int4_width = 0;
+  /// Coordinates behind these that it reads as codes of two bits: likewise. Only with a failure_probability.
+  std::size_t int2_width = 0;
   /// Coordinates in all, 4 to 4096; what a row and a context have beyond them counts by its length alone. 0:
   /// as many as lie in one cache line behind the prefix, or more where the contexts, or W without any, have
   /// so many directions that fewer would leave many rows to score.
@@ -78,18 +82,33 @@ struct CertifiedOptions {
   BoundCoordinates coordinates = BoundCoordinates::balanced;
   /// Whether blocks of similar rows are bounded before their rows are.
   BoundBoxes boxes = BoundBoxes::automatic;
+  /// δ, up to 0.01: what the probability that a context's bounds are wrong may be; 0: they are proven. Where
+  /// codes are read, they are then dithered (detail::Dither), and a row's rounding is bounded by what chance
+  /// makes of it, about a quarter of what it could be. What is random is the dither, drawn once, at the
+  /// build; the promise is for each context that does not depend on it, over all dithers. Answers are not
+  /// TopK::certified then, but have a TopK::confidence of 1 − δ.
+  double failure_probability = 0.0;
+  /// Of the dither.
+  std::uint64_t dither_seed = 1;
+
+  /// Coordinates that are read as codes.
+  std::size_t code_width() const { return int4_width + int2_width; }
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit("prefix", options.prefix, "coordinates that the first scan reads; 0 chooses on the contexts");
     visit("int4_width", options.int4_width, "coordinates behind the prefix that it reads as int4");
+    visit("int2_width", options.int2_width, "coordinates behind these that it reads as codes of two bits");
     visit("width", options.width, "coordinates in all", from_to(4, detail::kMostBoundWidth).or_0());
     visit("context_sample", options.context_sample, "contexts that the coordinates are learned from",
           at_least(1));
     visit("expected_k", options.expected_k, "the k that the prefix is chosen for", at_least(1));
     visit("coordinates", options.coordinates, "what bounds are made in", bound_coordinates_choices);
     visit("boxes", options.boxes, "whether blocks of similar rows are bounded first", bound_boxes_choices);
+    visit("failure_probability", options.failure_probability,
+          "what an answer may be wrong with; 0: it is proven", between(0.0, 0.01));
+    visit("dither_seed", options.dither_seed, "of the dither that this is over");
   }
 };
 
@@ -97,18 +116,34 @@ struct CertifiedOptions {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The options that every index file records: the numbers but int4_width, and whether there are boxes.
+/// The options that every index file records: the numbers but those of codes, and whether there are boxes.
 template <class Options, class Visit>
 void visit_recorded_options(Options& options, const Visit& visit) {
   CertifiedOptions::visit(options, [&]<class T>(std::string_view name, T& value, const auto&... /*limits*/) {
     if constexpr (!std::is_enum_v<T>) {
-      if (name != "int4_width") visit(name, value);
+      constexpr std::string_view of_codes[] = {"int4_width", "int2_width", "failure_probability",
+                                               "dither_seed"};
+      if (std::find(std::begin(of_codes), std::end(of_codes), name) == std::end(of_codes)) visit(name, value);
     }
   });
   unsigned boxes = options.boxes == BoundBoxes::always ? 1 : 0;
   visit("boxes", boxes);
   if constexpr (!std::is_const_v<Options>) {
     options.boxes = boxes != 0 ? BoundBoxes::always : BoundBoxes::never;
+  }
+}
+
+/// Throws Error unless so many coordinates can be read as codes, of at most `room`.
+inline void check_code_width(std::string_view name, std::size_t width, std::size_t room,
+                             const CertifiedOptions& options) {
+  if (width == 0) return;
+  if (options.prefix == 0 || options.boxes == BoundBoxes::always) {
+    throw Error("certified: " + std::string(name) + " is " + std::to_string(width) +
+                ", which wants a prefix and no boxes");
+  }
+  if (width % kernels::CodeContext::kSegment != 0 || width > room) {
+    throw bad_value("certified: " + std::string(name), width,
+                    "a multiple of 32 and, with what is read before, at most width: ", room);
   }
 }
 
@@ -119,27 +154,26 @@ inline void check_certified_options(const CertifiedOptions& options) {
   if (options.prefix % 4 != 0 || options.prefix > longest) {
     throw bad_value("certified: prefix", options.prefix, "a multiple of 4 and at most ", longest);
   }
-  if (options.int4_width == 0) return;
-  if (options.prefix == 0 || options.boxes == BoundBoxes::always) {
-    throw Error("certified: int4_width is " + std::to_string(options.int4_width) +
-                ", which wants a prefix and no boxes");
-  }
-  if (options.int4_width % kernels::Int4Context::kSegment != 0 ||
-      options.int4_width > longest - options.prefix) {
-    throw bad_value("certified: int4_width", options.int4_width,
-                    "a multiple of 32 and, with prefix, at most ", longest);
+  check_code_width("int4_width", options.int4_width, longest - options.prefix, options);
+  check_code_width("int2_width", options.int2_width, longest - options.prefix - options.int4_width, options);
+  if (options.int2_width > 0 && options.failure_probability == 0.0) {
+    throw Error("certified: int2_width is " + std::to_string(options.int2_width) +
+                ", which wants a failure_probability: proven, codes of two bits rule nothing out");
   }
 }
 
 /// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
 inline void check_chosen_options(const CertifiedOptions& options) {
   if (options.width >= 1 && options.width <= kMostBoundWidth && options.prefix % 4 == 0 &&
-      options.prefix <= options.width && options.int4_width % kernels::Int4Context::kSegment == 0 &&
-      options.int4_width <= options.width - options.prefix) {
+      options.prefix <= options.width && options.int4_width % kernels::CodeContext::kSegment == 0 &&
+      options.int2_width % kernels::CodeContext::kSegment == 0 &&
+      options.int4_width <= options.width - options.prefix &&
+      options.int2_width <= options.width - options.prefix - options.int4_width) {
     return;
   }
   throw Error("certified: prefix is " + std::to_string(options.prefix) + ", int4_width " +
-              std::to_string(options.int4_width) + " and width " + std::to_string(options.width));
+              std::to_string(options.int4_width) + ", int2_width " + std::to_string(options.int2_width) +
+              " and width " + std::to_string(options.width));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
@@ -17,8 +18,10 @@
 #include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/tail_writer.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/rows/coder.hpp"
 #include "topksoftmax/rows/prefix_writer.hpp"
 #include "topksoftmax/rows/row_order.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -35,15 +38,18 @@ class RowPacker {
       : projector_(projector),
         order_(order),
         prefix_(options.prefix),
-        int4_width_(options.int4_width),
+        codes_width_(options.int4_width + options.int2_width),
         biases_(layer.biases()),
         // A layer narrower than the prefix is filled up with zeros.
         tail_width_(std::max(projector.width(), prefix_) - prefix_),
-        prefixes_(layer.vocab(), prefix_, int4_width_),
+        prefixes_(layer.vocab(), prefix_, options.int4_width, options.int2_width),
         tails_(layer.vocab(), tail_width_) {
     by_prefix_.rows.resize(layer.vocab());
     by_tails_.rows.resize(layer.vocab());
-    by_int4_.rows.resize(layer.vocab());
+    by_codes_.rows.resize(layer.vocab());
+    const bool random = codes_width_ > 0 && options.failure_probability > 0.0;
+    dither_ = random ? Dither(codes_width_, layer.vocab(), options.failure_probability, options.dither_seed)
+                     : Dither(codes_width_);
   }
 
   /// Stores the rows, and their radii with weights that suit contexts like these.
@@ -62,12 +68,12 @@ class RowPacker {
     share_contexts(contexts);
     index.prefix_weights = weigh(by_prefix_);
     index.tail_weights = weigh(by_tails_);
-    if (int4_width_ > 0) index.int4_weights = weigh(by_int4_);
+    if (codes_width_ > 0) index.code_weights = weigh(by_codes_);
     for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
       for (std::size_t place = first; place < first + count; ++place) {
         prefixes_.put_radius(place, row_radius(by_prefix_.rows[place], index.prefix_weights));
-        if (int4_width_ > 0) {
-          prefixes_.put_int4_radius(place, row_radius(by_int4_.rows[place], index.int4_weights));
+        if (codes_width_ > 0) {
+          prefixes_.put_code_radius(place, row_radius(by_codes_.rows[place], index.code_weights));
         }
         if (tail_width_ == 0) continue;
         tails_.put_radius(place, row_radius(by_tails_.rows[place], index.tail_weights));
@@ -75,6 +81,7 @@ class RowPacker {
     });
     index.prefixes = std::move(prefixes_).finish();
     index.tails = std::move(tails_).finish();
+    index.dither = std::move(dither_);
   }
 
  private:
@@ -90,8 +97,8 @@ class RowPacker {
     const std::span<const double> all(values);
     const double length = rows.inside.row(i).norm();
     const double longer =
-        Eigen::Map<const Eigen::VectorXd>(values.data() + prefix_ + int4_width_,
-                                          static_cast<Eigen::Index>(tail_width_ - int4_width_))
+        Eigen::Map<const Eigen::VectorXd>(values.data() + prefix_ + codes_width_,
+                                          static_cast<Eigen::Index>(tail_width_ - codes_width_))
             .norm();
     double rounded = 0.0;
     double stored = 0.0;
@@ -102,58 +109,82 @@ class RowPacker {
     const double scale = prefixes_.put(place, biases_[token], all.first(prefix_), q.data());
     for (std::size_t j = 0; j < prefix_; ++j) count(all[j], scale * q[j]);
     const double prefix_rounded = rounded;
-    Int4Terms of_int4{};
+    CodeTerms of_codes{};
     if (tail_width_ > 0) {
       const std::span<double> tail = std::span(values).subspan(prefix_);
-      if (int4_width_ > 0) of_int4 = put_int4(place, tail.first(int4_width_));
+      if (codes_width_ > 0) of_codes = put_codes(place, tail.first(codes_width_));
       const TailWriter::Coordinates kept = tails_.put(place, tail);
       for (std::size_t j = 0; j < tail.size(); ++j) count(tail[j], kept.scale * kept.q[j]);
     }
-    by_int4_.rows[place] = by_int4_.of_row(of_int4);
-    const double int4_length = of_int4[kInt4Context];
-    const double errors = std::max({rows.norms[i], length, std::sqrt(stored)}) + int4_length;
+    by_codes_.rows[place] = by_codes_.of_row(of_codes);
+    const double code_length = of_codes[kCodeContext];
+    const double errors = std::max({rows.norms[i], length, std::sqrt(stored)}) + code_length;
     by_prefix_.rows[place] = by_prefix_.of_row({longer, rows.outside[i], std::sqrt(prefix_rounded), errors});
-    by_tails_.rows[place] = by_tails_.of_row({int4_length, rows.outside[i], std::sqrt(rounded), errors});
+    by_tails_.rows[place] = by_tails_.of_row({code_length, rows.outside[i], std::sqrt(rounded), errors});
   }
 
-  /// Stores coordinates x as int4, and leaves what that rounds off: tails are of this.
-  Int4Terms put_int4(std::size_t place, std::span<double> x) {
+  /// Stores coordinates x as codes, and leaves what these round off: tails are of this.
+  CodeTerms put_codes(std::size_t place, std::span<double> x) {
+    const kernels::PrefixCodes& int4 = prefixes_.blocks().int4();
+    const kernels::PrefixCodes& int2 = prefixes_.blocks().int2();
+    CodeTerms terms{};
+    terms[kInt4Rounded] = put_codes(place, int4, 0, x.first(int4.width), terms);
+    terms[kInt2Rounded] = put_codes(place, int2, int4.width, x.subspan(int4.width), terms);
+    terms[kCodeContext] = std::sqrt(terms[kCodeContext]);
+    return terms;
+  }
+
+  /// The same of some bits, whose dither begins at `first`. Returns what the error is at the most for a
+  /// context of length 1, and adds ‖x̂‖² to a term.
+  double put_codes(std::size_t place, const kernels::PrefixCodes& codes, std::size_t first,
+                   std::span<double> x, CodeTerms& terms) {
+    if (codes.width == 0) return 0.0;
+    const double peak = largest_magnitude(x);
+    const auto likely = [&](const Coder& coder) {
+      return 2.0 * coder.scale() * dither_.reach() + beyond_reach(coder, x);
+    };
+    const std::uint16_t scale =
+        dither_.is_random() ? cheapest_scale(codes.bits, peak, likely) : nearest_scale(codes.bits, peak, x);
+    const double likely_error = likely(Coder(codes.bits, bfloat16_value(scale)));
     std::vector<double> kept(x.begin(), x.end());
-    prefixes_.put_int4(place, kept);
+    prefixes_.put_codes(place, codes, scale, dither_.t().span().subspan(first, x.size()), kept);
     double rounded = 0.0;
-    double stored = 0.0;
     for (std::size_t j = 0; j < x.size(); ++j) {
       x[j] -= kept[j];
       rounded += x[j] * x[j];
-      stored += kept[j] * kept[j];
+      terms[kCodeContext] += kept[j] * kept[j];
     }
-    return {std::sqrt(rounded), std::sqrt(stored)};
+    return dither_.is_random() ? likely_error : std::sqrt(rounded);
   }
 
   void share_contexts(const ContextCoordinates& contexts) {
     const Eigen::MatrixXd& inside = contexts.inside;
     const Eigen::Index prefix = std::min(static_cast<Eigen::Index>(prefix_), inside.cols());
-    const auto int4 = static_cast<Eigen::Index>(int4_width_);
+    const auto int4 = static_cast<Eigen::Index>(prefixes_.blocks().int4_width);
+    const auto codes = static_cast<Eigen::Index>(codes_width_);
     const double of_int4 = inside.middleCols(prefix, int4).rowwise().norm().sum();
-    by_int4_.contexts = {of_int4, kTypicallyLost * of_int4};
-    by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix - int4).rowwise().norm().sum(),
+    const double of_int2 = inside.middleCols(prefix + int4, codes - int4).rowwise().norm().sum();
+    const double of_codes = inside.middleCols(prefix, codes).rowwise().norm().sum();
+    by_codes_.contexts = {of_int4, of_int2, kTypicallyLost * of_codes};
+    by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix - codes).rowwise().norm().sum(),
                            contexts.outside.sum(), inside.leftCols(prefix).rowwise().norm().sum(),
                            contexts.errors.sum()};
-    by_tails_.contexts = {by_int4_.contexts[kInt4Context], contexts.outside.sum(),
+    by_tails_.contexts = {by_codes_.contexts[kCodeContext], contexts.outside.sum(),
                           inside.rowwise().norm().sum(), contexts.errors.sum()};
   }
 
   const RowProjector& projector_;
   const RowOrder& order_;
   std::size_t prefix_;
-  std::size_t int4_width_;
+  std::size_t codes_width_;
+  Dither dither_;
   Eigen::VectorXf biases_;
   std::size_t tail_width_;
   PrefixWriter prefixes_;
   TailWriter tails_;
   BoundShares<BoundTerms> by_prefix_;
   BoundShares<BoundTerms> by_tails_;
-  BoundShares<Int4Terms> by_int4_;
+  BoundShares<CodeTerms> by_codes_;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

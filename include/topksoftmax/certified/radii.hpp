@@ -14,14 +14,14 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// The products that an estimate leaves out, each of a row's part and a context's: of a prefix, all
-/// coordinates that it does not have of both, of a tail ŵ₂ with h'₂−ĥ₂ (int4); w⊥ with h⊥; w'−ŵ with h'; N
+/// coordinates that it does not have of both, of a tail ŵ₂ with h'₂−ĥ₂ (codes); w⊥ with h⊥; w'−ŵ with h'; N
 /// with E.
 enum BoundTerm { kLonger, kOutside, kRounded, kRounding, kBoundTerms };
 using BoundTerms = std::array<double, kBoundTerms>;
 
-/// The same of coordinates in int4: w'₂−ŵ₂ with h'₂, ŵ₂ with h'₂−ĥ₂.
-enum Int4Term { kInt4Rounded, kInt4Context, kInt4Terms };
-using Int4Terms = std::array<double, kInt4Terms>;
+/// The same of coordinates in codes: w'₂−ŵ₂ with h'₂ of either width, ŵ₂ with h'₂−ĥ₂ of both.
+enum CodeTerm { kInt4Rounded, kInt2Rounded, kCodeContext, kCodeTerms };
+using CodeTerms = std::array<double, kCodeTerms>;
 
 // Σ a_i·x_i ≤ √Σ(a_i/κ_i)² · √Σ(κ_i·x_i)²: the row's radius by the context's.
 

@@ -32,10 +32,12 @@ struct Survivors {
 /// Beyond this share of the vocabulary nothing is gained by screening.
 inline constexpr std::size_t kBoundingShare = 4;
 
-/// Whether so few tokens are asked for that bounding all others can pay.
+/// Whether so few tokens are asked for that bounding all others can pay, and no log Z that takes them all, as
+/// an interval does that is to be proven where bounds are not.
 inline bool is_worth_bounding(const Query& query, const CertifiedIndex& index) {
-  const bool exact_log_z = query.probabilities && query.log_z_tolerance == 0.0;
-  return query.k <= index.rows() / kBoundingShare && !exact_log_z;
+  const bool all_for_log_z =
+      query.log_z_tolerance == 0.0 || (!index.is_proven() && !std::isinf(query.log_z_tolerance));
+  return query.k <= index.rows() / kBoundingShare && !(query.probabilities && all_for_log_z);
 }
 
 /// Bounds rows at `places` again, by their tails, and moves those whose products may still reach the
@@ -120,7 +122,8 @@ inline bool can_rule_out(const BoundedQuery& bounded, float threshold) {
 inline Candidates bounded_candidates(const BoundedQuery& bounded) {
   Candidates candidates;
   candidates.everything = true;
-  candidates.certified = true;
+  candidates.certified = bounded.index.is_proven();
+  candidates.confidence = 1.0 - bounded.index.options.failure_probability;
   candidates.screened = bounded.bounds.bounded;
   candidates.bytes_read = bounded.bounds.bytes_read;
   return candidates;
@@ -148,7 +151,7 @@ inline Candidates candidates_among(const BoundedQuery& bounded, BoundedRows rows
     candidates.ids = found.ids;
     candidates.everything = false;
     if (!query.probabilities) return candidates;
-    candidates.normalizer = Normalizer::interval;
+    candidates.normalizer = index.is_proven() ? Normalizer::interval : Normalizer::low_rank;
     candidates.outside_low = static_cast<double>(cut) + std::log(found.outside.low);
     // None of them reaches the cut, which is more than the sum tells where it could not be bounded.
     candidates.outside_high =

@@ -24,6 +24,7 @@ struct PartialAnswer {
   double log_z = -std::numeric_limits<double>::infinity();
   double log_z_low = -std::numeric_limits<double>::infinity();
   double log_z_high = -std::numeric_limits<double>::infinity();
+  double confidence = 1.0;
   std::uint32_t tokens = 0;
   Normalizer normalizer =
       Normalizer::none;  ///< of log_z; none: no token has any mass, or it is not asked for
@@ -52,6 +53,7 @@ class MergedAnswers {
     work_.fell_back |= part.fell_back;
     work_.repaired |= part.repaired;
     certified_ &= part.certified;
+    doubt_ += 1.0 - part.confidence;
     sum_.add(part.sum);
     if (part.normalizer == Normalizer::none) return;
     if (parts_++ == 0) {
@@ -77,6 +79,7 @@ class MergedAnswers {
   void store_exact(bool probabilities, TopK& answer) const {
     finish(answer);
     answer.certified = true;
+    answer.confidence = 1.0;
     if (probabilities) {
       store_log_z(Normalizer::exact, sum_.value(), answer);
     } else {
@@ -105,6 +108,7 @@ class MergedAnswers {
  private:
   void finish(TopK& answer) const {
     answer.certified = certified_;
+    answer.confidence = std::max(1.0 - doubt_, 0.0);
     answer.work = work_;
   }
 
@@ -140,6 +144,7 @@ class MergedAnswers {
   double high_ = -std::numeric_limits<double>::infinity();
   std::size_t parts_ = 0;
   bool certified_ = true;
+  double doubt_ = 0.0;  ///< what the probability that some part is wrong may be
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

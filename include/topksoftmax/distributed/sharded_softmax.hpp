@@ -384,6 +384,7 @@ inline void ShardedSoftmax::pack_found(std::size_t batch, std::byte* to, std::si
     detail::PartialAnswer part;
     part.take_work(answer.work);
     part.certified = answer.certified;
+    part.confidence = answer.confidence;
     part.normalizer = answer.normalizer;
     part.log_z = answer.log_z;
     part.log_z_low = answer.log_z_low;

@@ -8,60 +8,87 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
-/// The first `width` coordinates of every row as int8, `int4_width` more of them as int4, with what bounds
-/// the rest: 16 rows a block, so that one instruction multiplies four coordinates of sixteen rows. A block
-/// is, in this order:
+/// Where the codes of a block's rows lie, of `bits` bits a coordinate: w_j ≈ scale · (2·u_j − 2^bits + 1).
+/// Byte (16g + r)·4 + i has row r's coordinates 32/bits·g + 4s + i, i < 4, s < 8/bits, from its lowest bits
+/// on.
+struct PrefixCodes {
+  std::size_t bits = 4;          ///< 2 or 4
+  std::size_t width = 0;         ///< coordinates, a multiple of CodeContext::kSegment
+  std::size_t scale_offset = 0;  ///< of 16 × bfloat16 in the block
+  std::size_t offset = 0;        ///< of u in the block
+
+  /// Coordinates of one byte, and of four bytes of every row.
+  std::size_t in_byte() const { return 8 / bits; }
+  std::size_t in_group() const { return 4 * in_byte(); }
+};
+
+/// The first `width` coordinates of every row as int8, `int4_width` and then `int2_width` more of them as
+/// codes of four and two bits, with what bounds the rest: 16 rows a block, so that one instruction multiplies
+/// four coordinates of sixteen rows. A block is, in this order:
 ///   bias         16 × float32
 ///   scale        16 × bfloat16   w_j ≈ scale · q_j
 ///   radius       16 × bfloat16   how far the row's logit may be from the estimate, for a context of radius 1
-///   int4 scale   16 × bfloat16   w_j ≈ scale · (2·u_j − 15); this and the next only where int4_width > 0
-///   int4 radius  16 × bfloat16   how far it may be off besides, for a context of int4 radius 1
+///   int4 scale   16 × bfloat16   of PrefixCodes; this and the next only where there are codes
+///   code radius  16 × bfloat16   how far it may be off besides, for a context of code radius 1
+///   int2 scale   16 × bfloat16   only where int2_width > 0
 ///   q            width/4 × 16 × 4 × uint8, row r's coordinates 4g … 4g+3 at (16g + r)·4, as q + 128
-///   u            int4_width/8 × 16 × 4 × uint8, row r's coordinates 8g + i and 8g + 4 + i, i < 4,
-///                in the lower and the upper half of byte (16g + r)·4 + i
+///   u            int4_width/8 × 16 × 4 × uint8, then int2_width/16 × 16 × 4 × uint8: see PrefixCodes
 /// Rows that fill the last block up have a bias of −∞.
 struct PrefixBlocks {
   /// Rows of a block.
   static constexpr std::size_t kRows = 16;
-  /// Coordinates in int8, and in int4, at most.
+  /// Coordinates in int8, and in codes of either kind, at most.
   static constexpr std::size_t kMaxWidth = 4096;
   /// Added to a radius as a share of the estimate, for the rounding of both and of the sum of them.
   static constexpr float kRounding = 0x1p-20F;
   /// Added to every radius, for products too small to be held.
   static constexpr float kSmallest = 1e-36F;
-  /// Bytes of a block before q, without int4's.
+  /// Bytes of a block before q, without those of codes.
   static constexpr std::size_t kHeader = kRows * (sizeof(float) + 2 * sizeof(std::uint16_t));
-  /// Bytes that int4 adds to these.
-  static constexpr std::size_t kInt4Header = kRows * 2 * sizeof(std::uint16_t);
+  /// Bytes that a scale of codes, or their radius, adds to these.
+  static constexpr std::size_t kCodeHeader = kRows * sizeof(std::uint16_t);
 
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
   /// Rows, those that fill the last block up not counted.
   std::size_t rows = 0;
   std::size_t width = 0;       ///< a multiple of 4, at most kMaxWidth
-  std::size_t int4_width = 0;  ///< a multiple of Int4Context::kSegment, at most kMaxWidth
+  std::size_t int4_width = 0;  ///< a multiple of CodeContext::kSegment, at most kMaxWidth
+  std::size_t int2_width = 0;  ///< likewise
 
   /// Number of blocks.
   std::size_t blocks() const { return (rows + kRows - 1) / kRows; }
-  /// Where a block's q and u begin.
-  std::size_t q_offset() const { return kHeader + (int4_width > 0 ? kInt4Header : 0); }
-  /// Where a block's u begins.
-  std::size_t int4_offset() const { return q_offset() + kRows * width; }
+  /// Coordinates in codes.
+  std::size_t code_width() const { return int4_width + int2_width; }
+  /// Where a block's q begins.
+  std::size_t q_offset() const {
+    return kHeader + (code_width() > 0 ? 2 * kCodeHeader : 0) + (int2_width > 0 ? kCodeHeader : 0);
+  }
+  /// Where a block's code radii begin.
+  static constexpr std::size_t code_radius_offset() { return kHeader + kCodeHeader; }
+  /// Where the codes of four and of two bits lie.
+  PrefixCodes int4() const { return {4, int4_width, kHeader, q_offset() + kRows * width}; }
+  PrefixCodes int2() const {
+    return {2, int2_width, kHeader + 2 * kCodeHeader, int4().offset + kRows * int4_width / 2};
+  }
   /// Bytes of a block.
-  std::size_t block_bytes() const { return int4_offset() + kRows * int4_width / 2; }
+  std::size_t block_bytes() const { return int2().offset + kRows * int2_width / 4; }
   /// Bytes of all blocks.
   std::size_t bytes() const { return blocks() * block_bytes(); }
 
   /// The rows of blocks first … first + count − 1.
   PrefixBlocks part(std::size_t first, std::size_t count) const {
+    PrefixBlocks some = *this;
+    some.data += first * block_bytes();
     const std::size_t behind = rows - first * kRows;
-    return {data + first * block_bytes(), behind < count * kRows ? behind : count * kRows, width, int4_width};
+    some.rows = behind < count * kRows ? behind : count * kRows;
+    return some;
   }
 };
 
-/// A context's coordinates that rows have as int4, as 8-bit integers: those of a segment by a step of their
+/// A context's coordinates that rows have as codes, as 8-bit integers: those of a segment by a step of their
 /// own, which halves `shifts` times from one segment to the next. With n of segment g doubled shifts[g + 1] +
 /// shifts[g + 2] + … times, h_j ≈ scale · n_j.
-struct Int4Context {
+struct CodeContext {
   /// Coordinates that share a step.
   static constexpr std::size_t kSegment = 32;
   static constexpr std::int32_t kLargest = 127;  ///< |n_j| at the most
@@ -72,11 +99,13 @@ struct Int4Context {
     return shifts;
   }
 
-  const std::int8_t* n = nullptr;        ///< [int4_width]
-  const std::uint8_t* shifts = nullptr;  ///< [int4_width / kSegment], before each segment
+  const std::int8_t* n = nullptr;        ///< [width of the codes]
+  const std::uint8_t* shifts = nullptr;  ///< [that / kSegment], before each segment
   /// The step of the last segment.
   float scale = 0.0F;
-  float radius = 0.0F;  ///< what the rows' int4 radii are multiplied by
+  /// What is taken off Σ (2·u_j − 2^bits + 1)·n_j for the dither that the codes were made with: at most
+  /// Σ|n_j| with all shifts.
+  std::int32_t offset = 0;
 };
 
 /// A context's prefix as 15-bit integers: h_j ≈ scale · n_j.
@@ -91,7 +120,10 @@ struct PrefixContext {
   /// The step.
   float scale = 0.0F;
   float radius = 0.0F;  ///< what the rows' radii are multiplied by
-  Int4Context int4{};   ///< where rows have such coordinates
+  // Where rows have such codes:
+  CodeContext int4{};
+  CodeContext int2{};
+  float code_radius = 0.0F;  ///< what the rows' code radii are multiplied by
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels

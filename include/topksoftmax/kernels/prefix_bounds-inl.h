@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Estimates of all logits from prefixes in int8 and int4, with the radius that the real ones lie in.
+// Estimates of all logits from prefixes in int8 and codes, with the radius that the real ones lie in.
 // Included once for every instruction set.
 
 #if defined(TOPKSOFTMAX_KERNELS_PREFIX_BOUNDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,8 +20,8 @@
 #include <type_traits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/code_products-inl.h"
 #include "topksoftmax/kernels/constants.hpp"
-#include "topksoftmax/kernels/int4_products-inl.h"
 #include "topksoftmax/kernels/int8_products-inl.h"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
@@ -37,24 +37,30 @@ struct BlockHeader {
   const hwy::bfloat16_t* scale;
   const hwy::bfloat16_t* radius;
   const std::uint8_t* q;
-  // Where rows have such coordinates:
-  const hwy::bfloat16_t* int4_scale;
-  const hwy::bfloat16_t* int4_radius;
+};
+
+/// Where a block's codes of some bits begin.
+struct CodeHeader {
+  const hwy::bfloat16_t* scale;
   const std::uint8_t* u;
 };
+
+HWY_INLINE const hwy::bfloat16_t* Halves(const PrefixBlocks& blocks, std::size_t block, std::size_t offset) {
+  return reinterpret_cast<const hwy::bfloat16_t*>(blocks.data + block * blocks.block_bytes() + offset);
+}
+
+HWY_INLINE CodeHeader HeaderOf(const PrefixBlocks& blocks, const PrefixCodes& codes, std::size_t block) {
+  const std::byte* const data = blocks.data + block * blocks.block_bytes();
+  return {Halves(blocks, block, codes.scale_offset),
+          reinterpret_cast<const std::uint8_t*>(data + codes.offset)};
+}
 
 HWY_INLINE BlockHeader HeaderOf(const PrefixBlocks& blocks, std::size_t block) {
   const std::byte* const data = blocks.data + block * blocks.block_bytes();
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(data);
   const auto* const bias = reinterpret_cast<const float*>(data);
   const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
-  return {bias,
-          scale,
-          scale + kBlockRows,
-          bytes + blocks.q_offset(),
-          scale + 2 * kBlockRows,
-          scale + 3 * kBlockRows,
-          bytes + blocks.int4_offset()};
+  return {bias, scale, scale + kBlockRows, bytes + blocks.q_offset()};
 }
 
 /// What every row's bounds have of the context.
@@ -109,32 +115,66 @@ HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const BlockOf& block_of,
   });
 }
 
-/// The same by int8 and int4 coordinates.
+/// What codes of some bits add to the bounds of a block's rows.
+template <class Form, std::size_t kBits>
+class CodeTerms {
+ public:
+  CodeTerms(const PrefixCodes& codes, const CodeContext& context)
+      : codes_(codes), products_(context, codes.width), scale_(context.scale) {}
+
+  /// The products of the rows of a block, in the order of its rows; zeros where there are no codes.
+  HWY_INLINE void operator()(const PrefixBlocks& blocks, std::size_t block,
+                             float* HWY_RESTRICT products) const {
+    const FloatTag d;
+    if (codes_.width == 0) {
+      for (std::size_t r = 0; r < kBlockRows; r += kLanes) hn::Store(hn::Zero(d), d, products + r);
+      return;
+    }
+    const CodeHeader header = HeaderOf(blocks, codes_, block);
+    HWY_ALIGN std::int32_t dots[kBlockRows];
+    products_(header.u, dots);
+    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+      const auto scale = hn::Mul(ContextFactors::Promoted(header.scale + r), hn::Set(d, scale_));
+      hn::Store(hn::Mul(ToFloats(dots + r), scale), d, products + r);
+    }
+  }
+
+ private:
+  PrefixCodes codes_;
+  CodeProducts<Form, kBits> products_;
+  float scale_;
+};
+
+/// The same by int8 coordinates and codes.
 template <class Form, class BlockOf>
-HWY_INLINE void BoundByInt8AndInt4(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
-                                   const PrefixContext& context, float* HWY_RESTRICT estimates,
-                                   float* HWY_RESTRICT radii) {
-  const Int4Products<Form> int4_dots(context.int4, prefix.int4_width);
+HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
+                                    const PrefixContext& context, float* HWY_RESTRICT estimates,
+                                    float* HWY_RESTRICT radii) {
+  const CodeTerms<Form, 4> of_int4(prefix.int4(), context.int4);
+  const CodeTerms<Form, 2> of_int2(prefix.int2(), context.int2);
   Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
     const FloatTag d;
     const ContextFactors factors(context);
-    const auto int4_scale = hn::Set(d, context.int4.scale);
-    const auto int4_radius = hn::Set(d, context.int4.radius);
+    const auto code_radius = hn::Set(d, context.code_radius);
     HWY_ALIGN std::int32_t dots[kBlockRows];
-    HWY_ALIGN std::int32_t more[kBlockRows];
+    HWY_ALIGN float by_int4[kBlockRows];
+    HWY_ALIGN float by_int2[kBlockRows];
     for (std::size_t i = 0; i < count; ++i) {
-      const BlockHeader header = HeaderOf(prefix, block_of(i));
+      const std::size_t block = block_of(i);
+      const BlockHeader header = HeaderOf(prefix, block);
+      const hwy::bfloat16_t* const code_radii = Halves(prefix, block, PrefixBlocks::code_radius_offset());
       block_dots(header.q, dots);
-      int4_dots(header.u, more);
+      of_int4(prefix, block, by_int4);
+      of_int2(prefix, block, by_int2);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto first =
             hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
-        const auto second =
-            hn::Mul(ToFloats(more + r), hn::Mul(ContextFactors::Promoted(header.int4_scale + r), int4_scale));
-        const auto sizes = hn::Add(hn::Abs(first), hn::Abs(second));
-        const auto radius = hn::MulAdd(ContextFactors::Promoted(header.int4_radius + r), int4_radius,
+        const auto second = hn::Load(d, by_int4 + r);
+        const auto third = hn::Load(d, by_int2 + r);
+        const auto sizes = hn::Add(hn::Abs(first), hn::Add(hn::Abs(second), hn::Abs(third)));
+        const auto radius = hn::MulAdd(ContextFactors::Promoted(code_radii + r), code_radius,
                                        factors.Radius(header.radius + r, sizes));
-        hn::StoreU(hn::Add(first, second), d, estimates + i * kBlockRows + r);
+        hn::StoreU(hn::Add(hn::Add(first, second), third), d, estimates + i * kBlockRows + r);
         hn::StoreU(radius, d, radii + i * kBlockRows + r);
       }
     }
@@ -145,10 +185,10 @@ template <class Form, class BlockOf>
 HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
                             const PrefixContext& context, float* HWY_RESTRICT estimates,
                             float* HWY_RESTRICT radii) {
-  if (prefix.int4_width == 0) {
+  if (prefix.code_width() == 0) {
     BoundByInt8<Form>(prefix, block_of, count, context, estimates, radii);
   } else {
-    BoundByInt8AndInt4<Form>(prefix, block_of, count, context, estimates, radii);
+    BoundByInt8AndCodes<Form>(prefix, block_of, count, context, estimates, radii);
   }
 }
 

@@ -17,15 +17,18 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 TOPKSOFTMAX_INLINE PrefixStore::PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows,
-                                            std::size_t width, std::size_t int4_width) {
-  blocks_.rows = rows;
-  blocks_.width = width;
-  blocks_.int4_width = int4_width;
+                                            std::size_t width, std::size_t int4_width,
+                                            std::size_t int2_width) {
+  blocks_ = {.rows = rows, .width = width, .int4_width = int4_width, .int2_width = int2_width};
   bytes_ = in.array<std::byte>(name, {blocks_.blocks(), blocks_.block_bytes()}, DataType::uint8);
   blocks_.data = bytes_.data();
+  const auto has_usable_codes = [&](std::size_t row) {
+    return code_radius(row) >= 0.0 && (int4_width == 0 || scale(row, blocks_.int4()) >= 0.0) &&
+           (int2_width == 0 || scale(row, blocks_.int2()) >= 0.0);
+  };
   for (std::size_t row = 0; row < blocks_.blocks() * kRows; ++row) {
     const bool known = row < rows ? bias(row) <= std::numeric_limits<float>::max() : bias(row) == kNoBias;
-    const bool usable = int4_width == 0 || (int4_scale(row) >= 0.0 && int4_radius(row) >= 0.0);
+    const bool usable = blocks_.code_width() == 0 || has_usable_codes(row);
     if (known && scale(row) >= 0.0 && radius(row) >= 0.0 && usable) continue;
     throw in.damaged(name, "has a bias, scale or radius that cannot be in row " + std::to_string(row));
   }

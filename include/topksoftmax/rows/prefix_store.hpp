@@ -42,13 +42,14 @@ class TOPKSOFTMAX_EXPORT PrefixStore {
  public:
   PrefixStore() = default;
   /// `bytes` [blocks × block_bytes] begin on a cache line.
-  PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width, std::size_t int4_width = 0)
-      : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width, int4_width} {}
+  PrefixStore(StoredArray<std::byte> bytes, std::size_t rows, std::size_t width, std::size_t int4_width = 0,
+              std::size_t int2_width = 0)
+      : bytes_(std::move(bytes)), blocks_{bytes_.data(), rows, width, int4_width, int2_width} {}
 
   /// Reads what save() has written under a name, of so many rows of these widths. Throws Error for biases
   /// that are NaN, and for scales and radii that are NaN or below 0.
   PrefixStore(const IndexReader& in, std::string_view name, std::size_t rows, std::size_t width,
-              std::size_t int4_width = 0);
+              std::size_t int4_width = 0, std::size_t int2_width = 0);
   /// The tensor `name` U8 [blocks, block_bytes].
   void save(IndexWriter& out, std::string_view name) const;
 
@@ -62,8 +63,9 @@ class TOPKSOFTMAX_EXPORT PrefixStore {
   double scale(std::size_t row) const;
   double radius(std::size_t row) const;
   int coordinate(std::size_t row, std::size_t j) const;
-  double int4_scale(std::size_t row) const;
-  double int4_radius(std::size_t row) const;
+  double code_radius(std::size_t row) const;
+  double scale(std::size_t row, const kernels::PrefixCodes& codes) const;
+  int code(std::size_t row, const kernels::PrefixCodes& codes, std::size_t j) const;
 
  private:
   const std::byte* block_of(std::size_t row) const {
@@ -78,8 +80,6 @@ inline constexpr std::size_t kRows = kernels::PrefixBlocks::kRows;
 /// Where a block's scales, radii and coordinates begin.
 inline constexpr std::size_t kScales = kRows * sizeof(float);
 inline constexpr std::size_t kRadii = kScales + kRows * sizeof(std::uint16_t);
-inline constexpr std::size_t kInt4Scales = kRadii + kRows * sizeof(std::uint16_t);
-inline constexpr std::size_t kInt4Radii = kInt4Scales + kRows * sizeof(std::uint16_t);
 /// The bias of rows that fill up the last block.
 inline constexpr float kNoBias = -std::numeric_limits<float>::infinity();
 
@@ -93,6 +93,15 @@ T value_at(const std::byte* begin, std::size_t i) {
 /// Where a row's coordinate lies behind the first one of its block.
 inline std::size_t offset_of(std::size_t row, std::size_t j) {
   return j / 4 * 64 + row % kRows * 4 + j % 4;
+}
+
+/// The same for a code: its byte, and how far up it lies in that.
+inline std::size_t offset_of(std::size_t row, const kernels::PrefixCodes& codes, std::size_t j) {
+  return codes.offset + j / codes.in_group() * 64 + row % kRows * 4 + j % 4;
+}
+
+inline std::size_t shift_of(const kernels::PrefixCodes& codes, std::size_t j) {
+  return codes.bits * (j % codes.in_group() / 4);
 }
 
 inline float PrefixStore::bias(std::size_t row) const {
@@ -111,12 +120,18 @@ inline int PrefixStore::coordinate(std::size_t row, std::size_t j) const {
   return std::to_integer<int>(block_of(row)[blocks_.q_offset() + offset_of(row, j)]) - 128;
 }
 
-inline double PrefixStore::int4_scale(std::size_t row) const {
-  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + kInt4Scales, row % kRows));
+inline double PrefixStore::code_radius(std::size_t row) const {
+  constexpr std::size_t offset = kernels::PrefixBlocks::code_radius_offset();
+  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + offset, row % kRows));
 }
 
-inline double PrefixStore::int4_radius(std::size_t row) const {
-  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + kInt4Radii, row % kRows));
+inline double PrefixStore::scale(std::size_t row, const kernels::PrefixCodes& codes) const {
+  return bfloat16_value(value_at<std::uint16_t>(block_of(row) + codes.scale_offset, row % kRows));
+}
+
+inline int PrefixStore::code(std::size_t row, const kernels::PrefixCodes& codes, std::size_t j) const {
+  const auto byte = std::to_integer<unsigned>(block_of(row)[offset_of(row, codes, j)]);
+  return static_cast<int>(byte >> shift_of(codes, j) & ((1U << codes.bits) - 1U));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -15,6 +15,7 @@
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/aligned_storage.hpp"
+#include "topksoftmax/rows/coder.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -38,22 +39,25 @@ inline double largest_magnitude(std::span<const double> x) {
 class PrefixWriter {
  public:
   /// Widths as PrefixBlocks has them. Rows that fill up the last block are finished.
-  PrefixWriter(std::size_t rows, std::size_t width, std::size_t int4_width = 0);
+  PrefixWriter(std::size_t rows, std::size_t width, std::size_t int4_width = 0, std::size_t int2_width = 0);
+
+  const kernels::PrefixBlocks& blocks() const { return blocks_; }
 
   /// Writes a row's bias and its coordinates x [width] as bytes, which it also gives as q [width]; returns
   /// their scale.
   double put(std::size_t row, float bias, std::span<const double> x, std::int8_t* q);
 
-  /// Writes a row's coordinates x [int4_width] as int4, with the scale that loses least of some, and what
-  /// they are now to x.
-  void put_int4(std::size_t row, std::span<double> x);
+  /// Writes a row's coordinates x [codes.width] as codes with a scale (coder.hpp) and dither [codes.width],
+  /// and what they are now to x. `codes` is one of blocks().
+  void put_codes(std::size_t row, const kernels::PrefixCodes& codes, std::uint16_t scale,
+                 std::span<const float> dither, std::span<double> x);
 
   /// Writes a row of coordinates x ≥ 0 [width] that are rounded up, with a bias of 0.
   void put_up(std::size_t row, std::span<const double> x);
 
   /// Writes a row's radius, rounded up.
   void put_radius(std::size_t row, double radius);
-  void put_int4_radius(std::size_t row, double radius);
+  void put_code_radius(std::size_t row, double radius);
 
   /// Hands over what was written; nothing more can be.
   PrefixStore finish() &&;
@@ -75,10 +79,9 @@ void put_at(std::byte* begin, std::size_t i, T value) {
   std::memcpy(begin + i * sizeof(value), &value, sizeof(value));
 }
 
-inline PrefixWriter::PrefixWriter(std::size_t rows, std::size_t width, std::size_t int4_width) {
-  blocks_.rows = rows;
-  blocks_.width = width;
-  blocks_.int4_width = int4_width;
+inline PrefixWriter::PrefixWriter(std::size_t rows, std::size_t width, std::size_t int4_width,
+                                  std::size_t int2_width)
+    : blocks_{.rows = rows, .width = width, .int4_width = int4_width, .int2_width = int2_width} {
   storage_ = aligned_zeros(blocks_.bytes());
   blocks_.data = storage_.get();
   for (std::size_t row = rows; row < blocks_.blocks() * kRows; ++row) {
@@ -94,42 +97,16 @@ inline double PrefixWriter::put(std::size_t row, float bias, std::span<const dou
   return bfloat16_value(scale);
 }
 
-/// u of w ≈ scale·(2u − 15).
-inline int to_int4(double x, double scale) {
-  return scale > 0.0 ? static_cast<int>(std::floor(std::clamp(0.5 * x / scale, -8.0, 7.0))) + 8 : 8;
-}
-
-inline double from_int4(int u, double scale) {
-  return scale * (2 * u - 15);
-}
-
-inline void PrefixWriter::put_int4(std::size_t row, std::span<double> x) {
-  // What lies beyond the largest step is cut off: of normal numbers, 2.7 standard deviations are best.
-  constexpr double kReaches[] = {1.0, 0.92, 0.84, 0.76, 0.68, 0.6};
-  const double peak = largest_magnitude(x);
-  std::uint16_t best = 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (const double reach : kReaches) {
-    const std::uint16_t scale = bfloat16_up(reach * peak / 15.0);
-    const double step = bfloat16_value(scale);
-    double lost = 0.0;
-    for (const double value : x) {
-      const double off = value - from_int4(to_int4(value, step), step);
-      lost += off * off;
-    }
-    if (lost < least) {
-      least = lost;
-      best = scale;
-    }
-  }
-  const double scale = bfloat16_value(best);
+inline void PrefixWriter::put_codes(std::size_t row, const kernels::PrefixCodes& codes, std::uint16_t scale,
+                                    std::span<const float> dither, std::span<double> x) {
   std::byte* const block = block_of(row);
-  put_at(block + kInt4Scales, row % kRows, best);
+  put_at(block + codes.scale_offset, row % kRows, scale);
+  const Coder coder(codes.bits, bfloat16_value(scale));
   for (std::size_t j = 0; j < x.size(); ++j) {
-    const int u = to_int4(x[j], scale);
-    std::byte& pair = block[blocks_.int4_offset() + j / 8 * 64 + row % kRows * 4 + j % 4];
-    pair |= static_cast<std::byte>(j / 4 % 2 == 0 ? u : 16 * u);
-    x[j] = from_int4(u, scale);
+    const auto shift = static_cast<double>(dither[j]);
+    const int u = coder.code(x[j], shift);
+    block[offset_of(row, codes, j)] |= static_cast<std::byte>(u << shift_of(codes, j));
+    x[j] = coder.value(u, shift);
   }
 }
 
@@ -146,8 +123,8 @@ inline void PrefixWriter::put_radius(std::size_t row, double radius) {
   put_at(block_of(row) + kRadii, row % kRows, bfloat16_up(radius));
 }
 
-inline void PrefixWriter::put_int4_radius(std::size_t row, double radius) {
-  put_at(block_of(row) + kInt4Radii, row % kRows, bfloat16_up(radius));
+inline void PrefixWriter::put_code_radius(std::size_t row, double radius) {
+  put_at(block_of(row) + kernels::PrefixBlocks::code_radius_offset(), row % kRows, bfloat16_up(radius));
 }
 
 inline void PrefixWriter::put_header(std::size_t row, float bias, std::uint16_t scale) {
@@ -161,7 +138,11 @@ inline void PrefixWriter::put_coordinate(std::size_t row, std::size_t j, int q) 
 
 inline PrefixStore PrefixWriter::finish() && {
   const std::shared_ptr<const std::byte> owner = std::move(storage_);
-  return {{{owner.get(), blocks_.bytes()}, owner}, blocks_.rows, blocks_.width, blocks_.int4_width};
+  return {{{owner.get(), blocks_.bytes()}, owner},
+          blocks_.rows,
+          blocks_.width,
+          blocks_.int4_width,
+          blocks_.int2_width};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -14,7 +14,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// A context's coordinates rounded: the scale of kernels::Int4Context, and ‖x − x̂‖ at the most.
+/// A context's coordinates rounded: the scale of kernels::CodeContext, and ‖x − x̂‖ at the most.
 struct RoundedToSegments {
   float scale;
   double lost;
@@ -26,13 +26,13 @@ inline float peak_of(const float* x, std::size_t count) {
   return peak;
 }
 
-/// Writes x [width] as n [width] and shifts [width / kSegment] of kernels::Int4Context.
+/// Writes x [width] as n [width] and shifts [width / kSegment] of kernels::CodeContext.
 inline RoundedToSegments round_to_segments(const float* x, std::size_t width, std::int8_t* n,
                                            std::uint8_t* shifts) {
-  constexpr std::size_t kSegment = kernels::Int4Context::kSegment;
-  constexpr auto kLargest = static_cast<float>(kernels::Int4Context::kLargest);
+  constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
+  constexpr auto kLargest = static_cast<float>(kernels::CodeContext::kLargest);
   const std::size_t segments = width / kSegment;
-  constexpr int kMost = kernels::Int4Context::most_shifts(kSegment);
+  constexpr int kMost = kernels::CodeContext::most_shifts(kSegment);
   const float peak = peak_of(x, width);
   if (!(static_cast<double>(peak) > kTooShortToRound)) {
     std::fill_n(n, width, std::int8_t{0});
@@ -45,7 +45,7 @@ inline RoundedToSegments round_to_segments(const float* x, std::size_t width, st
     following = std::max(following, peak_of(x + segment * kSegment, kSegment));
     const float ratio = following > 0.0F ? peak / following : std::numeric_limits<float>::infinity();
     const int halvings = ratio < std::ldexp(1.0F, kMost) ? std::ilogb(ratio) : kMost;
-    shifts[segment] = static_cast<std::uint8_t>(std::min(halvings, kernels::Int4Context::most_shifts(width)));
+    shifts[segment] = static_cast<std::uint8_t>(std::min(halvings, kernels::CodeContext::most_shifts(width)));
   }
   float step = peak / kLargest;
   double lost = 0.0;

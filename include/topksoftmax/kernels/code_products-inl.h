@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of rows' codes of two and four bits with contexts. Included once for every instruction set.
+
+#if defined(TOPKSOFTMAX_KERNELS_CODE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOPKSOFTMAX_KERNELS_CODE_PRODUCTS_INL_H_
+#undef TOPKSOFTMAX_KERNELS_CODE_PRODUCTS_INL_H_
+#else
+#define TOPKSOFTMAX_KERNELS_CODE_PRODUCTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/kernels/int8_products-inl.h"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace TOPKSOFTMAX_NAMESPACE::kernels {
+namespace HWY_NAMESPACE {
+
+/// What codes of some bits are made of.
+template <std::size_t kBits>
+struct CodeLayout {
+  static constexpr std::size_t kInByte = 8 / kBits;
+  static constexpr std::size_t kInGroup = 4 * kInByte;        ///< coordinates of four bytes
+  static constexpr std::size_t kGroupBytes = kBlockRows * 4;  ///< of all rows
+  static constexpr std::size_t kGroups = CodeContext::kSegment / kInGroup;
+  static constexpr std::size_t kSegmentBytes = kGroups * kGroupBytes;
+  static constexpr int kLargest = (1 << kBits) - 1;
+
+  /// Code s of a byte.
+  static constexpr std::uint8_t mask(std::size_t s) {
+    return static_cast<std::uint8_t>(kLargest << (kBits * s));
+  }
+
+  /// kLargest·Σ_j n_j + offset, as a context's segments are shifted.
+  static std::int32_t Centre(const CodeContext& context, std::size_t width) {
+    std::int32_t sum = 0;
+    for (std::size_t segment = 0; segment < width / CodeContext::kSegment; ++segment) {
+      sum *= 1 << context.shifts[segment];
+      for (std::size_t j = 0; j < CodeContext::kSegment; ++j) {
+        sum += context.n[segment * CodeContext::kSegment + j];
+      }
+    }
+    return kLargest * sum + context.offset;
+  }
+};
+
+/// Products of codes in the form of those in int8: a function of u and dots[r] = Σ_j (2·u_rj − 2^bits + 1) ·
+/// n_j − offset. Sums are modulo 2³², and what they end as is an int32.
+template <class Form, std::size_t kBits>
+class CodeProducts;
+
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
+
+template <std::size_t kBits>
+class CodeProducts<ByteProducts, kBits> {
+  using Layout = CodeLayout<kBits>;
+
+ public:
+  CodeProducts(const CodeContext& context, std::size_t width)
+      : context_(context),
+        segments_(width / CodeContext::kSegment),
+        centre_(Layout::Centre(context, width)) {}
+
+  HWY_INLINE void operator()(const std::uint8_t* u, std::int32_t* HWY_RESTRICT dots) const {
+    Vec32 acc[kAccs];
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::Zero(Tag32());
+    const std::int8_t* n = context_.n;
+    for (std::size_t segment = 0; segment < segments_; ++segment, u += Layout::kSegmentBytes) {
+      if (const int shift = context_.shifts[segment]; shift != 0) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::ShiftLeftSame(acc[i], shift);
+      }
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t i = 0; i < kParts; ++i) {
+          auto bytes = hn::LoadU(TagU8(), u + g * Layout::kGroupBytes + 4 * i * kRows);
+          HoldInRegister(bytes);
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t s = 0; s < Layout::kInByte; ++s) {
+            Vec32& sum = acc[((g % kChainsOfCodes) * Layout::kInByte + s) * kParts + i];
+            sum = ByteProducts::AddByteProducts(sum, hn::And(bytes, hn::Set(TagU8(), Layout::mask(s))),
+                                                ByteProducts::Broadcast(n + 4 * s));
+          }
+        }
+      }
+    }
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < kParts; ++i) {
+      auto doubled = hn::Set(Tag32(), -centre_);
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t s = 0; s < Layout::kInByte; ++s) {
+        Vec32 sum = acc[s * kParts + i];
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t chain = 1; chain < kChainsOfCodes; ++chain) {
+          sum = hn::Add(sum, acc[(chain * Layout::kInByte + s) * kParts + i]);
+        }
+        // Code s of a byte counts 2^(bits·s) times.
+        doubled = hn::Add(doubled, hn::ShiftLeft<1>(hn::ShiftRightSame(sum, static_cast<int>(kBits * s))));
+      }
+      hn::Store(doubled, Tag32(), dots + i * kRows);
+    }
+  }
+
+ private:
+  using Tag32 = ByteProducts::Tag32;
+  using TagU8 = ByteProducts::TagU8;
+  using Vec32 = ByteProducts::Vec32;
+
+  /// What is used several times is loaded once.
+  static HWY_INLINE void HoldInRegister(hn::Vec<TagU8>& vector) { asm("" : "+v"(vector.raw)); }
+
+  static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
+  static constexpr std::size_t kParts = kBlockRows / kRows;
+  /// Enough sums, of which each waits for itself.
+  static constexpr std::size_t kChainsOfCodes = kParts == 1 ? 2 : 1;
+  static constexpr std::size_t kAccs = kChainsOfCodes * Layout::kInByte * kParts;
+
+  CodeContext context_;
+  std::size_t segments_;
+  std::int32_t centre_;
+};
+
+#endif
+
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+
+template <std::size_t kBits>
+class CodeProducts<PlainProducts, kBits> {
+  using Layout = CodeLayout<kBits>;
+
+ public:
+  CodeProducts(const CodeContext& context, std::size_t width)
+      : context_(context), width_(width), centre_(Layout::Centre(context, width)) {}
+
+  HWY_INLINE void operator()(const std::uint8_t* u, std::int32_t* HWY_RESTRICT dots) const {
+    for (std::size_t r = 0; r < kBlockRows; ++r) {
+      std::int32_t sum = 0;
+      for (std::size_t j = 0; j < width_; ++j) {
+        if (j % CodeContext::kSegment == 0) sum *= 1 << context_.shifts[j / CodeContext::kSegment];
+        const int byte = u[j / Layout::kInGroup * Layout::kGroupBytes + r * 4 + j % 4];
+        sum += (byte >> (kBits * (j % Layout::kInGroup / 4)) & Layout::kLargest) * context_.n[j];
+      }
+      dots[r] = static_cast<std::int32_t>(2 * static_cast<std::int64_t>(sum) - centre_);
+    }
+  }
+
+ private:
+  CodeContext context_;
+  std::size_t width_;
+  std::int32_t centre_;
+};
+
+#elif HWY_TARGET != HWY_AVX3_DL
+
+/// A word holds coordinates 4s + i and 4s + i + 1 of a group, s < 8/bits, i = 0 in even words and 2 in odd
+/// ones: those of the first kind in its lower half.
+template <std::size_t kBits>
+class CodeProducts<WordProducts, kBits> {
+  using Layout = CodeLayout<kBits>;
+
+ public:
+  CodeProducts(const CodeContext& context, std::size_t width)
+      : shifts_(context.shifts),
+        segments_(width / CodeContext::kSegment),
+        centre_(Layout::Centre(context, width)) {
+    // Those that lie as far from a word's lowest bit are neighbours: 0, 2, 4, …, 1, 3, 5, ….
+    constexpr std::size_t half = Layout::kInGroup / 2;
+    for (std::size_t j = 0; j < width; ++j) {
+      const std::size_t at = j % Layout::kInGroup;
+      n_[j] = context.n[j - at + at % half * 2 + at / half];
+    }
+  }
+
+  HWY_INLINE void operator()(const std::uint8_t* u, std::int32_t* HWY_RESTRICT dots) const {
+    constexpr std::size_t lanes = hn::MaxLanes(Tag32());
+    constexpr std::size_t parts = kBlockRows / lanes;
+    hn::Vec<Tag32> acc[parts];
+    hn::Vec<Tag32> more[parts];  // where NEON adds half of the products
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < parts; ++i) acc[i] = more[i] = hn::Zero(Tag32());
+    const std::int16_t* n = n_;
+    for (std::size_t segment = 0; segment < segments_; ++segment) {
+      if (const int shift = shifts_[segment]; shift != 0) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t i = 0; i < parts; ++i) {
+          acc[i] = hn::ShiftLeftSame(acc[i], shift);
+          more[i] = hn::ShiftLeftSame(more[i], shift);
+        }
+      }
+      for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, u += Layout::kGroupBytes) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t i = 0; i < parts; ++i) {
+          const auto words =
+              hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(), u + 4 * i * lanes));
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t s = 0; s < 2 * Layout::kInByte; ++s) {
+            const auto codes = hn::And(hn::ShiftRightSame(words, static_cast<int>(kBits * s)),
+                                       hn::Set(TagU16(), Layout::kLargest));
+            acc[i] = hn::ReorderWidenMulAccumulate(Tag32(), hn::BitCast(Tag16(), codes),
+                                                   WordProducts::Broadcast(n + 2 * s), acc[i], more[i]);
+          }
+        }
+      }
+    }
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < parts; ++i) {
+      const auto doubled = hn::ShiftLeft<1>(hn::RearrangeToOddPlusEven(acc[i], more[i]));
+      hn::Store(hn::Sub(doubled, hn::Set(Tag32(), centre_)), Tag32(), dots + i * lanes);
+    }
+  }
+
+ private:
+  using Tag32 = WordProducts::Tag32;
+  using Tag16 = WordProducts::Tag16;
+  using TagU16 = WordProducts::TagU16;
+
+  const std::uint8_t* shifts_;
+  std::size_t segments_;
+  std::int32_t centre_;
+  std::int16_t n_[PrefixBlocks::kMaxWidth];
+};
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace TOPKSOFTMAX_NAMESPACE::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif
