@@ -55,6 +55,15 @@ TEST_F(CheckpointTest, TakesTheEmbeddingThatAHeadIsTiedTo) {
   }
 }
 
+TEST_F(CheckpointTest, TakesAFolderWithItsTransform) {
+  write_safetensors(folder_.path() / "model.safetensors",
+                    std::vector{tensor_view("model.embed_tokens.weight", {3, 2}, six_)});
+  folder_.write("config.json", R"({"text_config":{"logits_scaling":4.0,"final_logit_softcapping":30.0}})");
+  const SoftmaxLayer layer = open_checkpoint_layer(folder_.path());
+  EXPECT_EQ(layer.transform(), (LogitTransform{.scale = 0.25F, .soft_cap = 30.0F}));
+  EXPECT_EQ(layer.vocab(), 3U);
+}
+
 TEST_F(CheckpointTest, TakesABiasThatIsARow) {
   const SoftmaxLayer layer = layer_of(
       {tensor_view("model.shared.weight", {3, 2}, six_), tensor_view("final_logits_bias", {1, 3}, three_)});
@@ -88,7 +97,7 @@ TEST_F(CheckpointTest, RefusesWhatIsNoHead) {
   const std::vector<std::int8_t> bytes(6, 1);
   const std::vector<std::int32_t> integers(6, 1);
   EXPECT_THAT(refusal({tensor_view("x", {3}, three_)}),
-              HasSubstr("model.safetensors: has no tensor \"lm_head.weight\" and no embedding"));
+              HasSubstr("model.safetensors: has no output layer by a name that is known; it has no matrix at all"));
   EXPECT_THAT(refusal({tensor_view("lm_head.weight", {6}, six_)}),
               HasSubstr("shape is [6], expected [*, *]"));
   EXPECT_THAT(refusal({tensor_view("lm_head.weight", {3, 2}, bytes)}),

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/io/model_config.hpp"
+#include "topksoftmax/io/safetensors_shards.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+/// A model as Hugging Face's Transformers save it.
+struct ModelCheckpoint {
+  /// The model's name: that of its config.json, or else of the folder.
+  std::string name;
+  /// Its tensors.
+  SafetensorsShards tensors;
+  /// What config.json says; nothing of it where there is none.
+  ModelConfig config;
+};
+
+/// Opens a model's folder, or the model.safetensors or model.safetensors.index.json in it, with the
+/// config.json that lies beside.
+///
+/// Cost: that of SafetensorsShards::open(). Throws Error as that and read_model_config() do, and for a folder
+/// that has neither file: of one that has only pickled tensors (pytorch_model.bin) it says so.
+TOPKSOFTMAX_EXPORT ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path);
+
+/// The tensors of a checkpoint that are its softmax layer.
+struct CheckpointHead {
+  /// The name of the weights [V,d].
+  std::string weight;
+  /// That of the bias [V] or [1,V]; empty: there is none.
+  std::string bias;
+  /// Whether the weights are those of an embedding.
+  bool tied = false;
+};
+
+/// Finds the head by the names that Transformers' models have.
+///
+/// The weights are lm_head.weight, or that of the same layer by another name (embed_out.weight of GPT-NeoX,
+/// output_projection.weight of fairseq, output.weight of InternLM, and these within a language_model); or else
+/// the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). Where
+/// config.json ties the two, the embedding comes first, as Transformers then overwrite the other; where it
+/// says that they are not tied, no embedding is taken. The bias has the name of the weights, or is
+/// final_logits_bias.
+///
+/// Cost: a few look-ups. Throws Error where none of these is there: it names the matrices with most rows,
+/// which checkpoint_layer() takes by their names.
+TOPKSOFTMAX_EXPORT CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint,
+                                                       const ModelConfig& config = {});
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

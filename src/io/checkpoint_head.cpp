@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/checkpoint_head.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE {
+namespace {
+
+constexpr std::string_view kIndex = "model.safetensors.index.json";
+constexpr std::string_view kFile = "model.safetensors";
+constexpr std::string_view kPickled = "pytorch_model.bin";
+
+/// Output layers, most usual first.
+constexpr std::array<std::string_view, 9> kOutputs = {
+    "lm_head.weight",
+    "embed_out.weight",
+    "output_projection.weight",
+    "output_projection",
+    "decoder.output_projection.weight",
+    "output.weight",
+    "language_model.lm_head.weight",
+    "model.language_model.lm_head.weight",
+    "language_model.output.weight",
+};
+
+/// Embeddings that an output layer may be tied to.
+constexpr std::array<std::string_view, 16> kEmbeddings = {
+    "model.embed_tokens.weight",
+    "transformer.wte.weight",
+    "wte.weight",
+    "model.decoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "model.shared.weight",
+    "shared.weight",
+    "language_model.model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+    "embed_tokens.weight",
+    "gpt_neox.embed_in.weight",
+    "transformer.word_embeddings.weight",
+    "word_embeddings.weight",
+    "backbone.embeddings.weight",
+    "backbone.embedding.weight",
+    "model.tok_embeddings.weight",
+};
+
+std::string_view first_of(const SafetensorsShards& checkpoint, std::span<const std::string_view> names) {
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](std::string_view name) { return checkpoint.contains(name); });
+  return found == names.end() ? std::string_view() : *found;
+}
+
+/// The matrices with most rows, for people to choose from.
+std::string largest_matrices(const SafetensorsShards& checkpoint) {
+  constexpr std::size_t kShown = 3;
+  std::vector<const TensorView*> matrices;
+  for (const SafetensorsFile& file : checkpoint.files()) {
+    for (const TensorView& tensor : file.tensors()) {
+      if (tensor.shape.size() == 2) matrices.push_back(&tensor);
+    }
+  }
+  const auto shown =
+      matrices.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, matrices.size()));
+  std::partial_sort(matrices.begin(), shown, matrices.end(), [](const TensorView* a, const TensorView* b) {
+    return a->shape[0] != b->shape[0] ? a->shape[0] > b->shape[0] : a->name < b->name;
+  });
+  std::string text;
+  for (auto matrix = matrices.begin(); matrix != shown; ++matrix) {
+    text += (text.empty() ? "" : ", ") + detail::in_quotes((*matrix)->name) + " " +
+            shape_text((*matrix)->shape);
+  }
+  return text.empty() ? "it has no matrix at all" : "its matrices with most rows are " + text;
+}
+
+std::string bias_of(const SafetensorsShards& checkpoint, std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> names;
+  if (weight.ends_with(kWeight)) {
+    names.push_back(std::string(weight.substr(0, weight.size() - kWeight.size())) + ".bias");
+  }
+  // A tied layer's own bias is saved by the layer's name.
+  for (const char* const name : {"lm_head.bias", "final_logits_bias", "output_projection.bias"}) {
+    names.emplace_back(name);
+  }
+  const auto found =
+      std::find_if(names.begin(), names.end(), [&](const std::string& name) { return checkpoint.contains(name); });
+  return found == names.end() ? std::string() : *found;
+}
+
+std::filesystem::path tensors_in(const std::filesystem::path& folder) {
+  for (const std::string_view name : {kIndex, kFile}) {
+    if (std::filesystem::exists(folder / name)) return folder / name;
+  }
+  const bool pickled = std::filesystem::exists(folder / kPickled) ||
+                       std::filesystem::exists(folder / (std::string(kPickled) + ".index.json"));
+  throw Error(folder.string() + ": has neither " + std::string(kFile) + " nor " + std::string(kIndex) +
+              (pickled ? "; " + std::string(kPickled) +
+                             " is pickled, which is not read: save_pretrained() of Transformers writes safetensors"
+                       : "; is this the folder of a model?"));
+}
+
+std::string name_of_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder.empty() ? "." : folder, ignored);
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+}  // namespace
+
+ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  const std::filesystem::path folder = is_folder ? path : path.parent_path();
+  ModelCheckpoint model = {
+      .name = {}, .tensors = SafetensorsShards::open(is_folder ? tensors_in(path) : path), .config = {}};
+  const std::filesystem::path config = folder / "config.json";
+  if (std::filesystem::exists(config)) model.config = read_model_config(config);
+  model.name = !model.config.name.empty() ? model.config.name : name_of_folder(folder);
+  return model;
+}
+
+CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint, const ModelConfig& config) {
+  const std::string_view output = first_of(checkpoint, kOutputs);
+  const std::string_view embedding = first_of(checkpoint, kEmbeddings);
+  const bool may_be_tied = config.tied.value_or(true) && !embedding.empty();
+  CheckpointHead head;
+  head.tied = may_be_tied && (output.empty() || config.tied == true);
+  head.weight = head.tied ? embedding : output;
+  if (head.weight.empty()) {
+    throw Error(checkpoint.path().string() + ": has no output layer by a name that is known" +
+                (config.tied == false ? ", and config.json says that it is not tied to the embedding" : "") +
+                "; " + largest_matrices(checkpoint));
+  }
+  head.bias = bias_of(checkpoint, head.weight);
+  return head;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE

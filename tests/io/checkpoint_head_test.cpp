@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/io/checkpoint_head.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using ::testing::AllOf;
+using testing::error_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ModelConfig with_tied(bool tied) {
+  ModelConfig config;
+  config.tied = tied;
+  return config;
+}
+
+class CheckpointHeadTest : public ::testing::Test {
+ protected:
+  SafetensorsShards with(const std::vector<std::string>& names) const {
+    std::vector<TensorView> tensors;
+    for (const std::string& name : names) tensors.push_back(tensor_view(name, {2, 3}, values_));
+    write_safetensors(folder_.path() / "model.safetensors", tensors);
+    return SafetensorsShards::open(folder_.path() / "model.safetensors");
+  }
+
+  testing::TemporaryFolder folder_;
+  std::vector<float> values_ = std::vector<float>(6, 1.0F);
+};
+
+TEST_F(CheckpointHeadTest, FindsTheOutputLayerByItsNames) {
+  for (const std::string layer : {"lm_head", "embed_out", "output_projection", "decoder.output_projection",
+                                  "output", "language_model.lm_head"}) {
+    const CheckpointHead head = find_checkpoint_head(
+        with({"model.embed_tokens.weight", layer + ".weight", layer + ".bias", "x.bias"}));
+    EXPECT_EQ(head.weight, layer + ".weight");
+    EXPECT_EQ(head.bias, layer + ".bias");
+    EXPECT_FALSE(head.tied);
+  }
+}
+
+TEST_F(CheckpointHeadTest, AsksTheConfigWhetherItIsTied) {
+  const SafetensorsShards both = with({"lm_head.weight", "transformer.wte.weight"});
+  EXPECT_EQ(find_checkpoint_head(both).weight, "lm_head.weight");
+  EXPECT_EQ(find_checkpoint_head(both, with_tied(false)).weight, "lm_head.weight");
+  const CheckpointHead tied = find_checkpoint_head(both, with_tied(true));
+  EXPECT_EQ(tied.weight, "transformer.wte.weight");
+  EXPECT_TRUE(tied.tied);
+  // Transformers may save what is shared under the layer's name alone.
+  EXPECT_EQ(find_checkpoint_head(with({"lm_head.weight"}), with_tied(true)).weight, "lm_head.weight");
+  const SafetensorsShards embedding = with({"shared.weight", "final_logits_bias"});
+  EXPECT_EQ(find_checkpoint_head(embedding).weight, "shared.weight");
+  EXPECT_EQ(find_checkpoint_head(embedding).bias, "final_logits_bias");
+  EXPECT_THAT(error_of([&] { find_checkpoint_head(embedding, with_tied(false)); }),
+              HasSubstr("config.json says that it is not tied to the embedding"));
+}
+
+TEST_F(CheckpointHeadTest, NamesWhatCouldBeMeant) {
+  std::vector<float> many(20, 1.0F);
+  write_safetensors(folder_.path() / "model.safetensors",
+                    std::vector{tensor_view("a", {2, 3}, values_), tensor_view("b", {10, 2}, many),
+                                tensor_view("c", {20}, many), tensor_view("d", {5, 4}, many),
+                                tensor_view("e", {1, 6}, values_)});
+  const std::string message = error_of(
+      [&] { find_checkpoint_head(SafetensorsShards::open(folder_.path() / "model.safetensors")); });
+  EXPECT_THAT(message, HasSubstr(R"(its matrices with most rows are "b" [10, 2], "d" [5, 4], "a" [2, 3])"));
+}
+
+TEST_F(CheckpointHeadTest, OpensAFolder) {
+  with({"lm_head.weight"});
+  for (const std::filesystem::path& path : {folder_.path(), folder_.path() / "model.safetensors"}) {
+    const ModelCheckpoint model = open_model_checkpoint(path);
+    EXPECT_TRUE(model.tensors.contains("lm_head.weight"));
+    EXPECT_EQ(model.name, folder_.path().filename());
+    EXPECT_EQ(model.config.tied, std::nullopt);
+  }
+  folder_.write("config.json", R"({"_name_or_path":"org/tiny","tie_word_embeddings":true})");
+  const ModelCheckpoint model = open_model_checkpoint(folder_.path() / "");
+  EXPECT_EQ(model.name, "tiny");
+  EXPECT_EQ(model.config.tied, true);
+  // An index comes before a file beside it, as in Transformers' folders.
+  write_safetensors(folder_.path() / "part.safetensors", std::vector{tensor_view("x", {2, 3}, values_)});
+  folder_.write("model.safetensors.index.json", R"({"weight_map":{"x":"part.safetensors"}})");
+  EXPECT_TRUE(open_model_checkpoint(folder_.path()).tensors.contains("x"));
+}
+
+TEST_F(CheckpointHeadTest, SaysWhatAFolderLacks) {
+  const auto refusal = [this] { return error_of([this] { open_model_checkpoint(folder_.path()); }); };
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("has neither model.safetensors nor model.safetensors.index.json"),
+                               Not(HasSubstr("pickled"))));
+  folder_.write("pytorch_model.bin", "x");
+  EXPECT_THAT(refusal(), HasSubstr("pytorch_model.bin is pickled, which is not read"));
+}
+
+}  // namespace
+}  // namespace topksoftmax
