@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# TopKSoftmax::harness: the harness of topksoftmax-bench as a library, compiled where it is linked. Read where it lies,
+# TopKSoftmax::harness: the harness of the tool topksoftmax as a library, compiled where it is linked. Read where it lies,
 # here and where it is installed; it takes topksoftmax-builders, and the examples' language model from the folder
 # beside its own.
 include(CheckCXXCompilerFlag)
@@ -9,7 +9,10 @@ option(TOPKSOFTMAX_BENCH_PEERS "Build the harness with rows for oneDNN and faiss
 
 # Eigen and hnswlib are at their best when compiled for the very machine they run on. Each in a library of its own,
 # because the same templates are in the program too, compiled for any machine, and the linker keeps one of each.
-check_cxx_compiler_flag(-march=native TOPKSOFTMAX_HAS_MARCH_NATIVE)
+option(TOPKSOFTMAX_BENCH_NATIVE "Compile the harness's Eigen and hnswlib for this very machine" ON)
+if(TOPKSOFTMAX_BENCH_NATIVE)
+  check_cxx_compiler_flag(-march=native TOPKSOFTMAX_HAS_MARCH_NATIVE)
+endif()
 function(topksoftmax_add_native_peer name)
   add_library(topksoftmax-native-${name} SHARED "${topksoftmax_bench}/peers/native_${name}.cpp")
   set_target_properties(topksoftmax-native-${name} PROPERTIES
@@ -21,7 +24,7 @@ function(topksoftmax_add_native_peer name)
     # What they do is not ours to judge: hnswlib reads four bytes beyond its lists, to prefetch what they name.
     target_compile_options(topksoftmax-native-${name} PRIVATE -fno-sanitize=all)
   endif()
-  if(TOPKSOFTMAX_HAS_MARCH_NATIVE)
+  if(TOPKSOFTMAX_BENCH_NATIVE AND TOPKSOFTMAX_HAS_MARCH_NATIVE)
     # GCC 12 takes the undefined lanes of its own AVX-512 intrinsics for a mistake (GCC bug 105593).
     target_compile_options(topksoftmax-native-${name} PRIVATE -O3 -march=native
       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
@@ -41,6 +44,15 @@ target_link_libraries(topksoftmax-harness
   PUBLIC topksoftmax-builders nlohmann_json::nlohmann_json
   PRIVATE CLI11::CLI11 topksoftmax-native-eigen topksoftmax-native-hnswlib
     $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings>)
+
+find_path(TOPKSOFTMAX_LIBZIP_INCLUDE_DIR zip.h DOC "The folder of libzip's zip.h")
+find_library(TOPKSOFTMAX_LIBZIP_LIBRARY zip DOC "libzip, for heads and contexts in .npz files")
+mark_as_advanced(TOPKSOFTMAX_LIBZIP_INCLUDE_DIR TOPKSOFTMAX_LIBZIP_LIBRARY)
+if(TOPKSOFTMAX_LIBZIP_INCLUDE_DIR AND TOPKSOFTMAX_LIBZIP_LIBRARY)
+  target_include_directories(topksoftmax-harness SYSTEM PRIVATE "${TOPKSOFTMAX_LIBZIP_INCLUDE_DIR}")
+  target_link_libraries(topksoftmax-harness PRIVATE "${TOPKSOFTMAX_LIBZIP_LIBRARY}")
+  target_compile_definitions(topksoftmax-harness PRIVATE TOPKSOFTMAX_BENCH_LIBZIP)
+endif()
 
 if(TARGET TopKSoftmax::MPI)
   target_link_libraries(topksoftmax-harness PRIVATE TopKSoftmax::MPI)

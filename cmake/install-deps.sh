@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config
   libeigen3-dev libhwy-dev libhnswlib-dev nlohmann-json3-dev libcli11-dev
-  libgtest-dev libgmock-dev libboost-dev libbenchmark-dev libopenblas-dev libopenmpi-dev openmpi-bin python3-numpy
+  libgtest-dev libgmock-dev libboost-dev libbenchmark-dev libopenblas-dev libzip-dev libopenmpi-dev openmpi-bin python3-numpy
 )
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

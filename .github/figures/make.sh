@@ -7,7 +7,7 @@
 set -euo pipefail
 heads=$(realpath -- "${1:?usage: make.sh HEADS}")
 figures=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
-bench=$(realpath -- "${BENCH:-"$figures/../../build/release/bench/topksoftmax-bench"}")
+bench=$(realpath -- "${BENCH:-"$figures/../../build/release/bench/topksoftmax"}")
 data=${DATA:-$(mktemp -d)}
 mkdir -p "$data"
 cd "$data"
@@ -19,7 +19,7 @@ systems+=,peer:hnswlib
 for head in novels translation; do
   [ -s "$head.json" ] && continue
   python3 "$figures/fewer_contexts.py" "$heads/$head.safetensors" head.safetensors 6000 500
-  "$bench" --head head.safetensors --sweep --backends "$systems" --timed 100 --rounds 3 --json "$head.json"
+  "$bench" measure --head head.safetensors --sweep --backends "$systems" --timed 100 --rounds 3 --json "$head.json"
 done
 
 # Time against V: synthetic heads, where every system has its defaults.
@@ -28,7 +28,7 @@ for vocab in 1000 4000 16000 64000; do
   sizes+=("vocabulary-$vocab.json")
   [ -s "vocabulary-$vocab.json" ] && continue
   "$bench" make-head --vocab "$vocab" --dim 256 --alpha 1 --train 4000 --test 500 --out head.safetensors
-  "$bench" --head head.safetensors --backends fused,quantized,certified,l2s-kmeans,svd --queries 300 --timed 200 \
+  "$bench" measure --head head.safetensors --backends fused,quantized,certified,l2s-kmeans,svd --queries 300 --timed 200 \
     --rounds 5 --json "vocabulary-$vocab.json"
 done
 rm -f head.safetensors

@@ -138,4 +138,20 @@ std::string describe_backends(const Registry& registry) {
   return text;
 }
 
+nlohmann::ordered_json backends_as_json(const Registry& registry) {
+  nlohmann::ordered_json backends = nlohmann::ordered_json::array();
+  for (const BackendDescription& backend : registry.descriptions()) {
+    nlohmann::ordered_json options = nlohmann::ordered_json::array();
+    for (const OptionDescription& option : backend.options()) {
+      options.push_back(
+          {{"name", option.name}, {"default", as_json(option, option.default_value)}, {"help", option.help}});
+    }
+    backends.push_back({{"name", backend.name},
+                        {"summary", backend.summary},
+                        {"has_index", backend.traits.has_index},
+                        {"options", std::move(options)}});
+  }
+  return backends;
+}
+
 }  // namespace topksoftmax::bench

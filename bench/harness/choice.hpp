@@ -35,7 +35,11 @@ Choice choose_backend(const Registry& registry, std::string_view name, std::span
 /// BackendDescription::values().
 nlohmann::json values_of(const BackendDescription& backend, const Settings& settings);
 
-/// Names, parameters and defaults, as `--list` prints them.
+/// Names, parameters and defaults, as the command list prints them.
 std::string describe_backends(const Registry& registry);
+
+/// The same for programs: an array of {"name", "summary", "has_index", "options": [{"name", "default",
+/// "help"}]}.
+nlohmann::ordered_json backends_as_json(const Registry& registry);
 
 }  // namespace topksoftmax::bench

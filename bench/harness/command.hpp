@@ -15,19 +15,28 @@ class App;
 
 namespace topksoftmax::bench {
 
-/// What is done once the arguments are read, with the backends of a registry: prints what it finds. Throws
-/// UsageError and Error.
-using Action = std::function<void(const Registry& registry, std::ostream& out, Progress& progress)>;
+/// What a command works with once its arguments are read.
+struct Invocation {
+  const Registry& registry;
+  const std::string& command;  ///< the program and its arguments, as a shell would read them
+  std::ostream& out;           ///< standard output
+  std::ostream& silence;       ///< takes what nobody wants to see
+  Progress& progress;
+};
 
-/// Something that the harness does instead of measuring: its first argument names it.
+/// Does what a command was asked for, and prints what it finds. Throws UsageError and Error.
+using Action = std::function<void(const Invocation& invocation)>;
+
+/// Something that the tool does: its first argument names it.
 struct Command {
   std::string name;
   std::string summary;
+  std::string examples;  ///< lines of a shell, without the program's name; of --help
   /// Declares the command's own options. The action works with the values that they have by then.
   Action (*declare)(CLI::App& app);
 };
 
-/// All of them. A new one is a file in commands/, and a line here.
+/// All of them, in the order of --help. A new one is a file in commands/, and a line here.
 std::vector<Command> commands();
 
 }  // namespace topksoftmax::bench

@@ -1,43 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "harness/command.hpp"
-#include "harness/measurer.hpp"
-#include "topksoftmax/decoding/sampling_options.hpp"
 
 namespace topksoftmax::bench {
 
-/// What is measured on a language model instead of its softmax layer alone.
-enum class LanguageModelExperiment : std::uint8_t { none, decode, perplexity, batching };
-
-/// What the harness was asked for.
+/// What the arguments ask for.
 struct CommandLine {
-  std::filesystem::path head;
-  std::string backends = "all";
-  std::vector<std::string> settings;  ///< of --set
-  std::string copied_as;              ///< a type that the layer is stored as besides its own; empty: none
-  MeasureOptions measure;
-  bool sweep = false;        ///< each backend at every value of its own trade-off
-  std::string ablation;      ///< its name; empty: none
-  bool sampling = false;     ///< tokens are drawn instead of asked for
-  SamplingOptions drawn_by;  ///< the options of that
-  bool ranks = false;        ///< slices of the vocabulary are asked, on the ranks of MPI
-  LanguageModelExperiment experiment = LanguageModelExperiment::none;
-  std::filesystem::path text;  ///< of --text, for the perplexity; empty: the model writes one
-  std::filesystem::path json;  ///< empty: none is written
-  std::filesystem::path html;  ///< likewise
-  std::string command;         ///< the program and its arguments, as a shell would read them
-  bool list = false;
-  Action action;       ///< of a command, which is done instead of measuring; empty: none
-  std::string answer;  ///< text to print instead of doing anything: of --help and --version
+  std::string command;  ///< the program and its arguments, as a shell would read them
+  Action action;
+  std::shared_ptr<const void> options;  ///< what the action was declared with, and works with
 };
 
-/// Reads the arguments of main() of a program of this name. Throws UsageError.
+/// Reads the arguments of main() of a program of this name: a command and its options. Options without a
+/// command are those of measure, and --list is the command list. Throws UsageError.
 CommandLine parse_command_line(const std::string& program, int argc, const char* const* argv);
 
 }  // namespace topksoftmax::bench

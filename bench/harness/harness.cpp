@@ -12,7 +12,6 @@
 
 #include "harness/command_line.hpp"
 #include "harness/progress.hpp"
-#include "harness/run.hpp"
 #include "harness/usage_error.hpp"
 #include "peers/peers.hpp"
 
@@ -44,7 +43,12 @@ int topksoftmax::run_harness(int argc, char** argv, Registry registry) {
     bench::add_peers(registry);
     const bench::CommandLine line = bench::parse_command_line(program, argc, argv);
     bench::Progress progress(isatty(STDERR_FILENO) != 0 ? &std::cerr : nullptr);
-    bench::run(registry, line, std::cout, progress);
+    std::ostream silence(nullptr);
+    line.action({.registry = registry,
+                 .command = line.command,
+                 .out = std::cout,
+                 .silence = silence,
+                 .progress = progress});
     return finish_output(program);
   } catch (const bench::UsageError& error) {
     std::cerr << program << ": " << error.what() << " (--help shows the options)\n";

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/head.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <fstream>
 #include <memory>
 #include <span>
-#include <stdexcept>
+#include <string_view>
 #include <utility>
 
+#include "harness/contexts_file.hpp"
+#include "harness/numpy_file.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/io/checkpoint.hpp"
+#include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -17,41 +23,137 @@ namespace topksoftmax::bench {
 
 namespace {
 
-/// The layer in memory of its own, where an engine would have it: a file may hold rows at any address, and
-/// vectors that cross cache lines read slower.
-SoftmaxLayer on_cache_lines(const SoftmaxLayer& layer) {
-  struct Storage {
-    StoredArray<std::byte> weights;
-    SoftmaxLayer layer;  // for the rest
-  };
-  kernels::Rows rows = layer.rows();
-  const std::size_t bytes = rows.count * weight_bytes(rows.type, rows.stride);
-  const std::span<const std::byte> weights(static_cast<const std::byte*>(rows.data), bytes);
-  auto storage = std::make_shared<Storage>(Storage{StoredArray<std::byte>::copy(weights), layer});
-  rows.data = storage->weights.data();
-  const auto bias_count = static_cast<std::ptrdiff_t>(rows.bias == nullptr ? 0 : rows.count);
-  return SoftmaxLayer::own(rows, bias_count, std::move(storage));
+constexpr std::array<const char*, 4> kWeights = {"weight", "W", "lm_head.weight", "lm_head"};
+constexpr std::array<const char*, 3> kBiases = {"bias", "b", "lm_head.bias"};
+
+/// Whether a safetensors file is a head file, and not a model's checkpoint.
+bool is_head_file(const std::filesystem::path& path) {
+  return path.extension() != ".json" && SafetensorsFile::open(path).contains("weight");
 }
 
-Head with_layer(const std::filesystem::path& path, const HeadFile& file, SoftmaxLayer layer) {
-  return {.file = path.string(),
+Head from_head_file(const HeadSource& source) {
+  const HeadFile file = HeadFile::open(source.head);
+  return {.file = source.head.string(),
           .name = file.name(),
-          .layer = std::move(layer),
+          .layer = file.stored_layer(),
           .train = file.train_contexts(),
           .test = file.test_contexts(),
           .counts = file.counts()};
 }
 
-}  // namespace
-
-Head load_head(const std::filesystem::path& path) {
-  const HeadFile file = HeadFile::open(path);
-  return with_layer(path, file, file.layer());
+/// A head without contexts of its own.
+Head with_layer(const HeadSource& source, std::string name, SoftmaxLayer layer) {
+  const RowMajorMatrix none(0, static_cast<Eigen::Index>(layer.dim()));
+  return {.file = source.head.string(),
+          .name = std::move(name),
+          .layer = std::move(layer),
+          .train = none,
+          .test = none,
+          .counts = {}};
 }
 
-Head load_stored_head(const std::filesystem::path& path) {
-  const HeadFile file = HeadFile::open(path);
-  return with_layer(path, file, on_cache_lines(file.stored_layer()));
+Head from_checkpoint(const HeadSource& source) {
+  const ModelCheckpoint model = open_model_checkpoint(source.head);
+  CheckpointHead tensors;
+  if (source.tensor.empty()) {
+    tensors = find_checkpoint_head(model.tensors, model.config);
+  } else {
+    tensors.weight = source.tensor;
+  }
+  if (!source.bias.empty()) tensors.bias = source.bias;
+  return with_layer(
+      source, model.name,
+      checkpoint_layer(model.tensors, tensors.weight, tensors.bias).with(model.config.transform));
+}
+
+Head from_gguf(const HeadSource& source) {
+  if (!source.tensor.empty() || !source.bias.empty()) {
+    throw Error(source.head.string() + ": the head of a GGUF file is found without --tensor and --bias");
+  }
+  const GgufFile file = GgufFile::open(source.head);
+  return with_layer(source, find_gguf_head(file).name, gguf_layer(file));
+}
+
+/// The name of an array: the given one, or else the first of these, or else the only matrix.
+std::string array_named(const NumpyFile& file, const std::string& given, std::span<const char* const> names) {
+  if (!given.empty()) return given;
+  for (const char* const name : names) {
+    if (file.contains(name)) return name;
+  }
+  return {};
+}
+
+/// The layer of weights [V,d] as they are stored; of float64 as float32.
+SoftmaxLayer numpy_layer(const NumpyFile& file, const std::string& weight, Eigen::VectorXf bias) {
+  const TensorView& array = file.tensor(weight);
+  if (array.type != DataType::float16 && array.type != DataType::bfloat16) {
+    return SoftmaxLayer::own(file.matrix(weight), std::move(bias));
+  }
+  if (array.shape.size() != 2) throw file.error(weight, "must have two dimensions, [V, d]");
+  kernels::Rows rows;
+  rows.type = array.type == DataType::float16 ? WeightType::float16 : WeightType::bfloat16;
+  rows.count = array.shape[0];
+  rows.dim = rows.stride = array.shape[1];
+  return detail::layer_where_it_lies(rows, array.bytes, file.storage(), std::move(bias), {});
+}
+
+Head from_numpy(const HeadSource& source) {
+  const NumpyFile file = NumpyFile::open(source.head);
+  std::string weight = array_named(file, source.tensor, kWeights);
+  if (weight.empty() && file.tensors().size() == 1) weight = file.tensors().front().name;
+  if (weight.empty()) {
+    throw Error(source.head.string() + ": has no array named weight or W; --tensor NAME names another");
+  }
+  const std::string bias = array_named(file, source.bias, kBiases);
+  Head head = with_layer(source, source.head.stem().string(),
+                         numpy_layer(file, weight, bias.empty() ? Eigen::VectorXf() : file.vector(bias)));
+  if (file.contains("contexts.train") || file.contains("contexts_train") || file.contains("contexts")) {
+    ContextSets sets = load_contexts(source.head, head.layer.dim());
+    head.train = std::move(sets.train);
+    head.test = std::move(sets.test);
+  }
+  return head;
+}
+
+Head read(const HeadSource& source) {
+  if (std::filesystem::is_directory(source.head)) return from_checkpoint(source);
+  if (is_gguf(source.head)) return from_gguf(source);
+  if (NumpyFile::recognises(source.head)) return from_numpy(source);
+  const bool named = !source.tensor.empty() || !source.bias.empty();
+  return !named && is_head_file(source.head) ? from_head_file(source) : from_checkpoint(source);
+}
+
+}  // namespace
+
+Head load_head(const HeadSource& source) {
+  Head head = read(source);
+  if (!source.contexts.empty()) {
+    ContextSets sets = load_contexts(source.contexts, head.layer.dim());
+    head.train = std::move(sets.train);
+    head.test = std::move(sets.test);
+  }
+  return head;
+}
+
+Head on_cache_lines(Head head) {
+  struct Storage {
+    StoredArray<std::byte> weights;
+    SoftmaxLayer layer;  // for the rest
+  };
+  kernels::Rows rows = head.layer.rows();
+  const std::size_t bytes = rows.count * weight_bytes(rows.type, rows.stride);
+  const std::span<const std::byte> weights(static_cast<const std::byte*>(rows.data), bytes);
+  auto storage = std::make_shared<Storage>(Storage{StoredArray<std::byte>::copy(weights), head.layer});
+  rows.data = storage->weights.data();
+  const auto bias_count = static_cast<std::ptrdiff_t>(rows.bias == nullptr ? 0 : rows.count);
+  head.layer = SoftmaxLayer::own(rows, bias_count, std::move(storage));
+  return head;
+}
+
+bool is_gguf(const std::filesystem::path& path) {
+  std::array<char, 4> magic = {};
+  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
+  return std::string_view(magic.data(), magic.size()) == "GGUF";
 }
 
 void check_finite(const std::filesystem::path& file, const std::string& tensor,
@@ -67,7 +169,7 @@ void check_finite(const std::filesystem::path& file, const std::string& tensor,
 
 void require_test_contexts(const Head& head) {
   if (head.test.rows() == 0) {
-    throw Error(head.file + ": there are no contexts.test; the harness needs some to measure on");
+    throw Error(head.file + ": there are no contexts to measure on; --contexts FILE gives some");
   }
   check_finite(head.file, "contexts.test", head.test);
 }

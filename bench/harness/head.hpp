@@ -6,28 +6,33 @@
 #include <string>
 #include <vector>
 
+#include "harness/head_source.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::bench {
 
-/// A head file as the harness works with it.
+/// A softmax layer with contexts of its model, as the harness works with it.
 struct Head {
   std::string file;
   std::string name;
-  SoftmaxLayer layer;
+  SoftmaxLayer layer;                ///< its weights in the type that they are stored in
   RowMajorMatrix train;              ///< [N×d], what backends learn from; may be empty
   RowMajorMatrix test;               ///< [M×d], what they are judged on; may be empty
   std::vector<std::int64_t> counts;  ///< [V], how often each token occurred; may be empty
 };
 
-/// Reads a head file, its weights as float32: what indexes are built for. Throws Error where it cannot be
-/// read.
-Head load_head(const std::filesystem::path& path);
+/// Reads a head: a head file, a model's folder or safetensors file as Transformers save it, a GGUF file, or
+/// NumPy's arrays; and the contexts of a file of their own, if one is given. Weights are used where they lie,
+/// in the type that they are stored in. Throws Error where one of the files cannot be read.
+Head load_head(const HeadSource& source);
 
-/// The same with the weights in the type that they are stored in: what is measured, so that an exact scan
-/// reads no more than it must.
-Head load_stored_head(const std::filesystem::path& path);
+/// The same head with its layer in memory of its own, where an engine would have it: a file may hold rows at
+/// any address, and vectors that cross cache lines read slower.
+Head on_cache_lines(Head head);
+
+/// Whether a file begins as GGUF does.
+bool is_gguf(const std::filesystem::path& path);
 
 /// Throws Error where a value of a file's tensor is not finite: with its row and column.
 void check_finite(const std::filesystem::path& file, const std::string& tensor, const RowMajorMatrix& values);

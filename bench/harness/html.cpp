@@ -270,6 +270,11 @@ std::string facts(const Machine& machine, const Measurer& measurer, const Measur
                   const std::string& command) {
   const Head& head = measurer.head();
   const MeasureOptions& options = measurer.options();
+  std::string concentration = describe(measurer.concentration());
+  if (!concentration.empty()) {
+    concentration.front() = 'E';
+    concentration = " " + concentration + ".";
+  }
   return "<p class=\"facts\">V = " + std::to_string(head.layer.vocab()) +
          " tokens, d = " + std::to_string(head.layer.dim()) + ", " +
          fixed(static_cast<double>(head.layer.bytes()) * 1e-6, 2) + " MB of " +
@@ -279,8 +284,8 @@ std::string facts(const Machine& machine, const Measurer& measurer, const Measur
          (options.threads == 1 ? " thread, " : " threads, ") +
          (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch)) +
          ", kernels for " + escape_html(machine.simd) + "; a buffer of the layer's size is read at " +
-         fixed(measurement.read_gb_s, 1) + " GB/s.</p>\n<p class=\"facts\"><code>" + escape_html(command) +
-         "</code></p>\n";
+         fixed(measurement.read_gb_s, 1) + " GB/s." + concentration + "</p>\n<p class=\"facts\"><code>" +
+         escape_html(command) + "</code></p>\n";
 }
 
 }  // namespace

@@ -100,6 +100,8 @@ Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& pr
   const std::size_t queries = options.queries == 0 ? all : std::min(options.queries, all);
   test_ = head.test.topRows(static_cast<Eigen::Index>(queries));
   timed_ = spread_runs(test_, options.timed, whole_batches(kSlice, options.batch));
+  progress_.show("finding the contexts' leading directions");
+  concentration_ = concentration_of(head_.train, head_.test);
   progress_.show("finding the exact answers");
   truth_ = find_ground_truth(head_.layer, test_, k_);
   references_.push_back(

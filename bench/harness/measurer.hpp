@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/choice.hpp"
+#include "harness/concentration.hpp"
 #include "harness/head.hpp"
 #include "harness/progress.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
@@ -73,6 +74,8 @@ class Measurer {
   Measurer(const Head& head, const MeasureOptions& options, Progress& progress);
 
   const Head& head() const { return head_; }
+  /// Of the head's contexts.
+  const Concentration& concentration() const { return concentration_; }
   const MeasureOptions& options() const { return options_; }
   Progress& progress() const { return progress_; }
   /// Tokens that are asked for: the largest k.
@@ -102,6 +105,7 @@ class Measurer {
   Times time(std::span<const Contestant> contestants, const std::set<std::size_t>& footprints) const;
 
   const Head& head_;
+  Concentration concentration_;
   MeasureOptions options_;
   Progress& progress_;
   std::size_t k_;

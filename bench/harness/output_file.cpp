@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <iostream>
 #include <system_error>
 
 #include "harness/usage_error.hpp"
@@ -14,6 +15,10 @@
 
 namespace topksoftmax::bench {
 namespace {
+
+bool is_standard_output(const std::filesystem::path& path) {
+  return path == "-";
+}
 
 /// errno's reason.
 Error cannot_write(const std::filesystem::path& path) {
@@ -47,10 +52,14 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
 
 }  // namespace
 
+std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation) {
+  return is_standard_output(json) ? invocation.silence : invocation.out;
+}
+
 void check_distinct(std::span<const Output> outputs, const std::filesystem::path& head) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Output& one = outputs[i];
-    if (one.path.empty()) continue;
+    if (one.path.empty() || is_standard_output(one.path)) continue;
     if (same_file(one.path, head)) {
       throw UsageError(one.option + " is the head file " + head.string() + " itself");
     }
@@ -63,6 +72,7 @@ void check_distinct(std::span<const Output> outputs, const std::filesystem::path
 }
 
 void check_output(const std::filesystem::path& path) {
+  if (is_standard_output(path)) return;
   if (!is_stream(path)) {
     check_target(path);
   } else if (access(path.c_str(), W_OK) != 0) {
@@ -71,6 +81,10 @@ void check_output(const std::filesystem::path& path) {
 }
 
 void write_output(const std::filesystem::path& path, std::string_view text) {
+  if (is_standard_output(path)) {
+    std::cout << text;
+    return;
+  }
   if (!is_stream(path)) {
     replace_file(path, std::as_bytes(std::span(text)));
     return;

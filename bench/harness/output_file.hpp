@@ -7,13 +7,18 @@
 #include <string>
 #include <string_view>
 
+#include "harness/command.hpp"
+
 namespace topksoftmax::bench {
 
 /// A file that an option wants written.
 struct Output {
   std::string option;          ///< as "--json"
-  std::filesystem::path path;  ///< empty: none is written
+  std::filesystem::path path;  ///< empty: none is written; "-": standard output
 };
+
+/// Where a command prints what people read: standard output, or nowhere where that is for JSON.
+std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation);
 
 /// Throws UsageError where an output is the head file, or another output: one would destroy the other.
 void check_distinct(std::span<const Output> outputs, const std::filesystem::path& head);
@@ -23,8 +28,8 @@ void check_distinct(std::span<const Output> outputs, const std::filesystem::path
 void check_output(const std::filesystem::path& path);
 
 /// Puts a text in the place of the file that is there, if any, which until then stays as it was; writes to a
-/// device or a pipe, and at the end of a file that standard output or error goes to. Throws Error where that
-/// fails.
+/// device or a pipe, and at the end of a file that standard output or error goes to; "-" is standard output.
+/// Throws Error where that fails.
 void write_output(const std::filesystem::path& path, std::string_view text);
 
 /// Likewise, with a sign in the place of bytes that are no UTF-8: names of files may have such.

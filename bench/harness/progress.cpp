@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/progress.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <ostream>
 
 namespace topksoftmax::bench {
@@ -17,7 +19,11 @@ void Progress::show(const std::string& what) {
 }
 
 void Progress::show(const std::string& what, double share) {
-  show(what + " " + std::to_string(static_cast<int>(100.0 * share)) + " %");
+  constexpr int kCells = 20;
+  const int percent = static_cast<int>(100.0 * std::clamp(share, 0.0, 1.0));
+  const auto done = static_cast<std::size_t>(percent * kCells / 100);
+  show(what + " [" + std::string(done, '#') + std::string(kCells - done, '.') + "] " +
+       std::to_string(percent) + " %");
 }
 
 void Progress::clear() {

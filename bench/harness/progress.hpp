@@ -16,7 +16,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const std::string& what);
-  /// The same with a share done, 0 … 1.
+  /// The same with a bar of the share that is done, 0 … 1.
   void show(const std::string& what, double share);
 
   /// Leaves an empty line for what is to be printed.

@@ -61,6 +61,8 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
       << (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch))
       << "; speedup is against " << measurement.reference << ", the fastest exact row of this run ("
       << three_digits(measurement.reference_seconds * 1e6) << " µs)\n";
+  const std::string concentration = describe(measurer.concentration());
+  if (!concentration.empty()) out << concentration << '\n';
   for (const std::string& note : measurement.notes) out << note << '\n';
   double spread = 0.0;
   for (const Row& row : measurement.rows) spread = std::max(spread, row.timing.spread);
@@ -123,6 +125,9 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
   nlohmann::ordered_json json;
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(measurer.head());
+  if (!describe(measurer.concentration()).empty()) {
+    json["head"]["concentration"] = to_json(measurer.concentration());
+  }
   json["threads"] = measurer.options().threads;
   json["batch"] = measurer.options().batch;
   json["results"] = nlohmann::ordered_json::array();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// topksoftmax-bench as its user sees it: the program itself is run.
+// topksoftmax as its user sees it: the program itself is run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using testing::ProgramRun;
 using testing::random_matrix;
 using testing::random_vector;
 using testing::read_text;
-using testing::run_bench;
+using testing::run_tool;
 using testing::values;
 
 constexpr std::size_t kVocab = 300;
@@ -51,7 +51,7 @@ class BenchProgram : public ::testing::Test {
 
   /// Runs it on the tiny head, quickly.
   ProgramRun measure(const std::string& arguments, const std::string& launcher = "") const {
-    return run_bench("--head " + head_.string() + " --rounds 1 --timed 20 " + arguments, "", launcher);
+    return run_tool("--head " + head_.string() + " --rounds 1 --timed 20 " + arguments, "", launcher);
   }
 
   nlohmann::json measured_json(const std::string& arguments) const {
@@ -83,31 +83,31 @@ void expect_error(const ProgramRun& run, int exit_code, const std::string& part)
   EXPECT_EQ(run.exit_code, exit_code);
   EXPECT_EQ(run.out, "");
   EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
-  EXPECT_TRUE(run.err.starts_with("topksoftmax-bench: ")) << run.err;
+  EXPECT_TRUE(run.err.starts_with("topksoftmax: ")) << run.err;
   EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
 }
 
 TEST(BenchProgramItself, TellsItsVersion) {
-  const ProgramRun run = run_bench("--version");
+  const ProgramRun run = run_tool("--version");
   EXPECT_EQ(run.exit_code, 0);
-  EXPECT_EQ(run.out, "topksoftmax-bench " TOPKSOFTMAX_VERSION "\n");
+  EXPECT_EQ(run.out, "topksoftmax " TOPKSOFTMAX_VERSION "\n");
   EXPECT_EQ(run.err, "");
 }
 
 TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
-  const std::string help = run_bench("--help").out;
+  const std::string help = run_tool("measure --help").out;
   for (const char* option :
-       {"--head",   "--backends",    "--k",        "--queries", "--timed",    "--rounds",      "--set",
-        "--as",     "--threads",     "--batch",    "--json",    "--html",     "--sweep",       "--ablation",
-        "--decode", "--perplexity",  "--batching", "--text",    "--sampling", "--temperature", "--top-p",
-        "--min-p",  "--log-z-error", "--ranks",    "--list",    "--version"}) {
+       {"--head",   "--backends",    "--k",        "--queries",  "--timed",    "--rounds",      "--set",
+        "--as",     "--threads",     "--batch",    "--json",     "--html",     "--sweep",       "--ablation",
+        "--decode", "--perplexity",  "--batching", "--text",     "--sampling", "--temperature", "--top-p",
+        "--min-p",  "--log-z-error", "--ranks",    "--contexts", "--tensor",   "--bias"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
 
 TEST(BenchProgramItself, SaysThatItsOutputIsLost) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
-  expect_error(run_bench("--list", "/dev/full"), 1, "standard output cannot be written");
+  expect_error(run_tool("--list", "/dev/full"), 1, "standard output cannot be written");
 }
 
 TEST_F(BenchProgram, DrawsTokens) {
@@ -164,7 +164,7 @@ TEST_F(BenchProgram, MeasuresSlicesOnRanks) {
     }
   }
   const ProgramRun missing =
-      run_bench("--ranks --head " + head_.string() + ".not", "", TOPKSOFTMAX_ON_TWO_RANKS);
+      run_tool("--ranks --head " + head_.string() + ".not", "", TOPKSOFTMAX_ON_TWO_RANKS);
   EXPECT_NE(missing.exit_code, 0);
   EXPECT_NE(missing.err.find("No such file"), std::string::npos) << missing.err;
 #else
@@ -185,7 +185,11 @@ TEST_F(BenchProgram, WritesTheReport) {
 
   const nlohmann::json head = {{"file", head_.string()}, {"name", "tiny"},  {"vocab", kVocab}, {"dim", kDim},
                                {"type", "float32"},      {"train", kTrain}, {"test", kTest}};
-  EXPECT_EQ(report.at("head"), head);
+  nlohmann::json told = report.at("head");
+  EXPECT_EQ(keys(told.at("concentration")),
+            (std::vector<std::string>{"directions", "energy", "energy_centred"}));
+  told.erase("concentration");
+  EXPECT_EQ(told, head);
 
   EXPECT_EQ(backends_of(report), (std::vector<std::string>{"exact", "fused", "peer:eigen"}));
   double fastest = 0.0;
@@ -214,7 +218,7 @@ TEST_F(BenchProgram, WritesTheReport) {
 TEST_F(BenchProgram, MeasuresEveryBackendThatItLists) {
   const nlohmann::json report = measured_json("");
   const std::vector<std::string> measured = backends_of(report);
-  const ProgramRun list = run_bench("--list");
+  const ProgramRun list = run_tool("--list");
   EXPECT_EQ(list.exit_code, 0);
   for (const std::string& name : measured) {
     EXPECT_NE(("\n" + list.out).find("\n" + name + "\n"), std::string::npos) << name;
@@ -312,7 +316,7 @@ TEST_F(BenchProgram, SweepsAndKeepsWhatNothingBeats) {
 TEST_F(BenchProgram, SweepsEveryBackendThatItLists) {
   const nlohmann::json report =
       measured_json("--sweep --queries 20 --set l2s.rounds=1 l2s.clusters=4 l2s-kmeans.clusters=4");
-  const ProgramRun list = run_bench("--list");
+  const ProgramRun list = run_tool("--list");
   std::istringstream lines(list.out);
   const std::vector<std::string> swept = backends_of(report);
   for (std::string line; std::getline(lines, line);) {
@@ -348,7 +352,7 @@ TEST_F(BenchProgram, DrawsFiguresOfItsMeasurements) {
   for (const std::string theme : {"light", "dark"}) {
     const std::filesystem::path figure = folder_.path() / (theme + ".svg");
     const ProgramRun run =
-        run_bench("plot precision --json " + both + " --theme " + theme + " --out " + figure.string());
+        run_tool("plot precision --json " + both + " --theme " + theme + " --out " + figure.string());
     EXPECT_EQ(run.exit_code, 0) << run.err;
     const std::string svg = read_text(figure);
     EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
@@ -361,19 +365,19 @@ TEST_F(BenchProgram, DrawsFiguresOfItsMeasurements) {
       EXPECT_EQ(svg.find(part), std::string::npos) << part;
   }
   const std::filesystem::path figure = folder_.path() / "time.svg";
-  EXPECT_EQ(run_bench("plot vocabulary --json " + json.string() + " --out " + figure.string()).exit_code, 0);
+  EXPECT_EQ(run_tool("plot vocabulary --json " + json.string() + " --out " + figure.string()).exit_code, 0);
   EXPECT_NE(read_text(figure).find(">V, tokens</text>"), std::string::npos);
 }
 
 TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
   const std::string out = " --out " + (folder_.path() / "figure.svg").string();
   const std::filesystem::path other = folder_.path() / "other.json";
-  expect_error(run_bench("plot precision --json " + other.string() + out), 1, "cannot be read");
+  expect_error(run_tool("plot precision --json " + other.string() + out), 1, "cannot be read");
   std::ofstream(other) << "{\"results\": 3}";
-  expect_error(run_bench("plot precision --json " + other.string() + out), 1, "not a measurement");
+  expect_error(run_tool("plot precision --json " + other.string() + out), 1, "not a measurement");
   std::ofstream(other) << "no JSON";
-  expect_error(run_bench("plot precision --json " + other.string() + out), 1, "is not valid JSON");
-  expect_error(run_bench("plot circles --json " + other.string() + out), 2, "circles");
+  expect_error(run_tool("plot precision --json " + other.string() + out), 1, "is not valid JSON");
+  expect_error(run_tool("plot circles --json " + other.string() + out), 2, "circles");
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "figure.svg"));
 }
 
@@ -417,8 +421,8 @@ TEST_F(BenchProgram, SaysWhichBoundsHaveBoxes) {
 }
 
 TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {
-  expect_error(run_bench("--head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
-  expect_error(run_bench("--backends exact"), 2, "--head");
+  expect_error(run_tool("--head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
+  expect_error(run_tool("--backends exact"), 2, "--head");
   expect_error(measure("--backends exact,unheard-of"), 2,
                "there is no backend \"unheard-of\"; there are exact");
   expect_error(measure("--backends ,"), 2, "--backends");
@@ -440,7 +444,7 @@ TEST_F(BenchProgram, RefusesWhatItCannotMeasure) {
 TEST_F(BenchProgram, NamesABackendOnceInItsRefusal) {
   for (const std::string backend : {"l2s", "l2s-kmeans", "certify:l2s"}) {
     const ProgramRun run = measure("--backends " + backend + " --set " + backend + ".clusters=0");
-    expect_error(run, 1, "topksoftmax-bench: " + backend + ": ");
+    expect_error(run, 1, "topksoftmax: " + backend + ": ");
     EXPECT_EQ(run.err.find("l2s: l2s"), std::string::npos) << run.err;
     EXPECT_EQ(run.err.find("kmeans: l2s"), std::string::npos) << run.err;
   }
@@ -451,7 +455,7 @@ TEST_F(BenchProgram, RefusesAHeadWithoutTestContexts) {
   const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
   const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight))};
   write_safetensors(bare, tensors);
-  expect_error(run_bench("--head " + bare.string()), 1, "contexts.test");
+  expect_error(run_tool("--head " + bare.string()), 1, "there are no contexts to measure on");
 }
 
 TEST_F(BenchProgram, RefusesNumbersThatAreNoneInShort) {
@@ -473,11 +477,8 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
   expect_error(measure("--ablation k" + json), 2, "--ablation goes without --json");
   expect_error(measure("--ablation k --backends fused"), 2, "--ablation goes without --backends");
   expect_error(measure("--ablation k --sweep"), 2, "--ablation goes without --sweep");
-  expect_error(run_bench("--decode --head x --html y"), 2, "goes without --html");
-  expect_error(run_bench("--list" + json), 2, "--list goes without --json");
-  expect_error(run_bench(json + " tune --head x"), 2,
-               "options of tune stand behind it: --json stands before");
-  expect_error(run_bench("--decode tune --head x"), 2, "--decode stands before");
+  expect_error(run_tool("--decode --head x --html y"), 2, "goes without --html");
+  expect_error(run_tool(json + " tune --head x"), 2, "tune");
   expect_error(measure("--sweep --backends fgd --set fgd.ef_search=30"), 2, "--sweep varies fgd.ef_search");
   EXPECT_FALSE(std::filesystem::exists(out));
 }
@@ -485,7 +486,7 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
 TEST_F(BenchProgram, LeavesOldReportsUntilTheNewAreThere) {
   const std::filesystem::path old = folder_.write("old.json", "of last year");
   const std::string json = " --json " + old.string();
-  expect_error(run_bench("--head /nonexistent.safetensors" + json), 1, "/nonexistent.safetensors");
+  expect_error(run_tool("--head /nonexistent.safetensors" + json), 1, "/nonexistent.safetensors");
   expect_error(measure("--backends l2s --set l2s.clusters=0" + json), 1, "l2s: ");
   EXPECT_EQ(read_text(old), "of last year");
 
@@ -535,7 +536,7 @@ TEST_F(BenchProgram, WritesTheNameOfAHeadThatIsNoUtf8) {
   std::filesystem::copy_file(head_, odd);
   const std::filesystem::path out = folder_.path() / "out.json";
   const ProgramRun run =
-      run_bench("--head " + odd.string() + " --rounds 1 --timed 20 --backends fused --json " + out.string());
+      run_tool("--head " + odd.string() + " --rounds 1 --timed 20 --backends fused --json " + out.string());
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(nlohmann::json::accept(read_text(out)));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// topksoftmax-bench build, inspect and tune --out as their user sees them: the program itself is run.
+// topksoftmax build, inspect and tune --out as their user sees them: the program itself is run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using ::testing::Not;
 using testing::ProgramRun;
 using testing::random_matrix;
 using testing::random_vector;
-using testing::run_bench;
+using testing::run_tool;
 using testing::values;
 
 constexpr std::size_t kVocab = 300;
@@ -58,10 +58,10 @@ class IndexCommands : public ::testing::Test {
   }
 
   ProgramRun build(const std::string& arguments) const {
-    return run_bench("build --head " + head_.string() + " " + arguments);
+    return run_tool("build --head " + head_.string() + " " + arguments);
   }
   ProgramRun inspect(const std::filesystem::path& file, const std::string& arguments = "") const {
-    return run_bench("inspect " + file.string() + " " + arguments);
+    return run_tool("inspect " + file.string() + " " + arguments);
   }
 
   testing::TemporaryFolder folder_;
@@ -78,7 +78,7 @@ void expect_error(const ProgramRun& run, int exit_code, const std::string& part)
 }
 
 TEST_F(IndexCommands, WhatIsBuiltAnswersAsTheRegistrysBackend) {
-  const bench::Head head = bench::load_head(head_);
+  const bench::Head head = bench::load_head({.head = head_, .contexts = {}, .tensor = {}, .bias = {}});
   const RowMajorMatrix contexts = clustered_contexts(20, kDim, 5, 7);
   const Registry registry = Registry::standard();
   for (const BackendDescription& backend : registry.descriptions()) {
@@ -176,7 +176,7 @@ TEST_F(IndexCommands, InspectSaysWhatDoesNotHold) {
   expect_error(inspect(index_, "--verify"), 1, "its checksum is");
   expect_error(inspect(folder_.write("text", "hello")), 1, "text: ");
   expect_error(inspect(folder_.path() / "absent"), 1, "absent");
-  expect_error(run_bench("inspect"), 2, "file");
+  expect_error(run_tool("inspect"), 2, "file");
 }
 
 TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
@@ -204,7 +204,7 @@ TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
   std::filesystem::remove(link);
   std::filesystem::create_symlink("/nonexistent/head.index", link);
   expect_error(build("--backend fused --out " + link.string()), 1, "link: cannot ");
-  expect_error(run_bench("build --head /nonexistent.safetensors --backend fused" + out), 1,
+  expect_error(run_tool("build --head /nonexistent.safetensors --backend fused" + out), 1,
                "/nonexistent.safetensors");
   EXPECT_FALSE(std::filesystem::exists(index_));
 }
@@ -212,24 +212,25 @@ TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
 TEST_F(IndexCommands, TuneSavesTheOneToTake) {
   const std::string head = testing::read_bytes(head_);
   const std::string tune = "tune --head " + head_.string() + " --target p5=1 --max-seconds 0 --out ";
-  const ProgramRun run = run_bench(tune + index_.string());
+  const ProgramRun run = run_tool(tune + index_.string());
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("head.index: "));
   EXPECT_THAT(run.out, HasSubstr("load it with load_index() and ask it with {.k = 5"));
-  const auto loaded = load_index(index_, bench::load_head(head_).layer);
+  const auto loaded =
+      load_index(index_, bench::load_head({.head = head_, .contexts = {}, .tensor = {}, .bias = {}}).layer);
   EXPECT_THAT(run.out, HasSubstr("\n=> " + std::string(loaded->name())));
-  expect_error(run_bench(tune + "/nonexistent/head.index"), 1, "/nonexistent/head.index: cannot create");
+  expect_error(run_tool(tune + "/nonexistent/head.index"), 1, "/nonexistent/head.index: cannot create");
   EXPECT_EQ(testing::read_bytes(head_), head);
   for (const std::string same : {"out", "./out"}) {
-    expect_error(run_bench("tune --head " + head_.string() + " --max-seconds 0 --json " +
-                           (folder_.path() / "out").string() + " --out " + (folder_.path() / same).string()),
+    expect_error(run_tool("tune --head " + head_.string() + " --max-seconds 0 --json " +
+                          (folder_.path() / "out").string() + " --out " + (folder_.path() / same).string()),
                  2, "--out and --json are one file");
   }
 }
 
 TEST_F(IndexCommands, AreListedInTheHelp) {
-  EXPECT_THAT(run_bench("--help").out, HasSubstr("inspect"));
-  EXPECT_THAT(run_bench("build --help").out, HasSubstr("--backend"));
+  EXPECT_THAT(run_tool("--help").out, HasSubstr("inspect"));
+  EXPECT_THAT(run_tool("build --help").out, HasSubstr("--backend"));
 }
 
 }  // namespace

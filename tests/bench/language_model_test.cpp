@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What topksoftmax-bench measures on a language model whole: the program itself is run, on a tiny model.
+// What topksoftmax measures on a language model whole: the program itself is run, on a tiny model.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::ProgramRun;
 using testing::random_matrix;
-using testing::run_bench;
+using testing::run_tool;
 using testing::values;
 
 constexpr std::size_t kVocab = 260;
@@ -59,7 +59,7 @@ class BenchLanguageModel : public ::testing::Test {
   }
 
   ProgramRun run(const std::string& arguments) const {
-    return run_bench("--head " + model_.string() + " --set l2s.clusters=4 --set l2s.budget=100 " + arguments);
+    return run_tool("--head " + model_.string() + " --set l2s.clusters=4 --set l2s.budget=100 " + arguments);
   }
 
   /// The rows that --json writes under this name; each has these keys.

@@ -11,12 +11,12 @@
 
 namespace topksoftmax::testing {
 
-ProgramRun run_bench(const std::string& arguments, const std::string& standard_output,
-                     const std::string& launcher) {
+ProgramRun run_tool(const std::string& arguments, const std::string& standard_output,
+                    const std::string& launcher) {
   const TemporaryFolder folder;
   const std::filesystem::path out = folder.path() / "out";
   const std::filesystem::path err = folder.path() / "err";
-  const std::string command = launcher + " " + TOPKSOFTMAX_BENCH_PROGRAM + " " + arguments + " >" +
+  const std::string command = launcher + " " + TOPKSOFTMAX_PROGRAM + " " + arguments + " >" +
                               (standard_output.empty() ? out.string() : standard_output) + " 2>" +
                               err.string();
   const int status = std::system(command.c_str());

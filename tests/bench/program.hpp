@@ -13,10 +13,10 @@ struct ProgramRun {
   std::string err;
 };
 
-/// Runs topksoftmax-bench with these arguments, as a shell takes them. Where a file is given for its standard
+/// Runs topksoftmax with these arguments, as a shell takes them. Where a file is given for its standard
 /// output, ProgramRun::out stays empty. A launcher stands before the program: mpirun, say.
-ProgramRun run_bench(const std::string& arguments, const std::string& standard_output = "",
-                     const std::string& launcher = "");
+ProgramRun run_tool(const std::string& arguments, const std::string& standard_output = "",
+                    const std::string& launcher = "");
 
 /// The text of a file.
 std::string read_text(const std::filesystem::path& path);

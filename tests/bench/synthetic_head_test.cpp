@@ -74,7 +74,7 @@ TEST(MakeHead, WritesAFileThatTheHarnessMeasures) {
   const testing::TemporaryFolder folder(testing::memory_folder());
   const std::string path = (folder.path() / "head.safetensors").string();
   for (const std::string type : {"f32", "f16", "bf16"}) {
-    const testing::ProgramRun made = testing::run_bench(
+    const testing::ProgramRun made = testing::run_tool(
         "make-head --vocab 500 --dim 24 --train 300 --test 60 --alpha 0.7 --type " + type + " --out " + path);
     EXPECT_EQ(made.exit_code, 0) << made.err;
     const HeadFile file = HeadFile::open(path);
@@ -83,22 +83,22 @@ TEST(MakeHead, WritesAFileThatTheHarnessMeasures) {
     EXPECT_EQ(file.name(), "synthetic 500 x 24, alpha 0.70");
   }
   const testing::ProgramRun run =
-      testing::run_bench("--head " + path + " --backends fused,certified --rounds 1 --timed 20");
+      testing::run_tool("--head " + path + " --backends fused,certified --rounds 1 --timed 20");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_NE(run.out.find("synthetic 500 x 24"), std::string::npos) << run.out;
-  EXPECT_EQ(testing::run_bench("make-head --type q4 --out " + path).exit_code, 2);
-  EXPECT_EQ(testing::run_bench("make-head --vocab 0 --out " + path).exit_code, 2);
-  EXPECT_EQ(testing::run_bench("make-head").exit_code, 2);
+  EXPECT_EQ(testing::run_tool("make-head --type q4 --out " + path).exit_code, 2);
+  EXPECT_EQ(testing::run_tool("make-head --vocab 0 --out " + path).exit_code, 2);
+  EXPECT_EQ(testing::run_tool("make-head").exit_code, 2);
 }
 
 TEST(MakeHead, IsMeasuredInTheTypeThatAnEngineWouldStore) {
   const testing::TemporaryFolder folder(testing::memory_folder());
   const std::string path = (folder.path() / "head.safetensors").string();
   const std::string json = (folder.path() / "out.json").string();
-  ASSERT_EQ(testing::run_bench("make-head --vocab 400 --dim 64 --train 50 --test 60 --out " + path).exit_code,
+  ASSERT_EQ(testing::run_tool("make-head --vocab 400 --dim 64 --train 50 --test 60 --out " + path).exit_code,
             0);
-  const testing::ProgramRun run = testing::run_bench(
-      "--head " + path + " --backends fused --as q8_0 --json " + json + " --rounds 1 --timed 20");
+  const testing::ProgramRun run = testing::run_tool("--head " + path + " --backends fused --as q8_0 --json " +
+                                                    json + " --rounds 1 --timed 20");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const nlohmann::json rows = nlohmann::json::parse(testing::read_text(json)).at("results");
   ASSERT_EQ(rows.size(), 2U);
@@ -106,7 +106,7 @@ TEST(MakeHead, IsMeasuredInTheTypeThatAnEngineWouldStore) {
   EXPECT_EQ(rows[1].at("certified_rate"), 0.0);
   EXPECT_GT(rows[1].at("p_at").at("1"), 0.9);
   EXPECT_EQ(rows[1].at("bytes_per_query"), 400.0 * 64.0 / 32.0 * 34.0);
-  const testing::ProgramRun refused = testing::run_bench("--head " + path + " --as q5_0");
+  const testing::ProgramRun refused = testing::run_tool("--head " + path + " --as q5_0");
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("--as: unknown type q5_0; there is q8_0"), std::string::npos) << refused.err;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// topksoftmax-bench tune as its user sees it: the program itself is run.
+// topksoftmax tune as its user sees it: the program itself is run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using testing::clustered_contexts;
 using testing::ProgramRun;
 using testing::random_matrix;
 using testing::read_text;
-using testing::run_bench;
+using testing::run_tool;
 using testing::values;
 
 constexpr std::size_t kVocab = 300;
@@ -44,7 +44,7 @@ class TuneProgram : public ::testing::Test {
   }
 
   ProgramRun tune(const std::string& arguments) const {
-    return run_bench("tune --head " + head_.string() + " " + arguments);
+    return run_tool("tune --head " + head_.string() + " " + arguments);
   }
 
   testing::TemporaryFolder folder_;
@@ -110,8 +110,8 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
     EXPECT_EQ(count_of(run.err, "\n"), 1) << run.err;
     EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
   };
-  expect_error(run_bench("tune"), 2, "--head");
-  expect_error(run_bench("tune --head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
+  expect_error(run_tool("tune"), 2, "--head");
+  expect_error(run_tool("tune --head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
   for (const char* target : {"p5", "5=0.99", "p=0.99", "p5=good", "p5=0.99x", "r5=0.99", "p-5=0.9"})
     expect_error(tune(std::string("--target ") + target), 2, "it must be of the form p5=0.99");
   expect_error(tune("--target p5=1.5"), 1, "tune: target.precision is 1.500000");
@@ -132,7 +132,7 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
   const std::vector<TensorView> tensors = {
       tensor_view("weight", {kVocab, kDim}, std::span<const float>(weight))};
   write_safetensors(bare, tensors);
-  expect_error(run_bench("tune --head " + bare.string()), 1, "tune: there are 0 contexts");
+  expect_error(run_tool("tune --head " + bare.string()), 1, "tune: there are 0 contexts");
 }
 
 TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {
@@ -144,16 +144,16 @@ TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {
   const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight)),
                                            tensor_view("contexts.test", {kContexts, kDim}, values(contexts))};
   write_safetensors(bad, tensors);
-  const ProgramRun run = run_bench("tune --head " + bad.string());
+  const ProgramRun run = run_tool("tune --head " + bad.string());
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_NE(run.err.find("bad.safetensors: contexts.test[7, 3] is nan; it must be finite"), std::string::npos)
       << run.err;
-  EXPECT_EQ(run_bench("--head " + bad.string()).err, run.err);
+  EXPECT_EQ(run_tool("--head " + bad.string()).err, run.err);
 }
 
 TEST_F(TuneProgram, IsListedInTheHelp) {
-  EXPECT_NE(run_bench("--help").out.find("tune"), std::string::npos);
-  EXPECT_NE(run_bench("tune --help").out.find("--target"), std::string::npos);
+  EXPECT_NE(run_tool("--help").out.find("tune"), std::string::npos);
+  EXPECT_NE(run_tool("tune --help").out.find("--target"), std::string::npos);
 }
 
 }  // namespace

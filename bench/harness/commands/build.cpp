@@ -14,6 +14,7 @@
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
+#include "harness/report.hpp"
 #include "harness/table.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
@@ -26,20 +27,24 @@ namespace topksoftmax::bench {
 namespace {
 
 struct Request {
-  std::filesystem::path head;
+  HeadSource head;
   std::string backend;
   std::vector<std::string> settings;
   std::filesystem::path out;
+  std::filesystem::path json;  ///< empty: none is written
 };
 
-void run_build(const Request& request, const Registry& registry, std::ostream& out, Progress& progress) {
+void run_build(const Request& request, const Invocation& invocation) {
+  const auto& [registry, command, standard_output, silence, progress] = invocation;
+  std::ostream& out = text_output(request.json, invocation);
   const Choice choice = choose_backend(registry, request.backend, request.settings);
   if (!choice.backend->traits.has_index) {
     throw Error(choice.backend->name + ": this backend has no index that can be saved");
   }
-  check_distinct(std::array{Output{"--out", request.out}}, request.head);
+  check_distinct(std::array{Output{"--out", request.out}, Output{"--json", request.json}}, request.head.head);
   check_target(request.out);
-  progress.show("reading " + request.head.string());
+  if (!request.json.empty()) check_output(request.json);
+  progress.show("reading " + request.head.head.string());
   const Head head = load_head(request.head);
   double seconds = 0.0;
   const std::unique_ptr<TopKSoftmax> built = [&] {
@@ -47,19 +52,27 @@ void run_build(const Request& request, const Registry& registry, std::ostream& o
     return build_backend(choice, head, progress);
   }();
   progress.clear();
-  save_index(*built, request.out, out);
+  const SavedIndex saved = save_index(*built, request.out, out);
   out << "built in " << fixed(seconds, 2) << " s for " << head.name << ": V = " << head.layer.vocab()
-      << ", d = " << head.layer.dim() << "; load it with load_index()\n";
+      << ", d = " << head.layer.dim() << ", " << weight_type_name(head.layer.weight_type())
+      << "; load it with load_index()\n";
+  out.flush();
+  if (request.json.empty()) return;
+  write_json(request.json, {{"head", to_json(head)},
+                            {"backend", choice.backend->name},
+                            {"params", values_of(*choice.backend, choice.settings)},
+                            {"file", request.out.string()},
+                            {"kind", saved.kind},
+                            {"bytes", saved.bytes},
+                            {"build_seconds", seconds}});
 }
 
 }  // namespace
 
 Action declare_build(CLI::App& app) {
   const auto request = std::make_shared<Request>();
-  app.add_option("--head", request->head, "Head file (safetensors: weight, bias, contexts.train, counts)")
-      ->type_name("FILE")
-      ->required();
-  app.add_option("--backend", request->backend, "One of those that --list shows")
+  declare_head(app, request->head);
+  app.add_option("--backend", request->backend, "One of those that list shows")
       ->type_name("NAME")
       ->required();
   app.add_option("--set", request->settings, "A parameter, as l2s.clusters=100; may be repeated")
@@ -68,9 +81,10 @@ Action declare_build(CLI::App& app) {
       ->check(file_name())
       ->type_name("INDEX")
       ->required();
-  return [request](const Registry& registry, std::ostream& out, Progress& progress) {
-    run_build(*request, registry, out, progress);
-  };
+  app.add_option("--json", request->json, "Write what was built to this file too; -: to standard output")
+      ->check(file_name())
+      ->type_name("OUT");
+  return [request](const Invocation& invocation) { run_build(*request, invocation); };
 }
 
 }  // namespace topksoftmax::bench

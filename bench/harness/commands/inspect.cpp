@@ -4,17 +4,25 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "harness/head.hpp"
+#include "harness/index_output.hpp"
+#include "harness/output_file.hpp"
 #include "harness/table.hpp"
+#include "harness/usage_error.hpp"
+#include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/io/checkpoint_head.hpp"
+#include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
-#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -23,7 +31,10 @@ struct Request {
   std::filesystem::path file;
   std::filesystem::path head;  ///< empty: none is compared with
   bool verify = false;
+  std::filesystem::path json;  ///< empty: none is written
 };
+
+using Json = nlohmann::ordered_json;
 
 /// How many bytes from here on are a character, in UTF-8, that would steer a terminal, or change the order
 /// in which others are shown: controls (C0, DEL and C1), line separators, and bidirectional overrides. 0:
@@ -75,12 +86,14 @@ OpenedHead open_head(const std::filesystem::path& path) {
   }
 }
 
-void print_index(const SafetensorsFile& file, std::ostream& out) {
+void print_index(const SafetensorsFile& file, std::ostream& out, Json& json) {
   out << "an index of kind " << printable(value_of(file, "kind")) << ", format version "
       << printable(value_of(file, "format_version")) << "\nlayer: V = " << printable(value_of(file, "vocab"))
       << ", d = " << printable(value_of(file, "dim")) << ", " << printable(value_of(file, "dtype"))
       << ", hash " << printable(value_of(file, "layer_hash"))
       << "\nchecksum: " << printable(value_of(file, "checksum")) << '\n';
+  json["is"] = "index";
+  json["metadata"] = file.metadata();
   constexpr std::string_view option = "options.";
   for (const auto& [key, value] : file.metadata()) {  // with those of the index within this one
     const bool own = key.starts_with(option);
@@ -89,30 +102,92 @@ void print_index(const SafetensorsFile& file, std::ostream& out) {
   }
 }
 
-void print_head(const SafetensorsFile& file, const HeadFile& head, std::ostream& out) {
+void print_head(const SafetensorsFile& file, const HeadFile& head, std::ostream& out, Json& json) {
+  const std::string_view type = data_type_name(file.tensor("weight").type);
   out << "a head file: " << printable(head.name()) << "\nlayer: V = " << head.vocab()
-      << ", d = " << head.dim() << ", " << data_type_name(file.tensor("weight").type)
+      << ", d = " << head.dim() << ", " << type
       << (file.contains("bias") ? ", with a bias" : ", without a bias")
       << "\ncontexts: " << head.train_count() << " to learn from, " << head.test_count()
       << " to judge on\ncounts: " << (file.contains("counts") ? "of every token" : "none") << '\n';
   if (file.metadata().contains("provenance")) {
     out << "provenance: " << printable(value_of(file, "provenance")) << '\n';
   }
+  json.update({{"is", "head"},
+               {"name", head.name()},
+               {"vocab", head.vocab()},
+               {"dim", head.dim()},
+               {"type", type},
+               {"bias", file.contains("bias")},
+               {"train", head.train_count()},
+               {"test", head.test_count()},
+               {"metadata", file.metadata()}});
 }
 
-std::string shape_of(const TensorView& tensor) {
-  std::string text = "[";
-  for (const std::size_t size : tensor.shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
+/// The output layer of a model.
+struct ModelHead {
+  std::string format;
+  std::string name;
+  std::string weight;
+  std::string bias;  ///< empty: none
+  std::string type;
+  bool tied = false;
+  std::vector<std::size_t> shape;
+  LogitTransform transform;
+};
+
+void print_model(const ModelHead& head, std::ostream& out, Json& json) {
+  out << head.format << ": " << printable(head.name) << "\nlayer: " << printable(head.weight) << ' '
+      << shape_text(head.shape) << ", " << head.type << (head.tied ? ", tied to the embedding" : "")
+      << (head.bias.empty() ? ", without a bias" : ", with the bias " + printable(head.bias)) << '\n';
+  if (head.transform.scale != 1.0F) out << "logits are multiplied by " << head.transform.scale << '\n';
+  if (head.transform.soft_cap != 0.0F) out << "soft cap of logits: " << head.transform.soft_cap << '\n';
+  json.update({{"is", "model"},
+               {"name", head.name},
+               {"weight", head.weight},
+               {"bias", head.bias},
+               {"type", head.type},
+               {"shape", head.shape},
+               {"tied", head.tied},
+               {"logit_scale", head.transform.scale},
+               {"soft_cap", head.transform.soft_cap}});
 }
 
-void print_tensors(const SafetensorsFile& file, std::ostream& out) {
+ModelHead head_in(const ModelCheckpoint& model) {
+  const CheckpointHead head = find_checkpoint_head(model.tensors, model.config);
+  const TensorView& weight = model.tensors.tensor(head.weight);
+  return {.format = "a model as Transformers save it",
+          .name = model.name,
+          .weight = head.weight,
+          .bias = head.bias,
+          .type = std::string(data_type_name(weight.type)),
+          .tied = head.tied,
+          .shape = weight.shape,
+          .transform = model.config.transform};
+}
+
+ModelHead head_in(const GgufFile& file) {
+  const GgufHead head = find_gguf_head(file);
+  return {.format = "a model in GGUF",
+          .name = head.name,
+          .weight = head.weight.name,
+          .bias = head.bias ? head.bias->name : "",
+          .type = ggml_type_name(head.weight.type),
+          .tied = head.tied,
+          .shape = head.weight.shape,
+          .transform = head.transform};
+}
+
+void print_tensors(const SafetensorsFile& file, std::ostream& out, Json& json) {
   Table table({"tensor", "type", "shape", "bytes", ""});
   const std::size_t count = file.tensors().size();
   std::size_t bytes = 0;
   for (const TensorView& tensor : file.tensors()) {
-    table.add({printable(tensor.name), std::string(data_type_name(tensor.type)), shape_of(tensor),
+    table.add({printable(tensor.name), std::string(data_type_name(tensor.type)), shape_text(tensor.shape),
                std::to_string(tensor.bytes.size()), ""});
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"type", data_type_name(tensor.type)},
+                               {"shape", tensor.shape},
+                               {"bytes", tensor.bytes.size()}});
     bytes += tensor.bytes.size();
   }
   out << '\n';
@@ -121,52 +196,74 @@ void print_tensors(const SafetensorsFile& file, std::ostream& out) {
       << std::filesystem::file_size(file.path()) << '\n';
 }
 
-/// Loads the index for the head's layer, stored as the layer was that it was built for. Throws Error where it
-/// does not fit.
+/// Loads the index for the head's layer. Throws Error where it does not fit.
 void check_fit(const SafetensorsFile& index, const std::filesystem::path& path, const Registry& registry,
                std::ostream& out) {
-  const HeadFile head = HeadFile::open(path);
-  const std::string dtype = value_of(index, "dtype");
-  load_index(index.path(), dtype == data_type_name(DataType::float32) ? head.layer() : head.stored_layer(),
-             registry);
-  out << "fits the layer of " << path.string() << ", as " << dtype << '\n';
+  const Head head = load_head({.head = path, .contexts = {}, .tensor = {}, .bias = {}});
+  load_index_for(head.layer, index.path(), registry);
+  out << "fits the layer of " << path.string() << ", as " << value_of(index, "dtype") << '\n';
 }
 
-void run_inspect(const Request& request, const Registry& registry, std::ostream& out, Progress& progress) {
-  progress.show("reading " + request.file.string());
+/// A safetensors file: an index, a head, a model or any other.
+void print_safetensors(const Request& request, const Registry& registry, std::ostream& out, Json& json) {
   const SafetensorsFile file = SafetensorsFile::open(request.file);
   const auto [head, reason] = open_head(request.file);
-  progress.clear();
   out << request.file.string() << ": ";
   if (is_index(file)) {
-    print_index(file, out);
+    print_index(file, out, json);
   } else if (head) {
-    print_head(file, *head, out);
+    print_head(file, *head, out, json);
   } else {
     out << "a safetensors file, neither an index nor a head file\n";
     if (file.contains("weight")) out << "no head file because " << printable(reason) << '\n';
+    json["is"] = "safetensors";
   }
-  print_tensors(file, out);
+  print_tensors(file, out, json);
   if (request.verify) {
     verify_index(request.file);
     out << "the checksum holds\n";
+    json["checksum_holds"] = true;
   }
-  if (!request.head.empty()) check_fit(file, request.head, registry, out);
+  if (!request.head.empty()) {
+    check_fit(file, request.head, registry, out);
+    json["fits"] = true;
+  }
+}
+
+void run_inspect(const Request& request, const Invocation& invocation) {
+  std::ostream& out = text_output(request.json, invocation);
+  Json json = {{"file", request.file.string()}};
+  const bool is_folder = std::filesystem::is_directory(request.file) || request.file.extension() == ".json";
+  if (!is_folder && !is_gguf(request.file)) {
+    print_safetensors(request, invocation.registry, out, json);
+  } else if (request.verify || !request.head.empty()) {
+    throw UsageError("--verify and --head go with an index; " + request.file.string() + " is a model");
+  } else {
+    const ModelHead head =
+        is_folder ? head_in(open_model_checkpoint(request.file)) : head_in(GgufFile::open(request.file));
+    out << request.file.string() << ": ";
+    print_model(head, out, json);
+  }
+  out.flush();
+  if (!request.json.empty()) write_json(request.json, json);
 }
 
 }  // namespace
 
 Action declare_inspect(CLI::App& app) {
   const auto request = std::make_shared<Request>();
-  app.add_option("file", request->file, "A safetensors file: an index, a head file, or any other")
+  app.add_option("file", request->file,
+                 "A safetensors file (an index, a head, any other), a model's folder, or a GGUF file")
       ->type_name("FILE")
       ->required();
   app.add_flag("--verify", request->verify, "Read all of an index and compare its checksum");
-  app.add_option("--head", request->head, "A head file: whether the index is for its layer")
+  app.add_option("--head", request->head,
+                 "A head, as the other commands take it: whether the index is for its layer")
       ->type_name("FILE");
-  return [request](const Registry& registry, std::ostream& out, Progress& progress) {
-    run_inspect(*request, registry, out, progress);
-  };
+  app.add_option("--json", request->json, "Write the same to this file too; -: to standard output")
+      ->check(file_name())
+      ->type_name("OUT");
+  return [request](const Invocation& invocation) { run_inspect(*request, invocation); };
 }
 
 }  // namespace topksoftmax::bench

@@ -47,7 +47,7 @@ void write_head(const Request& request, DataType type, const SyntheticHead& head
   write_safetensors(request.out, tensors,
                     {{"name", "synthetic " + std::to_string(request.head.vocab) + " x " +
                                   std::to_string(request.head.dim) + ", alpha " + alpha},
-                     {"provenance", "topksoftmax-bench make-head --alpha " + alpha + " --seed " +
+                     {"provenance", "topksoftmax make-head --alpha " + alpha + " --seed " +
                                         std::to_string(request.head.seed)}});
 }
 
@@ -97,8 +97,8 @@ Action declare_make_head(CLI::App& app) {
       ->check(file_name())
       ->type_name("HEAD")
       ->required();
-  return [request](const Registry&, std::ostream& out, Progress& progress) {
-    run_make_head(*request, out, progress);
+  return [request](const Invocation& invocation) {
+    run_make_head(*request, invocation.out, invocation.progress);
   };
 }
 

@@ -67,7 +67,7 @@ Action declare_plot(CLI::App& app) {
       ->check(file_name())
       ->type_name("OUT")
       ->required();
-  return [request](const Registry&, std::ostream& out, Progress&) { run_plot(*request, out); };
+  return [request](const Invocation& invocation) { run_plot(*request, invocation.out); };
 }
 
 }  // namespace topksoftmax::bench

@@ -20,7 +20,6 @@
 #include "harness/validators.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/tune.hpp"
-#include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/replace_file.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
@@ -29,7 +28,7 @@ namespace topksoftmax::bench {
 namespace {
 
 struct Request {
-  std::filesystem::path head;
+  HeadSource head;
   std::string target = "p5=0.99";
   std::filesystem::path json;  ///< empty: none is written
   std::filesystem::path out;   ///< likewise
@@ -69,9 +68,9 @@ std::string note(const TuneRow& row) {
   return row.settings + (row.settings.empty() || row.reason.empty() ? "" : "; ") + row.reason;
 }
 
-void print(const HeadFile& head, const TuneOptions& options, const TuneResult& result, std::ostream& out) {
+void print(const Head& head, const TuneOptions& options, const TuneResult& result, std::ostream& out) {
   const double fused = result.rows.front().microseconds;
-  out << head.name() << ": V = " << head.vocab() << ", d = " << head.dim() << "; "
+  out << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << "; "
       << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
       << result.fit << " contexts, judged on " << result.validation << " others\n"
       << (result.finished ? "" : "the time was over before all had been tried\n") << '\n';
@@ -98,9 +97,9 @@ double test_precision(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
       .at.back();
 }
 
-nlohmann::ordered_json to_json(const HeadFile& head, const TuneOptions& options, const TuneResult& result) {
+nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, const TuneResult& result) {
   nlohmann::ordered_json json;
-  json["head"] = {{"name", head.name()}, {"vocab", head.vocab()}, {"dim", head.dim()}};
+  json["head"] = {{"name", head.name}, {"vocab", head.layer.vocab()}, {"dim", head.layer.dim()}};
   json["target"] = {{"k", result.k}, {"precision", options.target.precision}};
   json["confidence"] = options.confidence;
   json["fit"] = result.fit;
@@ -126,27 +125,27 @@ nlohmann::ordered_json to_json(const HeadFile& head, const TuneOptions& options,
   return json;
 }
 
-void run_tune(const Request& request, const Registry& registry, std::ostream& out, Progress& progress) {
+void run_tune(const Request& request, const Invocation& invocation) {
+  const auto& [registry, command, standard_output, silence, progress] = invocation;
+  std::ostream& out = text_output(request.json, invocation);
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
-  check_distinct(std::array{Output{"--json", request.json}, Output{"--out", request.out}}, request.head);
+  check_distinct(std::array{Output{"--json", request.json}, Output{"--out", request.out}}, request.head.head);
   if (!request.json.empty()) check_output(request.json);
   if (!request.out.empty()) check_target(request.out);
-  progress.show("reading " + request.head.string());
-  const HeadFile head = HeadFile::open(request.head);
-  const SoftmaxLayer layer = head.layer();
-  const RowMajorMatrix test = head.test_contexts();
-  check_finite(request.head, "contexts.test", test);
-  options.counts = head.counts();
+  progress.show("reading " + request.head.head.string());
+  const Head head = on_cache_lines(load_head(request.head));
+  check_finite(request.head.head, "contexts.test", head.test);
+  options.counts = head.counts;
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);
   };
-  const TuneResult result = tune(layer, head.train_contexts(), options, registry);
+  const TuneResult result = tune(head.layer, head.train, options, registry);
   progress.clear();
   print(head, options, result, out);
-  if (test.rows() > 0) {
-    out << name_of_precision(result) << " on the " << test.rows()
-        << " test contexts: " << fixed(test_precision(layer, test, result), 4) << '\n';
+  if (head.test.rows() > 0) {
+    out << name_of_precision(result) << " on the " << head.test.rows()
+        << " test contexts: " << fixed(test_precision(head.layer, head.test, result), 4) << '\n';
   }
   if (!request.out.empty()) {
     save_index(*result.backend, request.out, out);
@@ -161,9 +160,7 @@ void run_tune(const Request& request, const Registry& registry, std::ostream& ou
 Action declare_tune(CLI::App& app) {
   const auto request = std::make_shared<Request>();
   TuneOptions& options = request->options;
-  app.add_option("--head", request->head, "Head file (safetensors: weight, bias, contexts.train, counts)")
-      ->type_name("FILE")
-      ->required();
+  declare_head(app, request->head);
   app.add_option("--target", request->target, "The least P@K that is to be expected; pK=1: proven exact")
       ->type_name("pK=P")
       ->capture_default_str();
@@ -189,15 +186,13 @@ Action declare_tune(CLI::App& app) {
       ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--json", request->json, "Write the results to this file too")
+  app.add_option("--json", request->json, "Write the results to this file too; -: to standard output")
       ->check(file_name())
       ->type_name("OUT");
   app.add_option("--out", request->out, "Save the index of the one to take to this file")
       ->check(file_name())
       ->type_name("INDEX");
-  return [request](const Registry& registry, std::ostream& out, Progress& progress) {
-    run_tune(*request, registry, out, progress);
-  };
+  return [request](const Invocation& invocation) { run_tune(*request, invocation); };
 }
 
 }  // namespace topksoftmax::bench

@@ -6,8 +6,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// The main() of topksoftmax-bench for the backends of a registry, which may hold your own: measures them
-/// against each other and against other libraries on a head file, sweeps, plots, tunes, builds and inspects
+/// The main() of the tool topksoftmax for the backends of a registry, which may hold your own: measures them
+/// against each other and against other libraries on a head, sweeps, plots, tunes, builds, inspects and asks
 /// indexes, as the arguments say; --help tells what they may be. Prints to standard output, progress and
 /// errors to standard error. Returns the program's exit code: 0, 1 for what failed, 2 for arguments that make
 /// no sense. Throws nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run.hpp"
+#include "harness/measuring.hpp"
 
 #include <array>
 #include <memory>
@@ -27,7 +27,7 @@ namespace {
 
 /// Builds the chosen backends and measures them. Of "all", those that cannot be built for this head are left
 /// out, with a note.
-Measurement measure_once(const Measurer& measurer, const CommandLine& line,
+Measurement measure_once(const Measurer& measurer, const MeasureRequest& request,
                          const std::vector<Choice>& choices) {
   std::vector<Contestant> contestants;
   std::vector<std::string> notes;
@@ -35,7 +35,7 @@ Measurement measure_once(const Measurer& measurer, const CommandLine& line,
     try {
       contestants.push_back(measurer.build(choice));
     } catch (const Error& error) {
-      if (line.backends != "all") throw;
+      if (request.backends != "all") throw;
       notes.push_back(std::string("without ") + error.what());
     }
   }
@@ -51,87 +51,84 @@ void print(const Machine& machine, const Measurer& measurer, const Measurement& 
   print_rows(measurer, measurement, out);
 }
 
-void run_experiment(const CommandLine& line, std::span<const Choice> choices, const Head& head,
+void run_experiment(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
                     std::ostream& out, Progress& progress) {
-  const examples::LstmModel model(line.head);
+  const examples::LstmModel model(request.head.head);
   const Head learning = language_model_head(model, head, progress);
-  const LanguageModelRequest request = {
-      .model = model, .head = learning, .choices = choices, .text = line.text, .progress = progress};
+  const LanguageModelRequest experiment = {
+      .model = model, .head = learning, .choices = choices, .text = request.text, .progress = progress};
   std::ostringstream table;
   nlohmann::ordered_json json = {{"machine", to_json(describe_machine())}, {"head", to_json(head)}};
-  switch (line.experiment) {
+  switch (request.experiment) {
     case LanguageModelExperiment::decode:
-      json["decoding"] = run_decode(request, table);
+      json["decoding"] = run_decode(experiment, table);
       break;
     case LanguageModelExperiment::perplexity:
-      json["perplexity"] = run_perplexity(request, table);
+      json["perplexity"] = run_perplexity(experiment, table);
       break;
     default:
-      json["batching"] = run_batching(request, table);
+      json["batching"] = run_batching(experiment, table);
   }
   progress.clear();
   out << head.name << ": " << table.str();
   out.flush();
-  if (!line.json.empty()) write_json(line.json, json);
+  if (!request.json.empty()) write_json(request.json, json);
 }
 
-void run_sampling(const Machine& machine, const CommandLine& line, std::span<const Choice> choices,
+void run_sampling(const Machine& machine, const MeasureRequest& request, std::span<const Choice> choices,
                   const Head& head, std::ostream& out, Progress& progress) {
   const SamplingMeasurement measurement =
-      measure_sampling(head, choices, line.drawn_by, line.measure, progress);
+      measure_sampling(head, choices, request.drawn_by, request.measure, progress);
   progress.clear();
   print_sampling(machine, head, measurement, out);
   out.flush();
-  if (!line.json.empty()) write_json(line.json, sampling_to_json(machine, head, measurement));
+  if (!request.json.empty()) write_json(request.json, sampling_to_json(machine, head, measurement));
 }
 
-void run_on_ranks(const CommandLine& line, std::span<const Choice> choices, const Head& head,
+void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
                   std::ostream& out, Progress& progress) {
   const Ranks ranks;
   Progress silent(nullptr);
   const RanksMeasurement measurement =
-      ranks.measure(head, choices, line.measure, ranks.first() ? progress : silent);
+      ranks.measure(head, choices, request.measure, ranks.first() ? progress : silent);
   if (!ranks.first()) return;
   const Machine machine = describe_machine();
   progress.clear();
   print_ranks(machine, head, measurement, out);
   out.flush();
-  if (!line.json.empty()) write_json(line.json, ranks_to_json(machine, head, measurement));
+  if (!request.json.empty()) write_json(request.json, ranks_to_json(machine, head, measurement));
 }
 
 }  // namespace
 
-void run(const Registry& registry, const CommandLine& line, std::ostream& out, Progress& progress) {
-  if (line.action) return line.action(registry, out, progress);
-  if (!line.answer.empty() || line.list) {
-    out << (line.list ? describe_backends(registry) : line.answer);
-    return;
-  }
-  std::vector<Choice> choices = choose_backends(registry, line.backends, line.settings);
-  if (!line.copied_as.empty()) {
+void measure(const MeasureRequest& request, const Invocation& invocation) {
+  const auto& [registry, command, standard_output, silence, progress] = invocation;
+  std::ostream& out = text_output(request.json, invocation);
+  std::vector<Choice> choices = choose_backends(registry, request.backends, request.settings);
+  if (!request.copied_as.empty()) {
     choices.push_back(
-        {.backend = std::make_shared<const BackendDescription>(describe_copied_layer(line.copied_as)),
+        {.backend = std::make_shared<const BackendDescription>(describe_copied_layer(request.copied_as)),
          .settings = {}});
   }
-  if (line.sweep) check_sweep(choices);
-  const std::array<Output, 2> outputs = {{{"--json", line.json}, {"--html", line.html}}};
-  check_distinct(outputs, line.head);
+  if (request.sweep) check_sweep(choices);
+  const std::array<Output, 2> outputs = {{{"--json", request.json}, {"--html", request.html}}};
+  check_distinct(outputs, request.head.head);
   for (const Output& output : outputs) {
     if (!output.path.empty()) check_output(output.path);
   }
-  progress.show("reading " + line.head.string());
-  const Head head = load_stored_head(line.head);
+  progress.show("reading " + request.head.head.string());
+  const Head head = on_cache_lines(load_head(request.head));
   require_test_contexts(head);
-  if (line.ranks) return run_on_ranks(line, choices, head, out, progress);
-  if (line.experiment != LanguageModelExperiment::none)
-    return run_experiment(line, choices, head, out, progress);
-  if (!line.ablation.empty()) {
-    const Ablation& ablation = find_ablation(line.ablation);
+  if (request.ranks) return run_on_ranks(request, choices, head, out, progress);
+  if (request.experiment != LanguageModelExperiment::none)
+    return run_experiment(request, choices, head, out, progress);
+  if (!request.ablation.empty()) {
+    const Ablation& ablation = find_ablation(request.ablation);
     std::ostringstream table;
     ablation.run({.registry = registry,
                   .head = head,
-                  .settings = line.settings,
-                  .measure = line.measure,
+                  .settings = request.settings,
+                  .measure = request.measure,
                   .progress = progress},
                  table);
     progress.clear();
@@ -139,21 +136,21 @@ void run(const Registry& registry, const CommandLine& line, std::ostream& out, P
     return;
   }
   const Machine machine = describe_machine();
-  if (line.sampling) return run_sampling(machine, line, choices, head, out, progress);
-  Measurer measurer(head, line.measure, progress);
+  if (request.sampling) return run_sampling(machine, request, choices, head, out, progress);
+  Measurer measurer(head, request.measure, progress);
   const Measurement measurement =
-      line.sweep ? sweep(measurer, choices) : measure_once(measurer, line, choices);
+      request.sweep ? sweep(measurer, choices) : measure_once(measurer, request, choices);
   progress.clear();
-  if (line.sweep) {
-    print(machine, measurer, pareto_rows(measurement, line.measure.ks), out);
+  if (request.sweep) {
+    print(machine, measurer, pareto_rows(measurement, request.measure.ks), out);
     out << '\n';
     print_scoreboard(measurement, out);
   } else {
     print(machine, measurer, measurement, out);
   }
   out.flush();
-  if (!line.json.empty()) write_json(line.json, to_json(machine, measurer, measurement));
-  if (!line.html.empty()) write_output(line.html, to_html(machine, measurer, measurement, line.command));
+  if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
+  if (!request.html.empty()) write_output(request.html, to_html(machine, measurer, measurement, command));
 }
 
 }  // namespace topksoftmax::bench

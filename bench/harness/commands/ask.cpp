@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/commands/ask.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/build_backend.hpp"
+#include "harness/choice.hpp"
+#include "harness/context_stream.hpp"
+#include "harness/head.hpp"
+#include "harness/index_output.hpp"
+#include "harness/output_file.hpp"
+#include "harness/usage_error.hpp"
+#include "harness/validators.hpp"
+#include "topksoftmax/error.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+struct Request {
+  HeadSource head;
+  std::filesystem::path learn;  ///< contexts that a backend is built from; empty: those of the head
+  std::filesystem::path index;  ///< empty: a backend is built
+  std::string backend = "fused";
+  std::vector<std::string> settings;
+  std::filesystem::path contexts = "-";
+  std::filesystem::path json;  ///< empty: lines are printed
+  QueryOptions query = {.k = 5};
+  std::size_t batch = 1;
+  std::size_t threads = 1;
+};
+
+std::unique_ptr<TopKSoftmax> backend_of(const Request& request, const Head& head,
+                                        const Invocation& invocation) {
+  if (!request.index.empty()) return load_index_for(head.layer, request.index, invocation.registry);
+  return build_backend(choose_backend(invocation.registry, request.backend, request.settings), head,
+                       invocation.progress);
+}
+
+/// Tokens with their log-probabilities, best first: "id log-probability", tabs between them.
+void print_line(const TopK& answer, std::ostream& out) {
+  for (std::size_t i = 0; i < answer.size(); ++i) {
+    out << (i == 0 ? "" : "\t") << answer.ids[i] << ' ' << answer.log_prob(i);
+  }
+  out << '\n';
+}
+
+nlohmann::ordered_json to_json(const TopK& answer) {
+  nlohmann::ordered_json json = {{"ids", answer.ids}, {"log_probs", nlohmann::ordered_json::array()}};
+  for (std::size_t i = 0; i < answer.size(); ++i) json["log_probs"].push_back(answer.log_prob(i));
+  json["log_z"] = answer.log_z;
+  json["certified"] = answer.certified;
+  json["confidence"] = answer.confidence;
+  return json;
+}
+
+/// Answers contexts as they come, and prints each answer at once: whoever writes the contexts may wait for
+/// it.
+void answer_all(const Request& request, const TopKSoftmax& backend, ContextStream& contexts,
+                std::ostream& out) {
+  std::vector<Workspace> workspaces(request.threads);
+  std::vector<TopK> answers(request.batch);
+  const auto dim = backend.layer().dim();
+  std::size_t answered = 0;
+  for (RowMajorMatrix H = contexts.next(request.batch); H.rows() > 0; H = contexts.next(request.batch)) {
+    const auto count = static_cast<std::size_t>(H.rows());
+    try {
+      if (request.batch == 1) {
+        backend.query(std::span(H.data(), dim), request.query, workspaces, answers[0]);
+      } else {
+        backend.query_batch(H.data(), count, dim, dim, request.query, workspaces,
+                            std::span(answers).first(count));
+      }
+    } catch (const std::invalid_argument& error) {
+      throw Error("context " + std::to_string(answered + 1) +
+                  (count > 1 ? " to " + std::to_string(answered + count) : "") + ": " + error.what());
+    }
+    for (const TopK& answer : std::span(answers).first(count)) {
+      if (request.json.empty()) {
+        print_line(answer, out);
+      } else {
+        out << to_json(answer).dump() << '\n';
+      }
+    }
+    out.flush();
+    answered += count;
+  }
+}
+
+void run_ask(const Request& request, const Invocation& invocation) {
+  if (request.batch > 1 && request.threads > request.batch) {
+    throw UsageError("--threads " + std::to_string(request.threads) + " needs --batch " +
+                     std::to_string(request.threads) + " or more, as threads share the contexts of a batch");
+  }
+  const bool to_file = !request.json.empty() && request.json != "-";
+  check_distinct(std::array{Output{"--json", request.json}}, request.head.head);
+  if (to_file) check_output(request.json);
+  invocation.progress.show("reading " + request.head.head.string());
+  HeadSource source = request.head;
+  source.contexts = request.learn;
+  const Head head = load_head(source);
+  const std::unique_ptr<TopKSoftmax> backend = backend_of(request, head, invocation);
+  invocation.progress.clear();
+  if (request.contexts == "-" && isatty(STDIN_FILENO) != 0) {
+    std::cerr << "contexts of " << head.layer.dim() << " numbers, a line each:\n";
+  }
+  ContextStream contexts(request.contexts, std::cin, head.layer.dim());
+  if (!to_file) return answer_all(request, *backend, contexts, invocation.out);
+  std::ostringstream lines;
+  answer_all(request, *backend, contexts, lines);
+  write_output(request.json, lines.str());
+}
+
+}  // namespace
+
+Action declare_ask(CLI::App& app) {
+  constexpr std::size_t kMostThreads = 4096;
+  const auto request = std::make_shared<Request>();
+  declare_layer(app, request->head);
+  CLI::Option* const index =
+      app.add_option("--index", request->index, "An index of the head's layer, that build or tune has saved")
+          ->type_name("INDEX");
+  app.add_option("--backend", request->backend, "Build this backend instead; list shows them")
+      ->type_name("NAME")
+      ->excludes(index)
+      ->capture_default_str();
+  app.add_option("--set", request->settings, "A parameter, as l2s.clusters=100; may be repeated")
+      ->type_name("BACKEND.PARAMETER=VALUE")
+      ->excludes(index);
+  app.add_option("--learn", request->learn, "Contexts that the backend learns from, where the head has none")
+      ->type_name("FILE")
+      ->excludes(index);
+  app.add_option(
+         "--contexts", request->contexts,
+         "Contexts to answer: .npy, .npz, .safetensors, or text with a context a line; -: standard input")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--k", request->query.k, "Tokens wanted")
+      ->check(count())
+      ->type_name("K")
+      ->capture_default_str();
+  app.add_option("--effort", request->query.effort, "How hard the backend looks; 0: as it was built")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--batch", request->batch, "Contexts that are asked together")
+      ->check(count())
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--threads", request->threads,
+                 "Threads that answer a query together, or share the contexts of a batch")
+      ->check(whole_number(1, kMostThreads))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", request->json,
+                 "Write an object of JSON for each context to this file; -: print them instead of lines")
+      ->check(file_name())
+      ->type_name("OUT");
+  return [request](const Invocation& invocation) { run_ask(*request, invocation); };
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/commands/measure.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "harness/ablation.hpp"
+#include "harness/copied_layer.hpp"
+#include "harness/measuring.hpp"
+#include "harness/usage_error.hpp"
+#include "harness/validators.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+/// What a sweep measures less often than a single table, for it has many more rows.
+constexpr std::size_t kSweepTimed = 500;
+constexpr std::size_t kSweepRounds = 5;
+
+/// More have no use on any machine, and each takes memory.
+constexpr std::size_t kMostThreads = 4096;
+
+/// The values of k that the papers compare systems by: boards, plots and ablations need them.
+constexpr std::array<std::size_t, 2> kBoardKs = {1, 5};
+
+std::string ablation_names() {
+  std::string names;
+  for (const Ablation& ablation : ablations()) names += (names.empty() ? "" : ", ") + ablation.name;
+  return names;
+}
+
+/// What tokens are drawn by.
+constexpr std::array<const char*, 4> kDrawnBy = {"--temperature", "--top-p", "--min-p", "--log-z-error"};
+
+/// The backends that an experiment is made with where none are named.
+std::string default_backends(LanguageModelExperiment experiment) {
+  switch (experiment) {
+    case LanguageModelExperiment::perplexity:
+      return "svd,adaptive,fgd,l2s";
+    case LanguageModelExperiment::batching:
+      return "fused,l2s";
+    default:
+      return "exact,fused,l2s,certified";
+  }
+}
+
+/// Throws UsageError where an option was given that something has no use for.
+void refuse(const CLI::App& app, const std::string& by, std::initializer_list<const char*> options) {
+  for (const char* const option : options) {
+    if (app.count(option) > 0) throw UsageError(by + " goes without " + option);
+  }
+}
+
+/// Throws UsageError for options that cannot be drawn with.
+void check_usable(const SamplingOptions& options) {
+  if (options.temperature == 0.0) throw UsageError("--temperature: 0 is greedy, which draws nothing");
+  try {
+    topksoftmax::check(options);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+void check(const CLI::App& app, MeasureRequest& request) {
+  if (!request.text.empty() && request.experiment != LanguageModelExperiment::perplexity) {
+    throw UsageError("--text goes with --perplexity");
+  }
+  if (request.experiment != LanguageModelExperiment::none) {
+    refuse(app, "an experiment on a language model",
+           {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--timed", "--rounds", "--threads",
+            "--batch"});
+  }
+  if (!request.ablation.empty()) {
+    find_ablation(request.ablation);
+    refuse(app, "--ablation", {"--sweep", "--backends", "--as", "--json", "--html"});
+  }
+  if (request.sampling) {
+    refuse(app, "--sampling",
+           {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch", "--decode",
+            "--perplexity", "--batching"});
+    check_usable(request.drawn_by);
+  } else {
+    for (const char* const option : kDrawnBy) {
+      if (app.count(option) > 0) throw UsageError(std::string(option) + " goes with --sampling");
+    }
+  }
+  if (request.ranks) {
+    refuse(app, "--ranks",
+           {"--sweep", "--ablation", "--html", "--as", "--queries", "--threads", "--sampling", "--decode",
+            "--perplexity", "--batching"});
+  }
+  if (request.measure.batch > 1 && request.measure.threads > request.measure.batch) {
+    throw UsageError(
+        "--threads " + std::to_string(request.measure.threads) + " needs --batch " +
+        std::to_string(request.measure.threads) +
+        " or more, as threads share the contexts of a batch, or --batch 1, where they share each query");
+  }
+  std::vector<std::size_t>& ks = request.measure.ks;
+  if (request.sweep || !request.html.empty() || !request.ablation.empty())
+    ks.insert(ks.end(), kBoardKs.begin(), kBoardKs.end());
+  std::sort(ks.begin(), ks.end());
+  ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
+}
+
+/// What is measured, how long, and where the results go.
+void declare_measuring(CLI::App& app, MeasureRequest& request) {
+  MeasureOptions& measure = request.measure;
+  declare_head(app, request.head);
+  app.add_option("--backends", request.backends, "Names separated by commas, or all")
+      ->type_name("NAMES")
+      ->capture_default_str();
+  app.add_option("--k", measure.ks, "The k of P@k, separated by commas; the largest is asked for")
+      ->delimiter(',')
+      ->check(count())
+      ->type_name("K")
+      ->capture_default_str();
+  app.add_option("--queries", measure.queries, "Test contexts to take; all if not given")
+      ->check(count())
+      ->type_name("N");
+  app.add_option("--timed", measure.timed, "How many of them to time")
+      ->check(count())
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--rounds", measure.rounds, "Times that each is timed; medians over the rounds count")
+      ->check(count())
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--set", request.settings, "A backend's parameter, as l2s.clusters=100; may be repeated")
+      ->type_name("BACKEND.PARAMETER=VALUE");
+  app.add_option(
+         "--as", request.copied_as,
+         "Measure the fused softmax over a copy of the layer in this type too, as engines store it: " +
+             std::string(copied_types))
+      ->type_name("TYPE");
+  app.add_option("--threads", measure.threads,
+                 "Threads that answer a query together, or share the contexts of a batch")
+      ->check(whole_number(1, kMostThreads))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--batch", measure.batch, "Contexts that are asked together")
+      ->check(count())
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", request.json, "Write the results to this file too; -: to standard output")
+      ->check(file_name())
+      ->type_name("OUT");
+  app.add_option("--html", request.html, "Write a report with plots to this file too")
+      ->check(file_name())
+      ->type_name("OUT");
+}
+
+/// What is done instead of one table.
+void declare_experiments(CLI::App& app, MeasureRequest& request) {
+  app.add_flag(
+      "--sweep", request.sweep,
+      "Measure each backend at many settings of its own trade-off, print those that no other beats and "
+      "the fastest at each precision");
+  app.add_option("--ablation", request.ablation,
+                 "Repeat an experiment of the papers instead: " + ablation_names())
+      ->type_name("NAME");
+  auto* const with_model =
+      app.add_option_group("Language model", "On a language model file whole instead (lstm.*, vocab.utf8)");
+  const auto add = [&](const char* name, LanguageModelExperiment experiment, const char* help) {
+    with_model->add_flag_callback(
+        name, [&request, experiment] { request.experiment = experiment; }, help);
+  };
+  add("--decode", LanguageModelExperiment::decode,
+      "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
+  add("--perplexity", LanguageModelExperiment::perplexity,
+      "Perplexity with each backend, by its learned log Z or with low-rank logits outside of its candidates");
+  add("--batching", LanguageModelExperiment::batching, "Mini-, maxi- and top-up batching of sentences");
+  with_model->require_option(0, 1);
+  app.add_option("--text", request.text,
+                 "File whose test.tokens --perplexity scores; without it, text that the model writes")
+      ->type_name("FILE");
+}
+
+void declare_sampling(CLI::App& app, MeasureRequest& request) {
+  app.add_flag("--sampling", request.sampling,
+               "Draw tokens from exactly the layer's distribution instead, one after each timed context");
+  const auto add = [&app](const char* name, double& value, const char* help) {
+    app.add_option(name, value, help)->type_name("X")->capture_default_str();
+  };
+  add(kDrawnBy[0], request.drawn_by.temperature, "Of --sampling: what logits are divided by");
+  add(kDrawnBy[1], request.drawn_by.top_p, "Of --sampling: the share of the nucleus; 1: all tokens");
+  add(kDrawnBy[2], request.drawn_by.min_p,
+      "Of --sampling: the least probability that stays, as a share of the best one's");
+  add(kDrawnBy[3], request.drawn_by.log_z_error,
+      "Of --sampling: what the log Z of a nucleus may be off but for one draw in 1,000; 0: exact");
+}
+
+void declare_ranks(CLI::App& app, MeasureRequest& request) {
+  app.add_flag(
+      "--ranks", request.ranks,
+      "Under mpirun: measure backends over as many slices of the vocabulary as there are ranks instead, "
+      "against each over the whole of it");
+}
+
+/// Defaults that depend on what else was asked for.
+void complete(const CLI::App& app, MeasureRequest& request) {
+  if (app.count("--backends") == 0) {
+    if (request.experiment != LanguageModelExperiment::none)
+      request.backends = default_backends(request.experiment);
+    if (request.sampling || request.ranks) request.backends = "fused,certified";
+  }
+  if (request.sweep && app.count("--timed") == 0) request.measure.timed = kSweepTimed;
+  if (request.sweep && app.count("--rounds") == 0) request.measure.rounds = kSweepRounds;
+}
+
+}  // namespace
+
+Action declare_measure(CLI::App& app) {
+  const auto request = std::make_shared<MeasureRequest>();
+  declare_measuring(app, *request);
+  declare_experiments(app, *request);
+  declare_sampling(app, *request);
+  declare_ranks(app, *request);
+  return [request, &app](const Invocation& invocation) {
+    complete(app, *request);
+    check(app, *request);
+    measure(*request, invocation);
+  };
+}
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iosfwd>
+#include <string>
+
+#include "topksoftmax/types.hpp"
+
+namespace topksoftmax::bench {
+
+/// Contexts to answer, one after the other: of an array file (see load_all_contexts), or of text as it
+/// arrives, a line each, numbers with blanks, commas or brackets between them. Empty lines and those that
+/// begin with # are passed over.
+class ContextStream {
+ public:
+  /// Reads a file, or `standard_input` where the path is "-", which may be a .npy too. Throws Error where
+  /// that cannot be read or does not hold contexts of length `dim`.
+  ContextStream(const std::filesystem::path& path, std::istream& standard_input, std::size_t dim);
+
+  /// The next contexts [n,d], as many as are left but `most`; none at the end. Throws Error for a line that
+  /// is no context.
+  RowMajorMatrix next(std::size_t most);
+
+ private:
+  bool read_line(float* out);
+
+  std::string name_;
+  std::size_t dim_;
+  std::ifstream file_;
+  std::istream* text_ = nullptr;  ///< null: there is an array
+  std::size_t line_ = 0;
+  RowMajorMatrix array_;
+  Eigen::Index taken_ = 0;
+};
+
+}  // namespace topksoftmax::bench

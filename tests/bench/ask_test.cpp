@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// topksoftmax ask as its user sees it: the program itself is run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/program.hpp"
+#include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
+#include "topksoftmax/exact.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using ::testing::HasSubstr;
+using testing::ProgramRun;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::run_tool;
+using testing::values;
+
+constexpr std::size_t kVocab = 300;
+constexpr std::size_t kDim = 16;
+constexpr std::size_t kTrain = 400;
+constexpr std::size_t kTest = 40;
+
+class AskCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const RowMajorMatrix train = clustered_contexts(kTrain, kDim, 5, 3);
+    write_safetensors(head_, std::vector{tensor_view("weight", {kVocab, kDim}, values(weight_)),
+                                         tensor_view("bias", {kVocab}, std::span(bias_.data(), kVocab)),
+                                         tensor_view("contexts.train", {kTrain, kDim}, values(train)),
+                                         tensor_view("contexts.test", {kTest, kDim}, values(test_))});
+  }
+
+  ProgramRun ask(const std::string& arguments, const std::string& launcher = "") const {
+    return run_tool("ask --head " + head_.string() + " " + arguments, "", launcher);
+  }
+  /// Of the head's own test contexts.
+  ProgramRun ask_test(const std::string& arguments) const {
+    return ask("--contexts " + head_.string() + " " + arguments);
+  }
+  /// A pipe with this text, to stand before the program.
+  std::string piped(const std::string& text) const {
+    return "cat " + folder_.write("piped", text).string() + " |";
+  }
+
+  std::string line_of(Eigen::Index context, const std::string& between) const {
+    std::ostringstream line;
+    line.precision(9);
+    for (Eigen::Index i = 0; i < test_.cols(); ++i) line << (i == 0 ? "" : between) << test_(context, i);
+    return line.str() + "\n";
+  }
+
+  testing::TemporaryFolder folder_;
+  RowMajorMatrix weight_ = random_matrix(kVocab, kDim, 1, 0.3F);
+  Eigen::VectorXf bias_ = random_vector(kVocab, 2);
+  RowMajorMatrix test_ = clustered_contexts(kTest, kDim, 5, 4);
+  std::filesystem::path head_ = folder_.path() / "tiny.safetensors";
+};
+
+TEST_F(AskCommand, AnswersAsTheLibraryDoes) {
+  const ProgramRun run = ask_test("--k 3 --json -");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto exact = Exact::make(SoftmaxLayer::own(weight_, bias_));
+  std::istringstream lines(run.out);
+  Eigen::Index context = 0;
+  for (std::string line; std::getline(lines, line); ++context) {
+    const nlohmann::json told = nlohmann::json::parse(line);
+    const TopK answer = exact->query(test_.row(context).transpose(), {.k = 3});
+    EXPECT_EQ(told.at("ids").get<std::vector<TokenId>>(), answer.ids);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(told.at("log_probs")[i], answer.log_prob(i), 1e-5);
+    EXPECT_EQ(told.at("certified"), true);
+    EXPECT_EQ(told.at("confidence"), 1.0);
+  }
+  EXPECT_EQ(context, static_cast<Eigen::Index>(kTest));
+}
+
+TEST_F(AskCommand, GivesTheSameOneByOneInBatchesOnThreadsAndToAFile) {
+  const std::string one_by_one = ask_test("--backend certified").out;
+  EXPECT_EQ(std::count(one_by_one.begin(), one_by_one.end(), '\n'), static_cast<std::ptrdiff_t>(kTest));
+  EXPECT_EQ(ask_test("--backend certified --batch 7").out, one_by_one);
+  EXPECT_EQ(ask_test("--backend certified --batch 16 --threads 2").out, one_by_one);
+  EXPECT_EQ(ask_test("--threads 2").out, ask_test("").out);
+  const std::filesystem::path out = folder_.path() / "answers.jsonl";
+  EXPECT_EQ(ask_test("--json " + out.string()).out, "");
+  EXPECT_EQ(testing::read_text(out), ask_test("--json -").out);
+}
+
+TEST_F(AskCommand, TakesTextAsItArrives) {
+  const std::string expected = ask_test("--k 2").out;
+  const std::string first_two = expected.substr(0, expected.find('\n', expected.find('\n') + 1) + 1);
+  for (const std::string between : {" ", ",", "\t", ", "}) {
+    const std::string text = "# two contexts\n\n" + line_of(0, between) + "[" + line_of(1, between);
+    EXPECT_EQ(ask("--k 2", piped(text)).out, first_two) << between;
+    EXPECT_EQ(ask("--k 2 --contexts " + folder_.write("text", text).string()).out, first_two);
+  }
+  EXPECT_EQ(ask("", piped("")).out, "");
+  // What was answered before a bad line has been printed.
+  const ProgramRun run = ask("--k 2", piped(line_of(0, " ") + "1 2 three\n"));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.out, expected.substr(0, expected.find('\n') + 1));
+  EXPECT_THAT(run.err, HasSubstr("standard input, line 2: \"three\" is not a number"));
+  EXPECT_THAT(ask("", piped("1 2 3\n")).err,
+              HasSubstr("line 1: has 3 numbers; contexts of this head have 16"));
+  std::string with_nan = line_of(0, " ");
+  with_nan.replace(0, with_nan.find(' '), "nan");
+  EXPECT_THAT(ask("", piped(with_nan)).err, HasSubstr("topksoftmax: context 1: "));
+}
+
+TEST_F(AskCommand, AsksAnIndex) {
+  const std::string index = (folder_.path() / "l2s.index").string();
+  ASSERT_EQ(run_tool("build --head " + head_.string() + " --backend l2s --out " + index).exit_code, 0);
+  const ProgramRun run = ask_test("--index " + index + " --json -");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, ask_test("--backend l2s --json -").out);
+  EXPECT_EQ(ask_test("--index " + index + " --backend l2s").exit_code, 2);
+  EXPECT_EQ(ask_test("--index " + head_.string()).exit_code, 1);
+  EXPECT_EQ(ask_test("--threads 3 --batch 2").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace topksoftmax

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Heads and contexts in the files that people have: models' folders, GGUF, and NumPy's arrays. What the tool
+// answers from them is what it answers from a head file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/program.hpp"
+#include "support/gguf_writer.hpp"
+#include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::GgufWriter;
+using ::testing::HasSubstr;
+using testing::ProgramRun;
+using testing::random_matrix;
+using testing::random_vector;
+using testing::run_tool;
+using testing::values;
+
+constexpr std::size_t kVocab = 120;
+constexpr std::size_t kDim = 8;
+constexpr std::size_t kContexts = 60;
+
+template <class Values>
+std::string bytes_of(const Values& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class ModelFormats : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_safetensors(path("head"),
+                      std::vector{tensor_view("weight", {kVocab, kDim}, values(weight_)),
+                                  tensor_view("bias", {kVocab}, span(bias_)),
+                                  tensor_view("contexts.test", {kContexts, kDim}, values(contexts_))});
+    write_safetensors(path("plain"), std::vector{tensor_view("weight", {kVocab, kDim}, values(weight_))});
+    write_safetensors(path("contexts"), std::vector{tensor_view("h", {kContexts, kDim}, values(contexts_))});
+  }
+
+  static std::span<const float> span(const Eigen::VectorXf& vector) {
+    return {vector.data(), static_cast<std::size_t>(vector.size())};
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  /// What the tool answers over this head, and maybe with these options; every context.
+  std::string answers(const std::string& head, const std::string& contexts = "contexts") const {
+    const ProgramRun run = run_tool("ask --head " + path(head) + " --contexts " + path(contexts));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.out;
+  }
+
+  void expect_refused(const std::string& arguments, const std::string& part) const {
+    const ProgramRun run = run_tool("ask " + arguments);
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(part));
+  }
+
+  testing::TemporaryFolder folder_;
+  RowMajorMatrix weight_ = random_matrix(kVocab, kDim, 1, 0.5F);
+  Eigen::VectorXf bias_ = random_vector(kVocab, 2);
+  RowMajorMatrix contexts_ = clustered_contexts(kContexts, kDim, 5, 3);
+};
+
+TEST_F(ModelFormats, TakesAModelsFolder) {
+  std::filesystem::create_directory(folder_.path() / "model");
+  write_safetensors(
+      path("model/model.safetensors"),
+      std::vector{tensor_view("lm_head.weight", {kVocab, kDim}, values(weight_)),
+                  tensor_view("lm_head.bias", {kVocab}, span(bias_)),
+                  tensor_view("other", {kVocab, kDim}, values(random_matrix(kVocab, kDim, 9, 1.0F)))});
+  EXPECT_EQ(answers("model"), answers("head"));
+  EXPECT_EQ(answers("model/model.safetensors"), answers("head"));
+  folder_.write("model/config.json", R"({"_name_or_path":"org/tiny","final_logit_softcapping":2.0})");
+  EXPECT_NE(answers("model"), answers("head"));
+  const ProgramRun run = run_tool("inspect " + path("model") + " --json -");
+  const nlohmann::json told = nlohmann::json::parse(run.out);
+  EXPECT_EQ(told.at("name"), "tiny");
+  EXPECT_EQ(told.at("weight"), "lm_head.weight");
+  EXPECT_EQ(told.at("bias"), "lm_head.bias");
+  EXPECT_EQ(told.at("soft_cap"), 2.0);
+  EXPECT_THAT(run_tool("inspect " + path("model")).out,
+              HasSubstr("layer: lm_head.weight [120, 8], F32, with the bias"));
+  // Named by hand.
+  const std::string by_hand =
+      " --contexts " + path("contexts") + " --tensor lm_head.weight --bias lm_head.bias";
+  std::filesystem::remove(path("model/config.json"));
+  EXPECT_EQ(run_tool("ask --head " + path("model") + by_hand).out, answers("head"));
+  expect_refused("--head " + path("model") + " --tensor nothing --contexts " + path("contexts"),
+                 "tensor \"nothing\": is not in the file");
+}
+
+TEST_F(ModelFormats, TakesGguf) {
+  GgufWriter writer;
+  writer.value("general.architecture", "llama").value("general.name", "small");
+  writer.tensor("output.weight", {kDim, kVocab}, 0, bytes_of(values(weight_)));
+  writer.tensor("output.bias", {kVocab}, 0, bytes_of(span(bias_)));
+  folder_.write("model.gguf", writer.bytes());
+  EXPECT_EQ(answers("model.gguf"), answers("head"));
+  const ProgramRun run = run_tool("inspect " + path("model.gguf"));
+  EXPECT_THAT(
+      run.out,
+      HasSubstr("a model in GGUF: small\nlayer: output.weight [120, 8], F32, with the bias output.bias\n"));
+  const ProgramRun measured = run_tool("measure --head " + path("model.gguf") + " --contexts " +
+                                       path("contexts") + " --backends fused --rounds 1 --json -");
+  const nlohmann::json report = nlohmann::json::parse(measured.out);
+  EXPECT_EQ(report.at("head").at("name"), "small");
+  EXPECT_EQ(report.at("head").at("train"), 48);
+  EXPECT_EQ(report.at("head").at("test"), 12);
+  EXPECT_EQ(report.at("head").at("concentration").at("energy").size(), 4U);
+  expect_refused("--head " + path("model.gguf") + " --tensor x --contexts " + path("contexts"),
+                 "is found without --tensor");
+}
+
+TEST_F(ModelFormats, TakesNumpysArrays) {
+#ifndef TOPKSOFTMAX_PYTHON
+  GTEST_SKIP() << "there is no Python with NumPy";
+#else
+  folder_.write("weight.raw", bytes_of(values(weight_)));
+  folder_.write("bias.raw", bytes_of(span(bias_)));
+  folder_.write("contexts.raw", bytes_of(values(contexts_)));
+  const std::string sizes =
+      " " + std::to_string(kVocab) + " " + std::to_string(kDim) + " " + std::to_string(kContexts);
+  ASSERT_EQ(
+      std::system(
+          (TOPKSOFTMAX_PYTHON " " TOPKSOFTMAX_NUMPY_ARRAYS " " + folder_.path().string() + sizes).c_str()),
+      0);
+  const std::string expected = answers("head");
+  for (const char* const contexts : {"contexts.npy", "columns.npy", "doubles.npy", "packed.npz"}) {
+    EXPECT_EQ(answers("head", contexts), expected) << contexts;
+  }
+  EXPECT_EQ(answers("packed.npz"), expected);
+  EXPECT_EQ(answers("plain.npz"), expected);
+  EXPECT_EQ(answers("weight.npy"), answers("plain"));
+  // contexts_test alone is asked, of a file that has both.
+  EXPECT_EQ(answers("head", "plain.npz").size() * 2 / 100, expected.size() / 100);
+  EXPECT_THAT(run_tool("measure --head " + path("plain.npz") + " --backends fused --rounds 1").out,
+              HasSubstr("30 training contexts, measured on 30 of 30"));
+  EXPECT_THAT(run_tool("measure --head " + path("halves.npy") + " --contexts " + path("contexts.npy") +
+                       " --backends fused --rounds 1")
+                  .out,
+              HasSubstr("V = 120, d = 8, float16"));
+  const std::string ask = "--head " + path("head") + " --contexts ";
+  expect_refused(ask + path("swapped.npy"), "is of type \">f4\", which is not read");
+  expect_refused(ask + path("objects.npy"), "is of type \"|O\", which is not read");
+  expect_refused(ask + path("cube.npy"), "is in column-major order and not a matrix");
+  expect_refused(ask + path("weight.npy") + " --tensor x", "tensor \"x\": is not in the file");
+  // Cut off anywhere, and with nonsense in the header.
+  const std::string whole = testing::read_text(path("contexts.npy"));
+  for (const std::size_t size : {7U, 11U, 60U, 128U, 200U}) {
+    folder_.write("cut.npy", whole.substr(0, size));
+    expect_refused(ask + path("cut.npy"), "cut.npy: array \"cut\" has ");
+  }
+  const std::string archive = testing::read_text(path("plain.npz"));
+  folder_.write("cut.npz", archive.substr(0, archive.size() / 2));
+  expect_refused(ask + path("cut.npz"), "cut.npz: is not a whole .npz file");
+  std::string huge = whole;
+  huge.replace(huge.find("(60, 8)"), 7, "(9999999999999999, 99999)");
+  folder_.write("huge.npy", huge);
+  expect_refused(ask + path("huge.npy"), "has ");
+#endif
+}
+
+TEST_F(ModelFormats, SaysWhichContextsCannotBeTaken) {
+  const std::string ask = "--head " + path("head") + " --contexts ";
+  write_safetensors(path("two"), std::vector{tensor_view("a", {kContexts, kDim}, values(contexts_)),
+                                             tensor_view("b", {kContexts, kDim}, values(contexts_))});
+  expect_refused(ask + path("two"), "which array holds contexts?");
+  expect_refused(ask + path("two"), "there are \"a\", \"b\"");
+  write_safetensors(path("long"), std::vector{tensor_view("h", {kDim, kContexts}, values(contexts_))});
+  expect_refused(ask + path("long"), "h holds contexts of length 60; those of the head have 8");
+  expect_refused(ask + path("nothing"), "nothing: cannot be read");
+}
+
+}  // namespace
+}  // namespace topksoftmax

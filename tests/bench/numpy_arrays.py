@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes W, b and contexts, given as raw float32, with NumPy: numpy_arrays.py FOLDER V D N."""
+import pathlib
+import sys
+
+import numpy as np
+
+folder = pathlib.Path(sys.argv[1])
+vocab, dim, count = map(int, sys.argv[2:])
+weight = np.fromfile(folder / "weight.raw", np.float32).reshape(vocab, dim)
+bias = np.fromfile(folder / "bias.raw", np.float32)
+contexts = np.fromfile(folder / "contexts.raw", np.float32).reshape(count, dim)
+
+np.save(folder / "weight.npy", weight)
+np.save(folder / "contexts.npy", contexts)
+np.save(folder / "columns.npy", np.asfortranarray(contexts))
+np.save(folder / "doubles.npy", contexts.astype(np.float64))
+np.save(folder / "halves.npy", weight.astype(np.float16))
+np.save(folder / "swapped.npy", contexts.astype(">f4"))
+np.save(folder / "objects.npy", np.array([{}], dtype=object))
+np.save(folder / "cube.npy", np.zeros((2, 3, 4), np.float32, order="F"))
+np.savez(folder / "plain.npz", W=weight, b=bias, contexts_train=contexts[: count // 2], contexts_test=contexts[count // 2 :])
+np.savez_compressed(folder / "packed.npz", **{"weight": weight, "bias": bias.astype(np.float64), "contexts": contexts})
