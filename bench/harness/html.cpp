@@ -244,7 +244,8 @@ std::string rows_table(const Measurement& measurement, const std::vector<std::si
         cell("GB/s", fixed(row.read_gb_s, 1)) +
         cell("of limit", fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %") +
         cell("index MB", fixed(static_cast<double>(row.index_bytes) * 1e-6, 2)) +
-        cell("build s", fixed(row.build_seconds, 2)) + cell("certified", fixed(precision.certified_rate, 3)) +
+        cell("build s", fixed(row.build_seconds, 2)) + cell("build MB", fixed(row.build_bytes * 1e-6, 0)) +
+        cell("certified", fixed(precision.certified_rate, 3)) +
         cell("log p error", fixed(precision.log_prob_error.median, 4)) +
         cell("p99", fixed(precision.log_prob_error.p99, 4)) +
         cell("worst", fixed(precision.log_prob_error.max, 4)) +

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "harness/build_backend.hpp"
+#include "harness/peak_memory.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/registry/exhaustive_descriptions.hpp"
@@ -112,10 +113,12 @@ Contestant Measurer::build(const Choice& choice) const {
   Contestant contestant;
   contestant.backend = choice.backend;
   contestant.settings = choice.settings;
+  const PeakMemory memory;
   {
     const Stopwatch stopwatch(contestant.build_seconds);
     contestant.system = build_backend(choice, head_, progress_);
   }
+  contestant.build_bytes = memory.growth();
   return contestant;
 }
 
@@ -202,6 +205,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
                                 .precision = precisions[i],
                                 .index_bytes = contestant.system->index_bytes(),
                                 .build_seconds = contestant.build_seconds,
+                                .build_bytes = contestant.build_bytes,
                                 .read_gb_s = precisions[i].bytes_read_mean / timing.seconds_per_item * 1e-9,
                                 .limit_gb_s = times.read_gb_s.at(footprints[i])});
   }

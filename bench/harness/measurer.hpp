@@ -35,6 +35,7 @@ struct Contestant {
   Settings settings;
   std::shared_ptr<const TopKSoftmax> system;
   double build_seconds = 0.0;
+  double build_bytes = 0.0;  ///< memory at the build's peak, index included; NaN: not known
   std::size_t effort = 0;
 };
 
@@ -49,8 +50,9 @@ struct Row {
   Precision precision;
   std::size_t index_bytes = 0;
   double build_seconds = 0.0;
-  double read_gb_s = 0.0;   ///< reached
-  double limit_gb_s = 0.0;  ///< of the machine's threads, for a buffer of the bytes that a query reads
+  double build_bytes = 0.0;  ///< see Contestant
+  double read_gb_s = 0.0;    ///< reached
+  double limit_gb_s = 0.0;   ///< of the machine's threads, for a buffer of the bytes that a query reads
 
   /// P@k; P@V for k beyond V.
   double precision_at(std::size_t k) const { return precision.at[std::min(k, precision.at.size()) - 1]; }

@@ -62,7 +62,8 @@ std::string to_csv(const Measurement& measurement, const std::vector<std::size_t
   std::string csv = "system,settings,us_per_query,speedup";
   for (const std::size_t k : ks) csv += ",p_at_" + std::to_string(k);
   csv +=
-      ",candidates,bytes_per_query,index_bytes,build_seconds,certified_rate,log_p_error_median,log_p_error_"
+      ",candidates,bytes_per_query,index_bytes,build_seconds,build_peak_bytes,certified_rate,log_p_error_"
+      "median,log_p_error_"
       "p99\n";
   for (const Row& row : measurement.rows) {
     const Precision& precision = row.precision;
@@ -71,8 +72,9 @@ std::string to_csv(const Measurement& measurement, const std::vector<std::size_t
     for (const std::size_t k : ks) csv += "," + csv_number(row.precision_at(k));
     csv += "," + csv_number(precision.candidates_mean) + "," + csv_number(precision.bytes_read_mean) + "," +
            std::to_string(row.index_bytes) + "," + csv_number(row.build_seconds) + "," +
-           csv_number(precision.certified_rate) + "," + csv_number(precision.log_prob_error.median) + "," +
-           csv_number(precision.log_prob_error.p99) + "\n";
+           csv_number(row.build_bytes) + "," + csv_number(precision.certified_rate) + "," +
+           csv_number(precision.log_prob_error.median) + "," + csv_number(precision.log_prob_error.p99) +
+           "\n";
   }
   return csv;
 }

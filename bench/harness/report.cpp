@@ -77,7 +77,7 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
   std::vector<std::string> header = {"backend", "µs/query", "speedup"};
   for (const std::size_t k : ks) header.push_back("P@" + std::to_string(k));
   header.insert(header.end(), {"screened", "candidates", "KB/query", "GB/s", "of limit", "index MB",
-                               "build s", "certified", "log p error", "p99", "worst"});
+                               "build s", "build MB", "certified", "log p error", "p99", "worst"});
   if (intervals) header.emplace_back("log Z width");
   header.emplace_back("");
   Table table(std::move(header));
@@ -86,13 +86,14 @@ void print_rows(const Measurer& measurer, const Measurement& measurement, std::o
     std::vector<std::string> cells = {row.backend, three_digits(row.timing.seconds_per_item * 1e6),
                                       three_digits(row.speedup)};
     for (const std::size_t k : ks) cells.push_back(fixed(row.precision_at(k), 4));
-    cells.insert(cells.end(),
-                 {three_digits(precision.screened_mean), three_digits(precision.candidates_mean),
-                  three_digits(precision.bytes_read_mean * 1e-3), fixed(row.read_gb_s, 1),
-                  share_of_limit(row, measurer.options().batch),
-                  fixed(static_cast<double>(row.index_bytes) * 1e-6, 2), fixed(row.build_seconds, 2),
-                  fixed(precision.certified_rate, 3), fixed(precision.log_prob_error.median, 6),
-                  fixed(precision.log_prob_error.p99, 6), fixed(precision.log_prob_error.max, 6)});
+    cells.insert(
+        cells.end(),
+        {three_digits(precision.screened_mean), three_digits(precision.candidates_mean),
+         three_digits(precision.bytes_read_mean * 1e-3), fixed(row.read_gb_s, 1),
+         share_of_limit(row, measurer.options().batch), fixed(static_cast<double>(row.index_bytes) * 1e-6, 2),
+         fixed(row.build_seconds, 2), fixed(row.build_bytes * 1e-6, 0), fixed(precision.certified_rate, 3),
+         fixed(precision.log_prob_error.median, 6), fixed(precision.log_prob_error.p99, 6),
+         fixed(precision.log_prob_error.max, 6)});
     if (intervals) cells.push_back(fixed(precision.log_z_width_mean, 4));
     cells.push_back(note(row));
     table.add(std::move(cells));
@@ -145,6 +146,7 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                      {"bytes_per_query", precision.bytes_read_mean},
                                      {"index_bytes", row.index_bytes},
                                      {"build_seconds", row.build_seconds},
+                                     {"build_peak_bytes", number_or_null(row.build_bytes)},
                                      {"screened_mean", precision.screened_mean},
                                      {"candidates_mean", precision.candidates_mean},
                                      {"certified_rate", precision.certified_rate},

@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
+#include "harness/peak_memory.hpp"
 #include "harness/report.hpp"
 #include "harness/table.hpp"
 #include "harness/validators.hpp"
@@ -25,6 +28,8 @@
 
 namespace topksoftmax::bench {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 struct Request {
   HeadSource head;
@@ -47,15 +52,17 @@ void run_build(const Request& request, const Invocation& invocation) {
   progress.show("reading " + request.head.head.string());
   const Head head = load_head(request.head);
   double seconds = 0.0;
+  const PeakMemory memory;
   const std::unique_ptr<TopKSoftmax> built = [&] {
     const Stopwatch stopwatch(seconds);
     return build_backend(choice, head, progress);
   }();
+  const double peak = memory.growth();
   progress.clear();
   const SavedIndex saved = save_index(*built, request.out, out);
-  out << "built in " << fixed(seconds, 2) << " s for " << head.name << ": V = " << head.layer.vocab()
-      << ", d = " << head.layer.dim() << ", " << weight_type_name(head.layer.weight_type())
-      << "; load it with load_index()\n";
+  out << "built in " << fixed(seconds, 2) << " s, with " << fixed(peak * 1e-6, 0) << " MB at the peak, for "
+      << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << ", "
+      << weight_type_name(head.layer.weight_type()) << "; load it with load_index()\n";
   out.flush();
   if (request.json.empty()) return;
   write_json(request.json, {{"head", to_json(head)},
@@ -64,7 +71,8 @@ void run_build(const Request& request, const Invocation& invocation) {
                             {"file", request.out.string()},
                             {"kind", saved.kind},
                             {"bytes", saved.bytes},
-                            {"build_seconds", seconds}});
+                            {"build_seconds", seconds},
+                            {"build_peak_bytes", std::isnan(peak) ? Json(nullptr) : Json(peak)}});
 }
 
 }  // namespace

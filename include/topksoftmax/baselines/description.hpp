@@ -21,8 +21,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline BackendAdvice advice_on_mips(std::string names) {
   return {.place = 80,
           .names = std::move(names),
-          .answers = "approximate",
-          .learns_from = "nothing",
+          .answers = "approximate; log Z learned",
+          .learns_from = "nothing; contexts help log Z",
           .take_when = "you compare: on real layers they lose"};
 }
 
@@ -124,8 +124,8 @@ inline BackendDescription describe_wta_lsh_each() {
       .summary = "Winner-take-all hashing: each context its own top collisions",
       .advice = {.place = 100,
                  .names = "`WtaLshEach`",
-                 .answers = "the same with a list for each context",
-                 .learns_from = "nothing",
+                 .answers = "the same with a list for each context; log Z learned",
+                 .learns_from = "nothing; contexts help log Z",
                  .take_when = "you compare"},
       .builder = builder<WtaLshEachOptions>(
           {"WtaLshEach::build", "layer, contexts", "topksoftmax/baselines/build_wta_lsh_each.hpp"}, build),
