@@ -5,22 +5,19 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <limits>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "bleu.hpp"
 #include "progress.hpp"
-#include "text.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "translation_model.hpp"
+#include "translation_test.hpp"
 
 namespace topksoftmax::examples {
 namespace {
@@ -34,38 +31,8 @@ struct Arguments {
   double budget = 200;
 };
 
-struct Sentence {
-  std::vector<std::string> source;
-  std::vector<std::string> reference;
-  std::string greedy;  ///< what the model itself writes
-};
-
-std::vector<Sentence> read_sentences(const std::string& path, std::size_t limit) {
-  std::ifstream file(path);
-  if (!file) throw Error(path + ": cannot be read");
-  std::vector<Sentence> sentences;
-  for (std::string line; sentences.size() < limit && std::getline(file, line);) {
-    std::istringstream columns(line);
-    std::string source, reference, greedy;
-    if (!std::getline(columns, source, '\t') || !std::getline(columns, reference, '\t')) {
-      throw Error(path + ": line " + std::to_string(sentences.size() + 1) +
-                  " has no source and reference, separated by a tab");
-    }
-    std::getline(columns, greedy, '\t');
-    sentences.push_back({words_of(source), words_of(reference), greedy});
-  }
-  if (sentences.empty()) throw Error(path + ": there is no sentence");
-  return sentences;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 struct Run {
-  std::vector<std::vector<std::string>> translations;
+  Translations translations;
   double seconds = 0.0;        ///< encoder, decoder and head
   double model_seconds = 0.0;  ///< encoder and decoder
 };
@@ -79,7 +46,7 @@ struct NamedHead {
 
 /// Translates sentence after sentence, as an interactive translator meets them.
 Run translate(const TranslationModel& model, const NamedHead& asked, std::size_t beam,
-              const std::vector<Sentence>& sentences) {
+              const std::vector<TestSentence>& sentences) {
   const PinnedThread pinned;
   Run run;
   const Stopwatch watch(run.seconds);
@@ -89,7 +56,7 @@ Run translate(const TranslationModel& model, const NamedHead& asked, std::size_t
       .length_penalty = beam == 1 ? 0.0 : 1.0,
       .end = TranslationModel::kEnd,
       .query = {.probabilities = false, .log_z_tolerance = asked.log_z_tolerance}};
-  for (const Sentence& sentence : sentences) {
+  for (const TestSentence& sentence : sentences) {
     TranslationModel::Decoding decoding;
     {
       const Stopwatch model_watch(run.model_seconds);
@@ -114,14 +81,8 @@ Run translate(const TranslationModel& model, const NamedHead& asked, std::size_t
   return run;
 }
 
-double bleu(const Run& run, const std::vector<Sentence>& sentences) {
-  Bleu score;
-  for (std::size_t s = 0; s < sentences.size(); ++s) score.add(run.translations[s], sentences[s].reference);
-  return score.value();
-}
-
 void print_table(const TranslationModel& model, const std::vector<NamedHead>& heads,
-                 const std::vector<Sentence>& sentences, std::size_t shown) {
+                 const std::vector<TestSentence>& sentences, std::size_t shown) {
   std::vector<Run> greedy;
   for (const std::size_t beam : {1U, 5U}) {
     std::printf("\nBeam %zu, one sentence at a time, one thread:\n\n", beam);
@@ -139,7 +100,7 @@ void print_table(const TranslationModel& model, const std::vector<NamedHead>& he
       }
       const auto count = static_cast<double>(sentences.size());
       std::printf("  %-22s %7.2f %13.3f %11.1f× %9.3f %11.2f× %8.0f%%\n", head.name.c_str(),
-                  bleu(run, sentences), 1e3 * in_head / count, softmax_seconds / in_head,
+                  bleu(run.translations, sentences), 1e3 * in_head / count, softmax_seconds / in_head,
                   1e3 * run.seconds / count, total_seconds / run.seconds,
                   100.0 * run.model_seconds / run.seconds);
       std::fflush(stdout);
@@ -163,7 +124,7 @@ void print_table(const TranslationModel& model, const std::vector<NamedHead>& he
 int run(const Arguments& arguments) {
   const TranslationModel model(arguments.model);
   const SoftmaxLayer layer = model.layer();
-  const std::vector<Sentence> sentences = read_sentences(arguments.test, arguments.limit);
+  const std::vector<TestSentence> sentences = read_test_sentences(arguments.test, arguments.limit);
   const HeadFile contexts_file = HeadFile::open(arguments.contexts);
   const RowMajorMatrix contexts = contexts_file.train_contexts();
   std::printf(
