@@ -5,35 +5,43 @@
 # FETCHCONTENT_TRY_FIND_PACKAGE_MODE, FETCHCONTENT_FULLY_DISCONNECTED and FETCHCONTENT_SOURCE_DIR_<NAME> apply.
 include(FetchContent)
 
+# Declares a part: the release that is downloaded, and its licence as SPDX names it.
+function(topksoftmax_declare part version licence)
+  cmake_parse_arguments(PARSE_ARGV 3 part "" "URL" "")
+  FetchContent_Declare(${part} SYSTEM URL ${part_URL} ${part_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL PROPERTY TOPKSOFTMAX_DOWNLOAD_OF_${part} ${version} ${part_URL})
+  set_property(GLOBAL PROPERTY TOPKSOFTMAX_LICENCE_OF_${part} ${licence})
+endfunction()
+
 # Eigen and hnswlib are used as headers alone: SOURCE_SUBDIR names no folder, so their own CMake files, which
 # would add their tests and compiler flags to this build, stay unread.
-FetchContent_Declare(Eigen3 SYSTEM
+topksoftmax_declare(Eigen3 3.4.0 MPL-2.0
   URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2
   URL_HASH SHA256=b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
   SOURCE_SUBDIR headers-only
   FIND_PACKAGE_ARGS 3.4 QUIET NO_MODULE)
-FetchContent_Declare(hnswlib SYSTEM
+topksoftmax_declare(hnswlib 0.6.2 Apache-2.0
   URL https://github.com/nmslib/hnswlib/archive/refs/tags/v0.6.2.tar.gz
   URL_HASH SHA256=19899f233f0361e1203a2b7e5143ed284f57c4e1501c8adc19f3bc341edb4100
   SOURCE_SUBDIR headers-only
   FIND_PACKAGE_ARGS QUIET MODULE)
-FetchContent_Declare(hwy SYSTEM
+topksoftmax_declare(hwy 1.0.3 Apache-2.0
   URL https://github.com/google/highway/archive/refs/tags/1.0.3.tar.gz
   URL_HASH SHA256=566fc77315878473d9a6bd815f7de78c73734acdcb745c3dde8579560ac5440e
   FIND_PACKAGE_ARGS 1.0.3 QUIET CONFIG)
-FetchContent_Declare(nlohmann_json SYSTEM
+topksoftmax_declare(nlohmann_json 3.11.2 MIT
   URL https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz
   URL_HASH SHA256=d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
   FIND_PACKAGE_ARGS 3 QUIET CONFIG)
-FetchContent_Declare(CLI11 SYSTEM
+topksoftmax_declare(CLI11 2.1.2 BSD-3-Clause
   URL https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.1.2.tar.gz
   URL_HASH SHA256=26291377e892ba0e5b4972cdfd4a2ab3bf53af8dac1f4ea8fe0d1376b625c8cb
   FIND_PACKAGE_ARGS 2.1 QUIET CONFIG)
-FetchContent_Declare(GTest SYSTEM
+topksoftmax_declare(GTest 1.12.1 BSD-3-Clause
   URL https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz
   URL_HASH SHA256=81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2
   FIND_PACKAGE_ARGS 1.12 QUIET)
-FetchContent_Declare(benchmark SYSTEM
+topksoftmax_declare(benchmark 1.7.1 Apache-2.0
   URL https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz
   URL_HASH SHA256=6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7
   FIND_PACKAGE_ARGS 1.7 QUIET CONFIG)
@@ -61,12 +69,22 @@ function(topksoftmax_provide part target)
   set(BENCHMARK_ENABLE_TESTING OFF)
   set(BENCHMARK_ENABLE_WERROR OFF)
   FetchContent_MakeAvailable(${part})
+  FetchContent_GetProperties(${part})
+  string(TOLOWER ${part} name)
+  if(${name}_SOURCE_DIR)
+    get_property(download GLOBAL PROPERTY TOPKSOFTMAX_DOWNLOAD_OF_${part})
+    list(GET download 0 version)
+    list(GET download 1 url)
+  else()
+    set(version "${${part}_VERSION}")
+    set(url "")
+  endif()
+  set_property(GLOBAL PROPERTY TOPKSOFTMAX_VERSION_OF_${part} "${version}")
+  set_property(GLOBAL PROPERTY TOPKSOFTMAX_URL_OF_${part} "${url}")
 
   if(NOT TARGET ${target} AND part STREQUAL "hwy")
     add_library(hwy::hwy ALIAS hwy)
   elseif(NOT TARGET ${target})
-    string(TOLOWER ${part} name)
-    FetchContent_GetProperties(${part})
     add_library(${target} INTERFACE IMPORTED)
     target_include_directories(${target} SYSTEM INTERFACE "${${name}_SOURCE_DIR}")
   endif()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Install rules. A static and a shared build may be installed to one prefix: each brings its own targets file, and
-# the package picks one.
+# the package picks one. Components: runtime, what programs load; tools; development, all else.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 
 get_target_property(library_type TopKSoftmax TYPE)
 if(library_type STREQUAL "SHARED_LIBRARY")
@@ -16,24 +17,25 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/TopKSoftmax")
 # The exported targets take the folder of a file set for one below the prefix, even where it is absolute.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}"
   OUTPUT_VARIABLE header_folder)
-install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} FILE_SET HEADERS DESTINATION "${header_folder}"
-  FILE_SET kernel_bodies DESTINATION "${header_folder}")
+set(library_components LIBRARY COMPONENT runtime NAMELINK_COMPONENT development)
+set(headers FILE_SET HEADERS DESTINATION "${header_folder}")
+set(kernel_bodies FILE_SET kernel_bodies DESTINATION "${header_folder}")
+install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} ${library_components} ${kernel_bodies} ${headers})
 install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
   FILE TopKSoftmax-${linkage}-targets.cmake)
 get_target_property(hwy_is_imported hwy::hwy IMPORTED)
 if(hwy_is_imported) # headers alone stand on Highway's, which are installed then
-  install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only
-    FILE_SET HEADERS DESTINATION "${header_folder}" FILE_SET kernel_bodies DESTINATION "${header_folder}")
+  install(TARGETS TopKSoftmax_header_only EXPORT TopKSoftmax-header_only ${kernel_bodies} ${headers})
   install(EXPORT TopKSoftmax-header_only DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
     FILE TopKSoftmax-header_only-targets.cmake)
 endif()
 if(TOPKSOFTMAX_HAS_MPI)
-  install(TARGETS TopKSoftmax_mpi EXPORT TopKSoftmax-mpi FILE_SET HEADERS DESTINATION "${header_folder}")
+  install(TARGETS TopKSoftmax_mpi EXPORT TopKSoftmax-mpi ${headers})
   install(EXPORT TopKSoftmax-mpi DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
     FILE TopKSoftmax-mpi-targets.cmake)
 endif()
 if(TOPKSOFTMAX_BUILD_C) # stands alone, and in an export of its own
-  install(TARGETS TopKSoftmax_c EXPORT TopKSoftmax-c FILE_SET HEADERS DESTINATION "${header_folder}")
+  install(TARGETS TopKSoftmax_c EXPORT TopKSoftmax-c ${library_components} ${headers})
   install(EXPORT TopKSoftmax-c DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
     FILE TopKSoftmax-c-targets.cmake)
 endif()
@@ -115,4 +117,5 @@ if(TOPKSOFTMAX_BUILD_C)
   install(FILES "${PROJECT_BINARY_DIR}/topksoftmax-c.pc" DESTINATION "${pkg_config_folder}")
 endif()
 
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_BINARY_DIR}/topksoftmax.spdx.json"
+  DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)

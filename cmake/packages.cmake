@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cpack makes .deb packages of the components, where dpkg is found, and a .tar.gz of all; preset package configures for
+# that. With SOURCE_DATE_EPOCH set, two builds of the same sources make the same bytes.
+set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(CPACK_PACKAGE_NAME topksoftmax)
+set(CPACK_PACKAGE_VENDOR "TopKSoftmax")
+set(CPACK_PACKAGE_CONTACT "The maintainers of TopKSoftmax")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
+set(CPACK_RESOURCE_FILE_README "${PROJECT_SOURCE_DIR}/README.md")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_GENERATOR TGZ)
+
+set(CPACK_COMPONENTS_ALL runtime development)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libtopksoftmax${abi})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Shared libraries, for programs in C++ and in C.")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libtopksoftmax-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+  "libtopksoftmax${abi} (= ${PROJECT_VERSION}), libeigen3-dev (>= 3.4), libhwy-dev (>= 1.0.3)")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
+  "libhnswlib-dev, nlohmann-json3-dev, libcli11-dev, libgtest-dev, libopenmpi-dev, pkg-config")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers, and what CMake and pkg-config need.")
+if(TARGET topksoftmax-tool)
+  list(APPEND CPACK_COMPONENTS_ALL tools)
+  set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME topksoftmax-tools)
+  set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
+  if(BUILD_SHARED_LIBS)
+    set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libtopksoftmax${abi} (= ${PROJECT_VERSION})")
+  endif()
+  set(CPACK_COMPONENT_TOOLS_DESCRIPTION "Programs that measure, tune and build on the output layer of a model.")
+endif()
+
+find_program(TOPKSOFTMAX_SHLIBDEPS dpkg-shlibdeps DOC "Finds what .deb packages depend on")
+mark_as_advanced(TOPKSOFTMAX_SHLIBDEPS)
+if(TOPKSOFTMAX_SHLIBDEPS)
+  list(PREPEND CPACK_GENERATOR DEB)
+  set(CPACK_DEB_COMPONENT_INSTALL ON)
+  set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}/src")
+  set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+  set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
+  set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+endif()
+include(CPack)
