@@ -18,8 +18,15 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/TopKSoftmax")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}"
   OUTPUT_VARIABLE header_folder)
 set(library_components LIBRARY COMPONENT runtime NAMELINK_COMPONENT development)
-set(headers FILE_SET HEADERS DESTINATION "${header_folder}")
-set(kernel_bodies FILE_SET kernel_bodies DESTINATION "${header_folder}")
+# Before CMake 3.23 there are no file sets; who finds what newer ones have installed needs the folder too.
+set(headers INCLUDES DESTINATION "${header_folder}")
+set(kernel_bodies)
+if(CMAKE_VERSION VERSION_LESS 3.23)
+  install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+else()
+  list(PREPEND headers FILE_SET HEADERS DESTINATION "${header_folder}")
+  set(kernel_bodies FILE_SET kernel_bodies DESTINATION "${header_folder}")
+endif()
 install(TARGETS TopKSoftmax EXPORT TopKSoftmax-${linkage} ${library_components} ${kernel_bodies} ${headers})
 install(EXPORT TopKSoftmax-${linkage} DESTINATION "${package_folder}" NAMESPACE TopKSoftmax::
   FILE TopKSoftmax-${linkage}-targets.cmake)

@@ -3,7 +3,7 @@
 # cmake -DWAY=install|find_package|pkg-config|add_subdirectory|FetchContent -DSHARED=ON|OFF -DSOURCE=… -DWORK=…
 #       -DCXX=… -DLAUNCHER=… -P run.cmake
 # Builds and runs the consumer; "install" lays the installed tree that find_package and pkg-config use.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 include("${SOURCE}/tests/consumer/steps.cmake")
 set(prefix "${WORK}/prefix-${SHARED}")
 set(build "${WORK}/${WAY}-${SHARED}")

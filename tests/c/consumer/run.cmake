@@ -2,7 +2,7 @@
 #
 # cmake -DWAY=find_package|pkg-config -DPREFIX=… -DSOURCE=… -DWORK=… -DCC=… -P run.cmake
 # Builds the C example against what is installed in PREFIX, and runs it.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 include("${SOURCE}/tests/consumer/steps.cmake")
 
 if(WAY STREQUAL "pkg-config")
