@@ -2,6 +2,7 @@
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/io/file_access.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 
@@ -11,6 +12,15 @@ topk_status topk_load(const char* path, const topk_layer* layer, topk_backend** 
   return c::guarded(error, [&] {
     c::required(backend, "backend");
     *backend = new topk_backend(load_index(&c::required(path, "path"), c::required(layer, "layer").layer));
+  });
+}
+
+topk_status topk_load_copy(const char* path, const topk_layer* layer, topk_backend** backend,
+                           topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(backend, "backend");
+    *backend = new topk_backend(
+        load_index(&c::required(path, "path"), c::required(layer, "layer").layer, FileAccess::copied));
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "io/file_mapping.hpp"
+#include "io/file_bytes.hpp"
 #include "io/gguf_header.hpp"
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/index/quoted.hpp"
@@ -76,8 +76,8 @@ std::string ggml_type_name(GgmlType type) {
 }
 
 GgufFile GgufFile::open(const std::filesystem::path& path) {
-  const auto mapping = std::make_shared<const FileMapping>(path);
-  GgufHeader header = parse_gguf_header(mapping->bytes(), path);
+  FileBytes read = read_file(path);
+  GgufHeader header = parse_gguf_header(read.bytes, path);
 
   GgufFile file;
   file.path_ = path;
@@ -89,7 +89,7 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
   for (std::size_t i = 0; i < file.tensors_.size(); ++i) {
     file.tensor_index_.emplace(file.tensors_[i].name, i);
   }
-  file.storage_ = mapping;
+  file.storage_ = std::move(read.storage);
   return file;
 }
 

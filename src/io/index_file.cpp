@@ -52,8 +52,8 @@ void save_index(const TopKSoftmax& backend, const std::filesystem::path& path) {
 }
 
 IndexReader open_index(const std::filesystem::path& path, SoftmaxLayer layer, const BackendLoader& loader,
-                       std::string_view kind) {
-  const SafetensorsFile file = open_index_file(path);
+                       std::string_view kind, FileAccess access) {
+  const SafetensorsFile file = open_index_file(path, access);
   IndexContents contents = {path.string(), file.metadata(), file.tensors(), file.storage()};
   const std::string found = contents.metadata.find(index_key::kind)->second;
   if (!kind.empty() && found != kind) {

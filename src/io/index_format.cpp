@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/byte_hash.hpp"
-#include "io/file_mapping.hpp"
+#include "io/file_bytes.hpp"
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
 
@@ -108,8 +108,8 @@ std::string index_checksum(const TensorMetadata& metadata, std::span<const Tenso
   return hexadecimal(hash.value());
 }
 
-SafetensorsFile open_index_file(const std::filesystem::path& path) {
-  const FileMapping readable(path);  // what the system refuses is no damage
+SafetensorsFile open_index_file(const std::filesystem::path& path, FileAccess access) {
+  const FileBytes file = read_file(path, access);  // what the system refuses is no damage
   const auto read = [](const auto& parse) {
     try {
       return parse();
@@ -119,10 +119,8 @@ SafetensorsFile open_index_file(const std::filesystem::path& path) {
     }
   };
   // Asked before the tensors, of which a newer version may have some that this one cannot read.
-  check_metadata(path, read([&] { return parse_safetensors_metadata(readable.bytes(), path); }));
-  SafetensorsFile file = read([&path] { return SafetensorsFile::open(path); });
-  check_metadata(path, file.metadata());  // the file may have been replaced meanwhile
-  return file;
+  check_metadata(path, read([&] { return parse_safetensors_metadata(file.bytes, path); }));
+  return read([&] { return SafetensorsFile::of(path, file.bytes, file.storage); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -29,6 +29,6 @@ std::string index_checksum(const TensorMetadata& metadata, std::span<const Tenso
 
 /// Opens an index file and checks that it is one, whole as a safetensors file, and of a version that can be
 /// read. Throws Error saying which it is not.
-SafetensorsFile open_index_file(const std::filesystem::path& path);
+SafetensorsFile open_index_file(const std::filesystem::path& path, FileAccess access = FileAccess::mapped);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

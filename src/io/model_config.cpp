@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "io/file_mapping.hpp"
+#include "io/file_bytes.hpp"
 #include "io/json_text.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/quoted.hpp"
@@ -19,8 +19,8 @@ using nlohmann::json;
 constexpr std::string_view kSubject = "is";
 
 json parse(const std::filesystem::path& path) {
-  const FileMapping mapping(path);
-  const std::span<const std::byte> bytes = mapping.bytes();
+  const FileBytes file = read_file(path);
+  const std::span<const std::byte> bytes = file.bytes;
   if (bytes.size() > ModelConfig::max_bytes) {
     throw Error(path.string() + ": has " + std::to_string(bytes.size()) +
                 " bytes, the limit for a config.json is " + std::to_string(ModelConfig::max_bytes));

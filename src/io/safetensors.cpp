@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "io/file_mapping.hpp"
+#include "io/file_bytes.hpp"
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/numeric/half.hpp"
 
@@ -64,9 +64,14 @@ void convert(const SafetensorsFile& file, const TensorView& view, std::span<To> 
 
 }  // namespace
 
-SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
-  const auto mapping = std::make_shared<const FileMapping>(path);
-  SafetensorsHeader header = parse_safetensors_header(mapping->bytes(), path);
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path, FileAccess access) {
+  const FileBytes read = read_file(path, access);
+  return of(path, read.bytes, read.storage);
+}
+
+SafetensorsFile SafetensorsFile::of(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                                    std::shared_ptr<const void> storage) {
+  SafetensorsHeader header = parse_safetensors_header(bytes, path);
 
   SafetensorsFile file;
   file.path_ = path;
@@ -75,7 +80,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   std::erase_if(file.tensors_,
                 [](const TensorView& tensor) { return tensor.name.starts_with(kPaddingPrefix); });
   for (std::size_t i = 0; i < file.tensors_.size(); ++i) file.index_.emplace(file.tensors_[i].name, i);
-  file.storage_ = mapping;
+  file.storage_ = std::move(storage);
   return file;
 }
 

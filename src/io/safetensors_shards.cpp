@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "io/file_mapping.hpp"
+#include "io/file_bytes.hpp"
 #include "io/shard_index.hpp"
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/index/quoted.hpp"
@@ -12,8 +12,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
 ShardMap read_index(const std::filesystem::path& path) {
-  const FileMapping mapping(path);
-  const std::span<const std::byte> bytes = mapping.bytes();
+  const FileBytes file = read_file(path);
+  const std::span<const std::byte> bytes = file.bytes;
   if (bytes.size() > SafetensorsShards::max_index_bytes) {
     throw Error(path.string() + ": has " + std::to_string(bytes.size()) +
                 " bytes, the limit for an index is " + std::to_string(SafetensorsShards::max_index_bytes));

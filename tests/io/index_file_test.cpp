@@ -11,6 +11,8 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
@@ -88,6 +90,27 @@ TEST(IndexFiles, BackendsWithoutOneSaySo) {
   EXPECT_THAT(error_of([&] { save_index(Constant(world().layer), folder.path() / "f"); }),
               HasSubstr("constant: this backend has no index that can be saved"));
   EXPECT_TRUE(folder.list().empty());
+}
+
+TEST(IndexFiles, CopiesDoNotCareWhatBecomesOfTheirFile) {
+  const SoftmaxLayer& layer = world().layer;
+  const auto certified = Certified::build(layer, world().train, {.width = 16});
+  const auto list = Shortlist::build(layer, {.top_frequent = 60});
+  for (const TopKSoftmax* const backend :
+       {static_cast<const TopKSoftmax*>(certified.get()), static_cast<const TopKSoftmax*>(list.get())}) {
+    const std::string bytes = saved(*backend);
+    const TemporaryFolder folder(memory_folder());
+    const auto path = folder.write("changed.index", bytes);
+    const auto copied = load_index(path, layer, FileAccess::copied);
+    {
+      std::ofstream file(path, std::ios::in | std::ios::out | std::ios::binary);  // in place
+      file << std::string(bytes.size(), '\x7f');
+    }
+    expect_same_answers(*copied, *backend, world().test);
+    std::filesystem::resize_file(path, 0);
+    expect_same_answers(*copied, *backend, world().test);
+    EXPECT_THAT(error_of([&] { load_index(path, layer, FileAccess::copied); }), HasSubstr("has 0 bytes"));
+  }
 }
 
 TEST(IndexFiles, TensorsOffCacheLinesAreCopied) {

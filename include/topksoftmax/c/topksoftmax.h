@@ -221,6 +221,12 @@ TOPK_API topk_status topk_build(const topk_layer* layer, const char* name, const
 TOPK_API topk_status topk_load(const char* path, const topk_layer* layer, topk_backend** backend,
                                topk_error* error);
 
+/// The same with the file's bytes in memory of this process, where topk_load uses them where they lie in the
+/// mapped file: whoever changes that file in place changes answers, and whoever shortens it ends the program.
+/// Cost: reads the file too.
+TOPK_API topk_status topk_load_copy(const char* path, const topk_layer* layer, topk_backend** backend,
+                                    topk_error* error);
+
 TOPK_API void topk_backend_free(topk_backend* backend);
 
 /// Writes the index of a backend, without the layer, to a file. It is written beside `path`, synced, and

@@ -7,6 +7,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/io/file_access.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
@@ -34,13 +35,14 @@ TOPKSOFTMAX_EXPORT void save_index(const TopKSoftmax& backend, const std::filesy
 /// `loader` makes backends of the indexes within it, and must outlive the reader.
 ///
 /// The large tensors are used where they lie in the mapped file, so what one process has read, all others
-/// share; the file may be replaced or removed meanwhile, but must not be changed in place or shortened. Cost:
-/// reads W once to hash it.
+/// share; or in a copy of it (FileAccess), for those who must not trust whoever may write to it. Cost: reads
+/// W once to hash it, and the file once where it is copied.
 ///
 /// Throws Error, which says what is wrong and what to do, for a file that cannot be read, is damaged, holds
 /// no index or one of another kind, is of a newer version, or was built for another layer.
 TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, SoftmaxLayer layer,
-                                          const BackendLoader& loader, std::string_view kind = {});
+                                          const BackendLoader& loader, std::string_view kind = {},
+                                          FileAccess access = FileAccess::mapped);
 
 /// The backend whose index save_index() has written to `path`, of whatever kind the file says and the loader
 /// knows, for the layer that it was built for. Every query is answered as by the backend that was saved: with
@@ -51,8 +53,9 @@ TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, Sof
 /// answer wrongly, or prove what is not so: see verify_index(). Throws Error as open_index() does, and for
 /// values that cannot be.
 inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
-                                               const BackendLoader& loader) {
-  return loader.load(open_index(path, std::move(layer), loader));
+                                               const BackendLoader& loader,
+                                               FileAccess access = FileAccess::mapped) {
+  return loader.load(open_index(path, std::move(layer), loader, {}, access));
 }
 
 namespace detail {
@@ -69,8 +72,9 @@ class TOPKSOFTMAX_EXPORT NoParts final : public BackendLoader {
 /// another kind. For backends that are made of others give a loader that knows them.
 template <class Backend>
 std::unique_ptr<Backend> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
-                                    const BackendLoader& loader = detail::NoParts()) {
-  return Backend::load(open_index(path, std::move(layer), loader, Backend::kind));
+                                    const BackendLoader& loader = detail::NoParts(),
+                                    FileAccess access = FileAccess::mapped) {
+  return Backend::load(open_index(path, std::move(layer), loader, Backend::kind, access));
 }
 
 /// Reads an index file whole and throws Error unless it is one, and its metadata and tensors are what was

@@ -16,17 +16,17 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/io/file_access.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// A safetensors file, mapped into memory and read-only.
+/// A safetensors file, mapped into memory or copied there, and read-only.
 ///
 /// Opening it reads and checks the whole header, so that no size or offset is used before it is known to be
 /// right; the values themselves are read when they are asked for. Every failure is an Error that names the
-/// file, the tensor, the value found and the limit. Copies share the mapping; views stay valid as long as a
-/// copy or storage() lives. The file may be replaced or removed while it is open, but must not be changed in
-/// place or shortened.
+/// file, the tensor, the value found and the limit. Copies share the bytes; views stay valid as long as a
+/// copy or storage() lives. FileAccess says what may become of the file while it is open.
 ///
 /// Format: https://huggingface.co/docs/safetensors
 class TOPKSOFTMAX_EXPORT SafetensorsFile {
@@ -40,7 +40,12 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   /// Opens `path`. Throws Error where it cannot be read or breaks the format: header longer than the file or
   /// the limit, malformed JSON, a key twice, unknown element types, negative, overflowing, overlapping or
   /// missing offsets, bytes that do not match shape and type, bytes that belong to no tensor.
-  static SafetensorsFile open(const std::filesystem::path& path);
+  static SafetensorsFile open(const std::filesystem::path& path, FileAccess access = FileAccess::mapped);
+
+  /// The same for the bytes of such a file, wherever they were read; `storage` keeps them, and errors call
+  /// them `path`.
+  static SafetensorsFile of(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                            std::shared_ptr<const void> storage);
 
   /// The file that was opened.
   const std::filesystem::path& path() const { return path_; }

@@ -20,6 +20,7 @@
 #include "topksoftmax/fgd/fgd.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/index/index_reader.hpp"
+#include "topksoftmax/io/file_access.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
 #include "topksoftmax/mapped_vocabulary.hpp"
@@ -64,8 +65,9 @@ inline const BackendLoader& standard_loader() {
 }
 
 /// load_index() with the standard loader.
-inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer) {
-  return load_index(path, std::move(layer), standard_loader());
+inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
+                                               FileAccess access = FileAccess::mapped) {
+  return load_index(path, std::move(layer), standard_loader(), access);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
