@@ -24,6 +24,7 @@
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/same_answers.hpp"
+#include "support/whole_numbers.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/rows/q8_0_copy.hpp"
@@ -236,22 +237,30 @@ TEST_P(Conformance, AScaleAndASoftCapLeaveIdsAndChangeProbabilities) {
 }
 
 TEST_P(Conformance, TiesAtTheSoftCapGoToTheLowerId) {
-  // Products of up to 7 are far beyond a cap of a tenth: many logits are the cap itself.
-  const SoftmaxLayer layer = world().layer.with({.soft_cap = 0.1F});
-  const auto saturated = make(layer, world().train);
-  const auto exact = Exact::make(layer);
+  // tanh(1/0.1) is 1 in floats: every token with a product above 0 has the cap itself for a logit.
+  const testing::WholeNumbers numbers(kVocab, 12, 7);
+  const SoftmaxLayer layer = numbers.layer().with({.soft_cap = 0.1F});
+  const auto saturated = make(layer, numbers.contexts());
   for (Eigen::Index i = 0; i < 20; ++i) {
-    const TopK truth = exact->query(context(i), {.k = 5});
-    ASSERT_EQ(truth.logits.front(), truth.logits.back());
-    const TopK answer = saturated->query(context(i), {.k = 5});
-    for (std::size_t n = 1; n < answer.size(); ++n) {
-      EXPECT_TRUE(ranks_before({answer.logits[n - 1], answer.ids[n - 1]}, {answer.logits[n], answer.ids[n]}));
+    std::vector<TokenId> capped;
+    for (const auto& token : numbers.ranking(i)) {
+      if (token.logit > 0) capped.push_back(token.id);
     }
-    if (answer.certified) {
-      EXPECT_EQ(answer.ids, truth.ids);
-      EXPECT_EQ(answer.logits, truth.logits);
+    std::sort(capped.begin(), capped.end());
+    ASSERT_GT(capped.size(), 5U);
+    const TopK answer = saturated->query(numbers.contexts().row(i), {.k = 5});
+    ASSERT_EQ(answer.size(), 5U);
+    for (std::size_t n = 0; n < 5; ++n) {
+      if (answer.certified) {
+        EXPECT_EQ(answer.ids[n], capped[n]);
+      }
+      const bool is_capped = std::binary_search(capped.begin(), capped.end(), answer.ids[n]);
+      EXPECT_EQ(answer.logits[n] == 0.1F, is_capped);
+      if (n > 0 && is_capped) {
+        EXPECT_GT(answer.ids[n], answer.ids[n - 1]);
+      }
     }
-    expect_true_log_z(*saturated, layer, context(i), 5);
+    expect_true_log_z(*saturated, layer, numbers.contexts().row(i), 5);
   }
 }
 
@@ -295,28 +304,60 @@ TEST_P(Conformance, BadQueriesThrowAndLeaveTheAnswerAlone) {
   EXPECT_THROW(head().query_batch(world().test, {.k = 2}, {}, answers), std::invalid_argument);
 }
 
+/// An answer is what integers say it must be: all of it where that is proven, and otherwise its tokens'
+/// logits and their order.
+void expect_right(const TopK& answer, const std::vector<testing::WholeNumbers::Token>& ranking,
+                  std::size_t k) {
+  ASSERT_EQ(answer.size(), std::min(k, ranking.size()));
+  for (std::size_t n = 0; n < answer.size(); ++n) {
+    const auto same = [&](const auto& token) { return token.id == answer.ids[n]; };
+    const auto found = answer.certified ? ranking.begin() + static_cast<std::ptrdiff_t>(n)
+                                        : std::find_if(ranking.begin(), ranking.end(), same);
+    ASSERT_TRUE(found != ranking.end()) << "token " << answer.ids[n] << " is not allowed";
+    ASSERT_EQ(answer.ids[n], found->id) << "place " << n;
+    ASSERT_EQ(answer.logits[n], static_cast<float>(found->logit));
+    if (n == 0) continue;
+    const bool in_order = answer.logits[n] < answer.logits[n - 1] ||
+                          (answer.logits[n] == answer.logits[n - 1] && answer.ids[n] > answer.ids[n - 1]);
+    ASSERT_TRUE(in_order) << "place " << n;
+  }
+  if (ranking.empty()) return;
+  const double log_z = testing::WholeNumbers::log_z(ranking);
+  if (answer.normalizer == Normalizer::exact) {
+    EXPECT_NEAR(answer.log_z, log_z, 1e-5);
+  }
+  if (answer.normalizer == Normalizer::interval) {
+    EXPECT_LE(answer.log_z_low, log_z + 1e-6);
+    EXPECT_GE(answer.log_z_high, log_z - 1e-6);
+  }
+}
+
+TEST_P(Conformance, TiesGoToTheLowerId) {
+  const testing::WholeNumbers numbers(kVocab, 12, 3);
+  const auto whole = make(numbers.layer(), numbers.contexts());
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    const auto ranking = numbers.ranking(i);
+    for (const std::size_t k : {1U, 5U, 40U, 700U}) {
+      expect_right(whole->query(numbers.contexts().row(i), {.k = k}), ranking, k);
+    }
+  }
+}
+
 TEST_P(Conformance, MasksActInsideTheSearch) {
-  const auto exact = Exact::make(world().layer);
+  testing::WholeNumbers numbers(kVocab, 12, 4);
+  const auto whole = make(numbers.layer(), numbers.contexts());
   for (const std::size_t allowed : {0U, 1U, 3U, 10U, 80U, 300U, 699U}) {
     TokenMask mask(kVocab);
-    for (std::size_t n = 0; n < allowed; ++n) mask.allow(static_cast<TokenId>((n * 101 + 7) % kVocab));
+    std::vector<bool> is_allowed(kVocab);
+    for (std::size_t n = 0; n < allowed; ++n) {
+      const std::size_t id = (n * 101 + 7) % kVocab;
+      mask.allow(static_cast<TokenId>(id));
+      is_allowed[id] = true;
+    }
+    numbers.allows = [&](int id) { return is_allowed[static_cast<std::size_t>(id)]; };
     for (Eigen::Index i = 0; i < 6; ++i) {
-      const QueryOptions options = {.k = 5, .allowed = mask};
-      const TopK answer = head().query(context(i), options);
-      const TopK truth = exact->query(context(i), options);
-      ASSERT_EQ(answer.size(), std::min<std::size_t>(5, allowed));
-      for (const TokenId id : answer.ids) EXPECT_TRUE(mask.allows(id));
-      if (answer.certified) {
-        EXPECT_EQ(answer.ids, truth.ids);
-        EXPECT_EQ(answer.logits, truth.logits);
-      }
-      if (answer.normalizer == Normalizer::exact && allowed > 0) {
-        EXPECT_NEAR(answer.log_z, truth.log_z, 1e-4);
-      }
-      if (answer.normalizer == Normalizer::interval) {
-        EXPECT_LE(answer.log_z_low, truth.log_z + 1e-4);
-        EXPECT_GE(answer.log_z_high, truth.log_z - 1e-4);
-      }
+      const TopK answer = whole->query(numbers.contexts().row(i), {.k = 5, .allowed = mask});
+      expect_right(answer, numbers.ranking(i), 5);
       if (allowed <= 10) {
         EXPECT_TRUE(answer.certified) << "few tokens are simply scored";
       }
@@ -325,23 +366,40 @@ TEST_P(Conformance, MasksActInsideTheSearch) {
 }
 
 TEST_P(Conformance, BiasesActInsideTheSearch) {
-  const auto exact = Exact::make(world().layer);
+  testing::WholeNumbers numbers(kVocab, 12, 5);
+  const auto whole = make(numbers.layer(), numbers.contexts());
   for (Eigen::Index i = 0; i < 20; ++i) {
-    const TopK plain = exact->query(context(i), {.k = kVocab});
-    const TokenId last = plain.ids.back();  // no screener would propose it
-    std::vector<TokenBias> bias = {{last, 1000.0F}};
-    const TokenId first = plain.ids.front();
-    bias.push_back({first, -1000.0F});
+    numbers.bias = [](int) { return 0; };
+    const auto plain = numbers.ranking(i);
+    const int last = plain.back().id;  // no screener would propose it
+    const int first = plain.front().id;
+    const int middle = plain[300].id;
+    numbers.bias = [=](int id) { return id == last ? 1000 : id == first ? -1000 : id == middle ? 5 : 0; };
+    std::vector<TokenBias> bias = {{last, 1000.0F}, {first, -1000.0F}, {middle, 5.0F}};
     std::sort(bias.begin(), bias.end(), [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
-    const QueryOptions options = {.k = 4, .logit_bias = bias};
-    const TopK answer = head().query(context(i), options);
-    const TopK truth = exact->query(context(i), options);
-    ASSERT_EQ(answer.size(), 4U);
+    const TopK answer = whole->query(numbers.contexts().row(i), {.k = 4, .logit_bias = bias});
+    expect_right(answer, numbers.ranking(i), 4);
     EXPECT_EQ(answer.ids[0], last);
-    EXPECT_EQ(answer.logits[0], plain.logits.back() + 1000.0F);
     EXPECT_EQ(std::count(answer.ids.begin(), answer.ids.end(), first), 0);
-    if (answer.certified) {
-      EXPECT_EQ(answer.ids, truth.ids);
+  }
+}
+
+TEST_P(Conformance, MasksAndBiasesActTogether) {
+  testing::WholeNumbers numbers(kVocab, 12, 6);
+  const auto whole = make(numbers.layer(), numbers.contexts());
+  TokenMask mask(kVocab);
+  std::vector<TokenBias> bias;
+  for (TokenId id = 0; id < static_cast<TokenId>(kVocab); ++id) {
+    if (id % 3 != 1) mask.allow(id);
+    if (id % 50 == 2) bias.push_back({id, id % 100 == 2 ? 6.0F : -6.0F});  // some of them forbidden
+  }
+  numbers.allows = [](int id) { return id % 3 != 1; };
+  numbers.bias = [](int id) { return id % 50 != 2 ? 0 : id % 100 == 2 ? 6 : -6; };
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    const auto ranking = numbers.ranking(i);
+    for (const std::size_t k : {1U, 5U, 40U}) {
+      const QueryOptions options = {.k = k, .allowed = mask, .logit_bias = bias};
+      expect_right(whole->query(numbers.contexts().row(i), options), ranking, k);
     }
   }
 }
