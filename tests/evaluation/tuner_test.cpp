@@ -64,7 +64,6 @@ void expect_consistent(const TuneResult& result, const TuneOptions& options) {
   EXPECT_EQ(chosen.index_bytes, result.backend->index_bytes());
   EXPECT_EQ(chosen.reason, "");
   EXPECT_GE(chosen.lower_bound, options.target.precision);
-  EXPECT_LE(chosen.microseconds, row_of(result, "fused").microseconds);
   EXPECT_EQ(row_of(result, "fused").index_bytes, 0U);
   for (const char* always : {"fused", "certified", "quantized"})
     EXPECT_TRUE(names_of(result).contains(always));
@@ -73,6 +72,9 @@ void expect_consistent(const TuneResult& result, const TuneOptions& options) {
     EXPECT_NE(row.code, "");
     EXPECT_EQ(row.reason.empty(), i == result.chosen) << row.backend;
     if (std::isnan(row.precision)) continue;
+    if (row.reason.ends_with("× the time of the one taken")) {
+      EXPECT_GE(row.microseconds, chosen.microseconds) << row.backend << " was measured to be faster";
+    }
     if (row.exact) {
       EXPECT_EQ(row.precision, 1.0) << row.backend;
       EXPECT_EQ(row.lower_bound, 1.0) << row.backend;

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -294,6 +298,30 @@ TEST_P(Kernels, EditsActInsideTheFusedScan) {
   EXPECT_NEAR(sum.value(), std::log(expected), 1e-5);
 }
 
+TEST_P(Kernels, BiasesAtTheEdgesOfBlocksAreAdded) {
+  constexpr std::size_t kVocab = 200;
+  const SoftmaxLayer layer = testing::random_layer(kVocab, 20, 9);
+  const RowMajorMatrix H = testing::random_matrix(2, 20, 10);
+  const std::vector<TokenBias> bias = {{0, 1.0F},   {63, 2.0F},   {64, 3.0F}, {127, -4.0F},
+                                       {128, 5.0F}, {192, -6.0F}, {199, 7.0F}};
+  std::vector<ScoredToken> storage(2 * kVocab);
+  TopKHeap together[] = {{storage.data(), kVocab}, {storage.data() + kVocab, kVocab}};
+  kernel().fused_scan_batch(layer.rows(), H.data(), 20, 2, {{}, bias.data(), bias.size()}, together, nullptr);
+  for (std::size_t q = 0; q < 2; ++q) {
+    const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(q));
+    std::vector<float> expected = scan(layer.rows(), h);
+    for (const TokenBias& one : bias) expected[static_cast<std::size_t>(one.id)] += one.bias;
+    std::vector<ScoredToken> own(kVocab);
+    TopKHeap alone(own.data(), kVocab);
+    kernel().fused_scan(layer.rows(), h.data(), {{}, bias.data(), bias.size()}, alone, nullptr);
+    for (TopKHeap* const heap : {&alone, &together[q]}) {
+      for (const ScoredToken& token : heap->sort()) {
+        ASSERT_EQ(token.logit, expected[static_cast<std::size_t>(token.id)]) << token.id;
+      }
+    }
+  }
+}
+
 TEST_P(Kernels, SelectKeepsTheLowestIdsOfEqualLogitsInAnyOrder) {
   std::vector<float> logits(100, 1.0F);
   logits[70] = 2.0F;
@@ -383,10 +411,39 @@ INSTANTIATE_TEST_SUITE_P(
                                                     kernels::detail::implementations().end())),
     [](const auto& kernel) { return std::string(kernel.param.name); });
 
-TEST(Implementations, TheFastestIsFirstAndActive) {
+TEST(Implementations, TheWidestVectorsComeFirst) {
+  constexpr std::string_view kFastestFirst[] = {"AVX3_DL", "AVX3", "AVX2_VNNI", "AVX2",  "SSE4",
+                                                "SSE2",    "NEON", "EMU128",    "SCALAR"};
   ASSERT_FALSE(kernels::detail::implementations().empty());
-  EXPECT_EQ(kernels::detail::active().name, kernels::detail::implementations().front().name);
+  std::size_t last = 0;
+  for (const Implementation& implementation : kernels::detail::implementations()) {
+    const auto* const at = std::find(std::begin(kFastestFirst), std::end(kFastestFirst), implementation.name);
+    if (at == std::end(kFastestFirst)) continue;  // what a program is compiled for need not be among these
+    const auto rank = static_cast<std::size_t>(at - std::begin(kFastestFirst)) + 1;
+    EXPECT_GT(rank, last) << implementation.name;
+    last = rank;
+  }
 }
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(TOPKSOFTMAX_HEADER_ONLY)
+TEST(Implementations, NoneIsLeftOutThatTheProcessorCanRun) {
+  const auto has = [](std::string_view name) {
+    return std::any_of(kernels::detail::implementations().begin(), kernels::detail::implementations().end(),
+                       [name](const Implementation& implementation) { return implementation.name == name; });
+  };
+  if (__builtin_cpu_supports("sse4.2")) {
+    EXPECT_TRUE(has("SSE4"));
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    EXPECT_TRUE(has("AVX2"));
+  }
+  if (__builtin_cpu_supports("avx512bw")) {
+    EXPECT_TRUE(has("AVX3"));
+  }
+  EXPECT_EQ(kernels::detail::active().name == "AVX3" || kernels::detail::active().name == "AVX3_DL",
+            static_cast<bool>(__builtin_cpu_supports("avx512bw")));
+}
+#endif
 
 }  // namespace
 }  // namespace topksoftmax
