@@ -69,7 +69,31 @@ TEST_P(BoundedKernels, SumBoundsHoldTheSum) {
   }
 }
 
-TEST_P(BoundedKernels, PartitionPicksAsReachingDoesAndSumsTheOthers) {
+TEST_P(BoundedKernels, SumBoundsHoldWhatLargeShiftsRound) {
+  // Floats are 1/8 apart at 2²⁰: one of these upper bounds is rounded down to the shift, the other up by
+  // 1/16.
+  for (const float radius : {0.0624F, 0.07F}) {
+    const std::vector<float> estimates(3, 0x1p20F);
+    const std::vector<float> radii(3, radius);
+    const kernels::SumBounds sums = GetParam().sum_exp_bounds(estimates.data(), radii.data(), 3, 0x1p20F);
+    EXPECT_GE(sums.high, 3.0 * std::exp(static_cast<double>(radius)));
+    EXPECT_LE(sums.low, 3.0 * std::exp(-static_cast<double>(radius)));
+  }
+  const float far = 0x1p24F;
+  const float radius = 0.9F;
+  const kernels::SumBounds sums = GetParam().sum_exp_bounds(&far, &radius, 1, far);
+  EXPECT_LE(sums.low, std::exp(-0.9));
+  EXPECT_GE(sums.high, std::exp(0.9));
+}
+
+TEST_P(BoundedKernels, WhatIsTooSmallForFloatsProvesNothingFromBelow) {
+  const std::vector<float> estimates(100, -200.0F);
+  const std::vector<float> radii(100, 0.5F);
+  EXPECT_LE(GetParam().sum_exp_bounds(estimates.data(), radii.data(), 100, 0.0F).low,
+            100.0 * std::exp(-200.5));
+}
+
+TEST_P(BoundedKernels, PartitionPicksWhatReachesAndSumsTheOthers) {
   for (const std::size_t count : {1U, 15U, 16U, 1000U, 10007U}) {
     Eigen::VectorXf estimates = testing::random_vector(static_cast<Eigen::Index>(count), 7, 6.0F);
     const Eigen::VectorXf radii =
@@ -79,8 +103,14 @@ TEST_P(BoundedKernels, PartitionPicksAsReachingDoesAndSumsTheOthers) {
       estimates[17] = kInfinity;
     }
     const float threshold = 4.0F;
-    std::vector<TokenId> expected(count + kernels::kSlack);
-    expected.resize(GetParam().reaching(estimates.data(), radii.data(), count, threshold, expected.data()));
+    std::vector<TokenId> expected;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<Eigen::Index>(i);
+      if (estimates[at] + radii[at] >= threshold) expected.push_back(static_cast<TokenId>(i));
+    }
+    std::vector<TokenId> reaching(count + kernels::kSlack);
+    reaching.resize(GetParam().reaching(estimates.data(), radii.data(), count, threshold, reaching.data()));
+    EXPECT_EQ(reaching, expected);
     std::vector<TokenId> ids(count + kernels::kSlack);
     const kernels::Partition partition =
         GetParam().partition(estimates.data(), radii.data(), count, threshold, ids.data());
@@ -118,6 +148,15 @@ TEST_P(BoundedKernels, PromisingIsAllFromSomeValueOn) {
       }
     }
   }
+}
+
+TEST_P(BoundedKernels, PromisingTakesWhatEqualsTheCut) {
+  const std::vector<float> values = {-9.0F, 0.0F, -0.25F, -7.0F, -8.0F};  // the first cut is a quarter lower
+  std::vector<float> maxima(2 * kernels::kSlack);
+  std::vector<TokenId> ids(values.size() + kernels::kSlack);
+  ASSERT_EQ(GetParam().promising(values.data(), values.size(), 2, maxima.data(), ids.data()), 2U);
+  EXPECT_EQ(ids[0], 1);
+  EXPECT_EQ(ids[1], 2);
 }
 
 TEST_P(BoundedKernels, PromisingPassesOverWhatIsForbidden) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -316,6 +317,62 @@ TEST_P(PrefixKernels, BoxesReachAsFarAsTheirCentresAndSpreads) {
       ASSERT_LE(reach, middle + bias + radius + 1e-5 * size);
     }
   }
+}
+
+/// A block of one row, and rows that fill it up.
+struct OneRow {
+  OneRow(float bias, float scale, int q) {
+    blocks.rows = 1;
+    blocks.width = 4;
+    std::byte* const block = make_room(storage, blocks);
+    std::memcpy(block, &bias, sizeof(bias));
+    const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(scale) >> 16);
+    std::memcpy(block + 64, &upper, sizeof(upper));
+    for (std::size_t j = 0; j < 4; ++j) block[PrefixBlocks::kHeader + j] = static_cast<std::byte>(q + 128);
+  }
+
+  PrefixBlocks blocks;
+  std::vector<std::byte> storage;
+};
+
+TEST_P(PrefixKernels, RadiiHoldWhatIsTooSmallForFloats) {
+  // 4·100·1000·2⁻¹⁶⁰ is no float, and is more than nothing.
+  const OneRow made(0.0F, 0x1p-100F, 100);
+  const std::vector<std::int16_t> n(4, 1000);
+  std::vector<float> estimates(16), radii(16);
+  GetParam().prefix_bounds(made.blocks, {n.data(), 0x1p-60F, 0.0F}, estimates.data(), radii.data());
+  constexpr double kProduct = 4.0 * 100.0 * 1000.0 * 0x1p-160;
+  EXPECT_GE(static_cast<double>(estimates[0]) + static_cast<double>(radii[0]), kProduct);
+
+  kernels::PrefixTails tails;
+  tails.rows = 1;
+  tails.width = 1;
+  std::vector<std::byte> row(tails.bytes() + PrefixTails::kLine);
+  void* start = row.data();
+  std::size_t space = row.size();
+  auto* const data = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
+  tails.data = data;
+  tails.put_footer(data, {0.0F, 0x1p-80F});
+  const std::vector<float> h(tails.row_bytes(), 0.0F);
+  const TokenId id = 0;
+  float estimate = 0.0F;
+  float radius = 0.0F;
+  GetParam().tail_bounds(tails, {h.data(), 0x1p-80F}, &id, 1, &estimate, &radius);
+  EXPECT_GE(static_cast<double>(radius), 0x1p-160);
+}
+
+TEST_P(PrefixKernels, RadiiHoldWhatLargeBiasesRound) {
+  // 3 more than 2²⁶ is no float: it is an eighth of the way from one to the next.
+  constexpr double kLogit = 0x1p26 + 3.0;
+  const OneRow row(0x1p26F, 1.0F, 1);
+  const OneRow none(0.0F, 0.0F, 0);
+  const std::vector<std::int16_t> n = {3, 0, 0, 0};
+  std::vector<float> estimates(16), radii(16);
+  GetParam().prefix_bounds(row.blocks, {n.data(), 1.0F, 0.0F}, estimates.data(), radii.data());
+  EXPECT_GE(static_cast<double>(estimates[0]) + static_cast<double>(radii[0]), kLogit);
+  GetParam().box_bounds({row.blocks, none.blocks}, {n.data(), 1.0F, 0.0F}, n.data(), estimates.data(),
+                        radii.data());
+  EXPECT_GE(static_cast<double>(estimates[0]) + static_cast<double>(radii[0]), kLogit);
 }
 
 TEST_P(PrefixKernels, TailsAddTheirProducts) {

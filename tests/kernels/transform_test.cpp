@@ -90,30 +90,32 @@ TEST_P(TransformKernels, WhatIsForbiddenStaysSo) {
 }
 
 TEST_P(TransformKernels, BoundsHoldEveryLogitOfTheProductsBetweenThem) {
-  const Eigen::VectorXf estimates = testing::random_vector(2003, 3, 15.0F);
-  const Eigen::VectorXf radii = testing::random_vector(2003, 4, 6.0F).cwiseAbs();
-  for (const LogitTransform& transform : transforms()) {
-    std::vector<float> to_estimates(2003);
-    std::vector<float> to_radii(2003);
-    GetParam().transform_bounds(transform, estimates.data(), radii.data(), 2003, to_estimates.data(),
-                                to_radii.data());
-    for (Eigen::Index i = 0; i < estimates.size(); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const float low = to_estimates[at] - to_radii[at];
-      const float high = to_estimates[at] + to_radii[at];
-      float inside[] = {estimates[i] - radii[i], estimates[i] - 0.3F * radii[i], estimates[i],
-                        estimates[i] + 0.9F * radii[i], estimates[i] + radii[i]};
-      GetParam().transform(transform, inside, 5);
-      for (const float logit : inside) {
-        EXPECT_LE(low, logit);
-        EXPECT_GE(high, logit);
+  for (const float size : {1.0F, 1e-26F}) {  // of these, some transforms make what floats hold badly
+    const Eigen::VectorXf estimates = size * testing::random_vector(2003, 3, 15.0F);
+    const Eigen::VectorXf radii = size * testing::random_vector(2003, 4, 6.0F).cwiseAbs();
+    for (const LogitTransform& transform : transforms()) {
+      std::vector<float> to_estimates(2003);
+      std::vector<float> to_radii(2003);
+      GetParam().transform_bounds(transform, estimates.data(), radii.data(), 2003, to_estimates.data(),
+                                  to_radii.data());
+      for (Eigen::Index i = 0; i < estimates.size(); ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const float low = to_estimates[at] - to_radii[at];
+        const float high = to_estimates[at] + to_radii[at];
+        float inside[] = {estimates[i] - radii[i], estimates[i] - 0.3F * radii[i], estimates[i],
+                          estimates[i] + 0.9F * radii[i], estimates[i] + radii[i]};
+        GetParam().transform(transform, inside, 5);
+        for (const float logit : inside) {
+          EXPECT_LE(low, logit);
+          EXPECT_GE(high, logit);
+        }
+        // The upper one is no higher than it must be, and the width no larger than the slope tells.
+        const double width = 2.0 * static_cast<double>(transform.scale) * static_cast<double>(radii[i]);
+        const double slack = 1e-5 * (std::abs(static_cast<double>(inside[4])) + width) +
+                             16.0 * static_cast<double>(kernels::kTransformLoss);
+        EXPECT_LE(high, static_cast<double>(inside[4]) + slack);
+        EXPECT_LE(2.0 * static_cast<double>(to_radii[at]), width + slack);
       }
-      // The upper one is no higher than it must be, and the width no larger than the slope tells.
-      const double width = 2.0 * static_cast<double>(transform.scale) * static_cast<double>(radii[i]);
-      const double slack = 1e-5 * (std::abs(static_cast<double>(inside[4])) + width) +
-                           16.0 * static_cast<double>(kernels::kTransformLoss);
-      EXPECT_LE(high, static_cast<double>(inside[4]) + slack);
-      EXPECT_LE(2.0 * static_cast<double>(to_radii[at]), width + slack);
     }
   }
 }
@@ -214,6 +216,13 @@ TEST(LogitTransform, NoProductBelowTheLowestReachesTheLogit) {
       EXPECT_LT(below, logit) << z << " " << transform.scale << " " << transform.soft_cap;
     }
   }
+}
+
+// A query's bias can lift a token above the cap, and no product of another one reaches it there.
+TEST(LogitTransform, TheLowestProductOfALogitAboveTheCapIsThatOfTheLargestLogits) {
+  const float lowest = kernels::lowest_product({.soft_cap = 5.0F}, 6.0F);
+  EXPECT_GT(lowest, 30.0F);
+  EXPECT_LT(lowest, 50.0F);
 }
 
 }  // namespace
