@@ -33,13 +33,33 @@ using testing::random_matrix;
 using testing::random_vector;
 using testing::Reference;
 
+/// What a test asks in, and how often bounds have answered: a query for which all rows are scored is right
+/// whatever they are.
+struct Asked {
+  Workspace workspace;
+  std::size_t queries = 0;
+  std::size_t by_bounds = 0;  ///< of them, without a scan, and with at most half of the rows scored
+
+  void count(const TopK& answer, std::size_t vocab) {
+    ++queries;
+    if (!answer.work.fell_back && 2 * answer.work.candidates <= vocab) ++by_bounds;
+  }
+  /// Fails unless at least half of the queries were answered by bounds.
+  void expect_mostly_by_bounds() const {
+    EXPECT_GT(queries, 0U);
+    EXPECT_GE(2 * by_bounds, queries)
+        << "share " << static_cast<double>(by_bounds) / static_cast<double>(queries);
+  }
+};
+
 /// Asks both heads and compares bit for bit; log Z must lie in its interval.
 void expect_exact(const Certified& certified, const Exact& exact, const Eigen::VectorXf& h, std::size_t k,
-                  Workspace& workspace, const std::string& what) {
+                  Asked& asked, const std::string& what) {
   TopK answer;
   TopK truth;
-  certified.query(h, {.k = k}, workspace, answer);
-  exact.query(h, {.k = k}, workspace, truth);
+  certified.query(h, {.k = k}, asked.workspace, answer);
+  exact.query(h, {.k = k}, asked.workspace, truth);
+  asked.count(answer, certified.layer().vocab());
   ASSERT_TRUE(answer.certified) << what;
   ASSERT_EQ(answer.ids, truth.ids) << what;
   ASSERT_EQ(answer.logits, truth.logits) << what;
@@ -57,6 +77,7 @@ constexpr std::array kBoxes = {BoundBoxes::automatic, BoundBoxes::never, BoundBo
 struct Attack {
   std::string name;
   std::function<RowMajorMatrix()> rows;
+  bool equal = false;  ///< all logits are, so that no bound tells any apart
 };
 
 std::vector<Attack> attacks(Eigen::Index dim) {
@@ -75,7 +96,7 @@ std::vector<Attack> attacks(Eigen::Index dim) {
          W(13, 2) = 1e9F;
          return W;
        }},
-      {"identical rows", [dim] { return RowMajorMatrix(RowMajorMatrix::Constant(900, dim, 0.37F)); }},
+      {"identical rows", [dim] { return RowMajorMatrix(RowMajorMatrix::Constant(900, dim, 0.37F)); }, true},
       {"rows that differ in the last bit",
        [dim] {
          RowMajorMatrix W = random_matrix(1, dim, 4).replicate(900, 1);
@@ -86,7 +107,7 @@ std::vector<Attack> attacks(Eigen::Index dim) {
          return W;
        }},
       {"denormals", [dim] { return RowMajorMatrix(random_matrix(900, dim, 5) * 1e-41F); }},
-      {"zeros", [dim] { return RowMajorMatrix(RowMajorMatrix::Zero(900, dim)); }},
+      {"zeros", [dim] { return RowMajorMatrix(RowMajorMatrix::Zero(900, dim)); }, true},
       {"low rank", [dim] { return RowMajorMatrix(random_matrix(900, 2, 6) * random_matrix(2, dim, 7)); }},
       {"many scales",
        [dim] {
@@ -98,9 +119,10 @@ std::vector<Attack> attacks(Eigen::Index dim) {
 }
 
 /// Contexts that were learned from, and such as nobody would learn from: far away, orthogonal, a row, and of
-/// every length.
+/// every length. Those that are never bounded, for their length or their layer, are asked apart.
 void expect_exact_for_unusual(const Certified& certified, const SoftmaxLayer& layer,
-                              const RowMajorMatrix& contexts, Workspace& workspace, const std::string& what) {
+                              const RowMajorMatrix& contexts, Asked& asked, Asked& apart,
+                              const std::string& what) {
   const auto exact = Exact::make(layer);
   const RowMajorMatrix W = layer.weights();
   for (unsigned seed = 0; seed < 30; ++seed) {
@@ -109,19 +131,20 @@ void expect_exact_for_unusual(const Certified& certified, const SoftmaxLayer& la
     const Eigen::VectorXf row = W.row(static_cast<Eigen::Index>(seed)).normalized();
     const Eigen::VectorXf orthogonal = far - far.dot(seen) / seen.squaredNorm() * seen;
     for (const std::size_t k : {1U, 5U, 100U}) {
-      expect_exact(certified, *exact, seen, k, workspace, what);
-      expect_exact(certified, *exact, far, k, workspace, what);
-      expect_exact(certified, *exact, orthogonal, k, workspace, what);
-      expect_exact(certified, *exact, seen * 1e-21F, k, workspace, what);
-      expect_exact(certified, *exact, seen * 1e-41F, k, workspace, what);
-      expect_exact(certified, *exact, seen * 1e18F, k, workspace, what);
-      if (row.allFinite()) expect_exact(certified, *exact, row, k, workspace, what);
+      expect_exact(certified, *exact, seen, k, asked, what);
+      expect_exact(certified, *exact, far, k, asked, what);
+      expect_exact(certified, *exact, orthogonal, k, asked, what);
+      expect_exact(certified, *exact, seen * 1e-21F, k, apart, what);
+      expect_exact(certified, *exact, seen * 1e-41F, k, apart, what);
+      expect_exact(certified, *exact, seen * 1e18F, k, apart, what);
+      if (row.allFinite()) expect_exact(certified, *exact, row, k, asked, what);
     }
   }
 }
 
 TEST(Certified, IsNeverWrongUnderAttack) {
-  Workspace workspace;
+  Asked asked;
+  Asked apart;
   for (const Attack& attack : attacks(20)) {
     for (const auto& [coordinates, biased, boxes] :
          {std::tuple(BoundCoordinates::balanced, false, BoundBoxes::never),
@@ -135,13 +158,15 @@ TEST(Certified, IsNeverWrongUnderAttack) {
       const RowMajorMatrix contexts = clustered_contexts(300, 20, 5, 10);
       const auto certified = Certified::build(
           layer, contexts, {.prefix = 8, .width = 12, .coordinates = coordinates, .boxes = boxes});
-      expect_exact_for_unusual(*certified, layer, contexts, workspace, attack.name);
+      expect_exact_for_unusual(*certified, layer, contexts, attack.equal ? apart : asked, apart, attack.name);
     }
   }
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, IsNeverWrongUnderAttackWithInt4) {
-  Workspace workspace;
+  Asked asked;
+  Asked apart;
   for (const Attack& attack : attacks(77)) {
     for (const auto& [prefix, int4_width, width] :
          {std::tuple(8U, 32U, 48U), std::tuple(12U, 64U, 77U), std::tuple(4U, 64U, 0U)}) {
@@ -149,9 +174,10 @@ TEST(Certified, IsNeverWrongUnderAttackWithInt4) {
       const RowMajorMatrix contexts = clustered_contexts(300, 77, 5, 10);
       const auto certified =
           Certified::build(layer, contexts, {.prefix = prefix, .int4_width = int4_width, .width = width});
-      expect_exact_for_unusual(*certified, layer, contexts, workspace, attack.name);
+      expect_exact_for_unusual(*certified, layer, contexts, attack.equal ? apart : asked, apart, attack.name);
     }
   }
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, AgreesWithDoublePrecisionWithinItsRounding) {
@@ -175,19 +201,19 @@ TEST(Certified, AgreesWithDoublePrecisionWithinItsRounding) {
 
 /// The same for so many contexts: every second one of those given, the others random, of all lengths.
 void expect_exact_of_many(const Certified& certified, const RowMajorMatrix& contexts, unsigned count,
-                          std::mt19937& engine, Workspace& workspace, const std::string& what) {
+                          std::mt19937& engine, Asked& asked, const std::string& what) {
   const auto exact = Exact::make(certified.layer());
   for (unsigned q = 0; q < count; ++q) {
     const Eigen::VectorXf h =
         q % 2 == 0 ? Eigen::VectorXf(contexts.row(q % contexts.rows()))
                    : random_vector(contexts.cols(), q, std::pow(10.0F, static_cast<float>(q % 7) - 3.0F));
-    expect_exact(certified, *exact, h, 1 + engine() % 20, workspace, what);
+    expect_exact(certified, *exact, h, 1 + engine() % 20, asked, what);
   }
 }
 
 TEST(Certified, RandomLayersAndContextsOfEveryShape) {
   std::mt19937 engine(12);
-  Workspace workspace;
+  Asked asked;
   for (unsigned round = 0; round < 60; ++round) {
     const auto vocab = static_cast<Eigen::Index>(1 + engine() % 400);
     const auto dim = static_cast<Eigen::Index>(1 + engine() % 70);
@@ -203,13 +229,14 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
                                               .width = width,
                                               .coordinates = kCoordinates[engine() % kCoordinates.size()],
                                               .boxes = boxes});
-    expect_exact_of_many(*certified, contexts, 200, engine, workspace, "round " + std::to_string(round));
+    expect_exact_of_many(*certified, contexts, 200, engine, asked, "round " + std::to_string(round));
   }
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, RandomLayersOfEveryInt4Width) {
   std::mt19937 engine(13);
-  Workspace workspace;
+  Asked asked;
   for (unsigned round = 0; round < 40; ++round) {
     const auto vocab = static_cast<Eigen::Index>(1 + engine() % 700);
     const auto dim = static_cast<Eigen::Index>(1 + engine() % 200);
@@ -218,8 +245,9 @@ TEST(Certified, RandomLayersOfEveryInt4Width) {
     const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
     const auto certified =
         Certified::build(layer, contexts, {.prefix = prefix, .int4_width = 32 * (1 + engine() % 6)});
-    expect_exact_of_many(*certified, contexts, 100, engine, workspace, "round " + std::to_string(round));
+    expect_exact_of_many(*certified, contexts, 100, engine, asked, "round " + std::to_string(round));
   }
+  asked.expect_mostly_by_bounds();
 }
 
 /// Contexts that fill all directions, and lean to a row: of many heads of today.
@@ -243,17 +271,18 @@ TEST(Certified, CodesAllCoordinatesWhereContextsFillAllDirections) {
   const auto in_int8 =
       Certified::build(layer, contexts, {.prefix = 64, .width = 192, .boxes = BoundBoxes::never});
   const auto exact = Exact::make(layer);
-  Workspace workspace;
+  Asked asked;
   std::size_t passing = 0;
   std::size_t passing_int8 = 0;
   for (Eigen::Index i = 0; i < 200; ++i) {
-    expect_exact(*chosen, *exact, contexts.row(i), 5, workspace, "chosen");
+    expect_exact(*chosen, *exact, contexts.row(i), 5, asked, "chosen");
     passing += chosen->query(contexts.row(i), {.k = 5}).work.screened - 3000;
     passing_int8 += in_int8->query(contexts.row(i), {.k = 5}).work.screened - 3000;
   }
   // 64 coordinates in int8 leave most rows, as many bytes of int4 few.
   EXPECT_LT(passing, 200U * 300U);
   EXPECT_GT(passing_int8, 200U * 2000U);
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, IndexesHaveInt4AsTheyWereBuilt) {
@@ -284,14 +313,14 @@ TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
       const auto certified = Certified::build(
           layer, contexts, {.prefix = prefix, .width = prefix + behind, .boxes = BoundBoxes::never});
       for (Eigen::Index i = 0; i < 20; ++i) {
-        Workspace workspace;
+        Asked asked;
         auto& [coordinates, integers, bytes, estimates, radii, transformed, opened, blocks, survivors, ids,
-               logits, features] = workspace.scratch<detail::CertifiedScratch>();
+               logits, features] = asked.workspace.scratch<detail::CertifiedScratch>();
         for (ScratchBuffer* const buffer : {&coordinates, &integers, &bytes, &estimates, &radii, &transformed,
                                             &opened, &blocks, &survivors, &ids, &logits, &features}) {
           std::fill_n(buffer->get<float>(2000), 2000, 1e30F);
         }
-        expect_exact(*certified, *exact, contexts.row(i), 5, workspace,
+        expect_exact(*certified, *exact, contexts.row(i), 5, asked,
                      std::to_string(prefix) + " and " + std::to_string(behind));
       }
     }
@@ -427,19 +456,20 @@ TEST(Certified, TailsAreAsLongAsContextsNeed) {
   const auto chosen = Certified::build(layer, contexts.topRows(300));
   const auto of_rows = Certified::build(layer);
   const auto half = Certified::build(layer, contexts.topRows(300), {.width = kDim / 2});
-  Workspace workspace;
+  Asked asked;
   std::size_t scored = 0;
   std::size_t scored_of_rows = 0;
   std::size_t scored_by_half = 0;
   for (Eigen::Index i = 300; i < 400; ++i) {
-    expect_exact(*chosen, *exact, contexts.row(i), 1, workspace, "chosen");
+    expect_exact(*chosen, *exact, contexts.row(i), 1, asked, "chosen");
     scored += chosen->query(contexts.row(i), {.k = 1}).work.candidates;
-    expect_exact(*of_rows, *exact, contexts.row(i), 1, workspace, "of rows");
+    expect_exact(*of_rows, *exact, contexts.row(i), 1, asked, "of rows");
     scored_of_rows += of_rows->query(contexts.row(i), {.k = 1}).work.candidates;
     scored_by_half += half->query(contexts.row(i), {.k = 1}).work.candidates;
   }
   EXPECT_LT(10 * scored, scored_by_half);
   EXPECT_LT(10 * scored_of_rows, scored_by_half);
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, BoxesAreOpenedForFewRows) {
@@ -453,13 +483,14 @@ TEST(Certified, BoxesAreOpenedForFewRows) {
   const auto exact = Exact::make(layer);
   const auto chosen = Certified::build(layer, contexts.topRows(300));
   const auto without = Certified::build(layer, contexts.topRows(300), {.boxes = BoundBoxes::never});
-  Workspace workspace;
+  Asked asked;
   for (Eigen::Index i = 300; i < 400; ++i) {
-    expect_exact(*chosen, *exact, contexts.row(i), 5, workspace, "chosen");
-    expect_exact(*without, *exact, contexts.row(i), 5, workspace, "without");
+    expect_exact(*chosen, *exact, contexts.row(i), 5, asked, "chosen");
+    expect_exact(*without, *exact, contexts.row(i), 5, asked, "without");
     EXPECT_LT(chosen->query(contexts.row(i), {.k = 5}).work.screened, layer.vocab() / 2);
     EXPECT_GE(without->query(contexts.row(i), {.k = 5}).work.screened, layer.vocab());
   }
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, HasNoBoxesWhereTheyWouldAllBeOpened) {
@@ -506,9 +537,10 @@ TEST(Certified, StoredTypesAreCertifiedAsStored) {
   const RowMajorMatrix contexts = clustered_contexts(200, 20, 4, 8);
   const auto certified = Certified::build(layer, contexts, {.width = 20});
   const auto exact = Exact::make(layer);
-  Workspace workspace;
+  Asked asked;
   for (Eigen::Index i = 0; i < 200; ++i)
-    expect_exact(*certified, *exact, contexts.row(i), 5, workspace, "float16");
+    expect_exact(*certified, *exact, contexts.row(i), 5, asked, "float16");
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, EstimatesLogZFarBetterThanItsInterval) {
@@ -584,7 +616,7 @@ TEST(Certified, AMillionRandomCases) {
   const auto pick = [&engine](std::size_t least, std::size_t most) {
     return least + engine() % (most - least + 1);
   };
-  Workspace workspace;
+  Asked asked;
   TopK answer;
   TopK truth;
   for (std::size_t round = 0; round < layers; ++round) {
@@ -613,12 +645,14 @@ TEST(Certified, AMillionRandomCases) {
     for (std::size_t i = 0; i < queries; ++i) {
       const std::size_t k = pick(1, 8);
       const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(i));
-      certified->query(h, {.k = k}, workspace, answer);
-      exact->query(h, {.k = k}, workspace, truth);
+      certified->query(h, {.k = k}, asked.workspace, answer);
+      exact->query(h, {.k = k}, asked.workspace, truth);
+      asked.count(answer, layer.vocab());
       ASSERT_TRUE(answer.certified && answer.ids == truth.ids && answer.logits == truth.logits)
           << "layer " << round << ", context " << i << ", k = " << k;
     }
   }
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
