@@ -15,6 +15,7 @@
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/aligned_storage.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -22,8 +23,6 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Rows worth scoring at a time: as many as the kernels score together.
 inline constexpr std::size_t kSearchBatch = 16;
-
-inline constexpr std::size_t kCacheLine = 64;
 
 /// What GraphSearch works in.
 struct GraphSearchScratch {

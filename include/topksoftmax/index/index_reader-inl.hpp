@@ -111,8 +111,7 @@ TOPKSOFTMAX_INLINE IndexReader::Bytes IndexReader::aligned_bytes(std::string_vie
     throw damaged(name, "is " + std::string(data_type_name(view.type)) + " " + shape_text(view.shape) +
                             ", expected " + std::string(data_type_name(type)) + " " + shape_text(shape));
   }
-  constexpr auto line = static_cast<std::size_t>(detail::FreeAligned::kCacheLine);
-  if (reinterpret_cast<std::uintptr_t>(view.bytes.data()) % line == 0)
+  if (reinterpret_cast<std::uintptr_t>(view.bytes.data()) % detail::kCacheLine == 0)
     return {view.bytes, shared_->contents.storage};
   const std::shared_ptr<std::byte> copy = detail::aligned_zeros(view.bytes.size());
   std::copy(view.bytes.begin(), view.bytes.end(), copy.get());

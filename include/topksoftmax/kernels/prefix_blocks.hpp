@@ -17,8 +17,9 @@ struct PrefixCodes {
   std::size_t scale_offset = 0;  ///< of 16 × bfloat16 in the block
   std::size_t offset = 0;        ///< of u in the block
 
-  /// Coordinates of one byte, and of four bytes of every row.
+  /// Coordinates of one byte.
   std::size_t in_byte() const { return 8 / bits; }
+  /// Coordinates of four bytes of every row.
   std::size_t in_group() const { return 4 * in_byte(); }
 };
 
@@ -65,8 +66,9 @@ struct PrefixBlocks {
   }
   /// Where a block's code radii begin.
   static constexpr std::size_t code_radius_offset() { return kHeader + kCodeHeader; }
-  /// Where the codes of four and of two bits lie.
+  /// Where the codes of four bits lie.
   PrefixCodes int4() const { return {4, int4_width, kHeader, q_offset() + kRows * width}; }
+  /// Where the codes of two bits lie.
   PrefixCodes int2() const {
     return {2, int2_width, kHeader + 2 * kCodeHeader, int4().offset + kRows * int4_width / 2};
   }
@@ -120,8 +122,9 @@ struct PrefixContext {
   /// The step.
   float scale = 0.0F;
   float radius = 0.0F;  ///< what the rows' radii are multiplied by
-  // Where rows have such codes:
+  /// What meets the codes of four bits, where rows have such.
   CodeContext int4{};
+  /// What meets those of two bits, likewise.
   CodeContext int2{};
   float code_radius = 0.0F;  ///< what the rows' code radii are multiplied by
 };

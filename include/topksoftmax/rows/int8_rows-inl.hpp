@@ -31,7 +31,7 @@ TOPKSOFTMAX_INLINE kernels::Rows Int8Rows::shape_for(const SoftmaxLayer& layer) 
   kernels::Rows rows = layer.rows();
   rows.type = WeightType::int8;
   rows.dim = round_up(layer.dim(), kWidestVector);
-  rows.stride = round_up(layer.dim(), static_cast<std::size_t>(FreeAligned::kCacheLine));
+  rows.stride = round_up(layer.dim(), kCacheLine);
   return rows;
 }
 
