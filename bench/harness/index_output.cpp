@@ -20,7 +20,7 @@ SavedIndex save_index(const TopKSoftmax& backend, const std::filesystem::path& p
 }
 
 std::unique_ptr<TopKSoftmax> load_index_for(const SoftmaxLayer& layer, const std::filesystem::path& path,
-                                            const Registry& registry) {
+                                            const Registry& registry, const LoadOptions& options) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const auto type = file.metadata().find("dtype");
   const bool in_float32 = type != file.metadata().end() &&
@@ -30,7 +30,7 @@ std::unique_ptr<TopKSoftmax> load_index_for(const SoftmaxLayer& layer, const std
     return SoftmaxLayer::own(layer.weights(), layer.has_bias() ? layer.biases() : Eigen::VectorXf())
         .with(layer.transform());
   };
-  return load_index(path, in_float32 ? widened() : layer, registry);
+  return load_index(path, in_float32 ? widened() : layer, registry, options);
 }
 
 }  // namespace topksoftmax::bench

@@ -27,6 +27,6 @@ SavedIndex save_index(const TopKSoftmax& backend, const std::filesystem::path& p
 /// Loads an index for a layer; for the same layer in float32 where it was built for that. Throws Error where
 /// it does not fit.
 std::unique_ptr<TopKSoftmax> load_index_for(const SoftmaxLayer& layer, const std::filesystem::path& path,
-                                            const Registry& registry);
+                                            const Registry& registry, const LoadOptions& options = {});
 
 }  // namespace topksoftmax::bench

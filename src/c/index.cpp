@@ -2,7 +2,6 @@
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "topksoftmax/c/topksoftmax.h"
-#include "topksoftmax/io/file_access.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 
@@ -20,13 +19,19 @@ topk_status topk_load_copy(const char* path, const topk_layer* layer, topk_backe
   return c::guarded(error, [&] {
     c::required(backend, "backend");
     *backend = new topk_backend(
-        load_index(&c::required(path, "path"), c::required(layer, "layer").layer, FileAccess::copied));
+        load_index(&c::required(path, "path"), c::required(layer, "layer").layer,
+                   {.access = FileAccess::copied}));
   });
 }
 
 topk_status topk_save(const topk_backend* backend, const char* path, topk_error* error) {
   return c::guarded(
       error, [&] { save_index(*c::required(backend, "backend").backend, &c::required(path, "path")); });
+}
+
+topk_status topk_verify_layer(const char* path, const topk_layer* layer, topk_error* error) {
+  return c::guarded(
+      error, [&] { verify_layer(&c::required(path, "path"), c::required(layer, "layer").layer); });
 }
 
 topk_status topk_verify_index(const char* path, topk_error* error) {

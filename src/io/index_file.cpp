@@ -12,7 +12,8 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
-void check_layer(const IndexContents& index, const std::string& kind, const SoftmaxLayer& layer) {
+void check_layer(const IndexContents& index, const SoftmaxLayer& layer, LayerCheck check) {
+  const std::string& kind = index.metadata.find(index_key::kind)->second;
   const auto differs = [&](const char* key, const std::string& own) {
     const auto recorded = index.metadata.find(key);
     if (recorded == index.metadata.end()) {
@@ -27,7 +28,14 @@ void check_layer(const IndexContents& index, const std::string& kind, const Soft
   differs(index_key::vocab, std::to_string(layer.vocab()));
   differs(index_key::dim, std::to_string(layer.dim()));
   differs(index_key::dtype, layer_dtype(layer));
+  if (check == LayerCheck::sampled && index.metadata.contains(index_key::layer_sample)) {
+    return differs(index_key::layer_sample, layer_sample(layer));
+  }
   differs(index_key::layer_hash, layer_hash(layer));
+}
+
+IndexContents contents_of(const std::filesystem::path& path, const SafetensorsFile& file) {
+  return {path.string(), file.metadata(), file.tensors(), file.storage()};
 }
 
 }  // namespace
@@ -47,21 +55,25 @@ void save_index(const TopKSoftmax& backend, const std::filesystem::path& path) {
   metadata[index_key::dim] = std::to_string(layer.dim());
   metadata[index_key::dtype] = layer_dtype(layer);
   metadata[index_key::layer_hash] = layer_hash(layer);
+  metadata[index_key::layer_sample] = layer_sample(layer);
   metadata[index_key::checksum] = index_checksum(metadata, out.tensors());
   write_safetensors(path, out.tensors(), metadata);
 }
 
 IndexReader open_index(const std::filesystem::path& path, SoftmaxLayer layer, const BackendLoader& loader,
-                       std::string_view kind, FileAccess access) {
-  const SafetensorsFile file = open_index_file(path, access);
-  IndexContents contents = {path.string(), file.metadata(), file.tensors(), file.storage()};
+                       std::string_view kind, const LoadOptions& options) {
+  IndexContents contents = contents_of(path, open_index_file(path, options.access));
   const std::string found = contents.metadata.find(index_key::kind)->second;
   if (!kind.empty() && found != kind) {
     throw Error(path.string() + ": holds an index of kind " + detail::in_quotes(found) + ", expected " +
                 detail::in_quotes(kind) + "; load_index() loads any kind");
   }
-  check_layer(contents, found, layer);
+  check_layer(contents, layer, options.layer_check);
   return IndexReader(std::move(contents), std::move(layer), loader);
+}
+
+void verify_layer(const std::filesystem::path& path, const SoftmaxLayer& layer) {
+  check_layer(contents_of(path, open_index_file(path)), layer, LayerCheck::whole);
 }
 
 void verify_index(const std::filesystem::path& path) {

@@ -16,6 +16,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "index files hold values as this machine does");
 
+/// What LayerCheck::sampled reads of W.
+constexpr std::size_t kSampledRows = 1024;
+
 std::string hexadecimal(std::uint64_t number) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string text(16, '0');
@@ -68,11 +71,15 @@ std::string layer_dtype(const SoftmaxLayer& layer) {
   return std::string(data_type_name(DataType::float32));
 }
 
-std::string layer_hash(const SoftmaxLayer& layer) {
+namespace {
+
+/// The hash of a layer with `count` rows of W, evenly spread, the first and the last among them.
+std::string hash_of_rows(const SoftmaxLayer& layer, std::size_t count) {
   const kernels::Rows& rows = layer.rows();
   ByteHash hash;
   hash.add(layer_dtype(layer));
-  for (std::size_t token = 0; token < rows.count; ++token) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t token = count == rows.count ? i : i * (rows.count - 1) / (count - 1);
     hash.add(std::span(rows.row(token), rows.row_bytes()));
   }
   for (const float* const vector : {rows.scales, rows.bias}) {
@@ -86,6 +93,16 @@ std::string layer_hash(const SoftmaxLayer& layer) {
     }
   }
   return hexadecimal(hash.value());
+}
+
+}  // namespace
+
+std::string layer_hash(const SoftmaxLayer& layer) {
+  return hash_of_rows(layer, layer.vocab());
+}
+
+std::string layer_sample(const SoftmaxLayer& layer) {
+  return hash_of_rows(layer, std::min(layer.vocab(), kSampledRows));
 }
 
 std::string index_checksum(const TensorMetadata& metadata, std::span<const TensorView> tensors) {

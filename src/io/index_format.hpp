@@ -23,6 +23,9 @@ std::string layer_dtype(const SoftmaxLayer& layer);
 /// A hash of W and b, whatever the distance of the rows, in hexadecimal. Cost: reads them once.
 std::string layer_hash(const SoftmaxLayer& layer);
 
+/// The same of 1,024 rows of W that are evenly spread, with all of the rest. Cost: reads them.
+std::string layer_sample(const SoftmaxLayer& layer);
+
 /// A hash of the metadata but for the checksum itself, and of the tensors with their names, types and shapes,
 /// in whatever order they are; in hexadecimal.
 std::string index_checksum(const TensorMetadata& metadata, std::span<const TensorView> tensors);

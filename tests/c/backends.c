@@ -77,6 +77,7 @@ void test_save_and_load(void) {
   topk_backend_free(loaded);
   topk_backend* copied = NULL;
   CHECK_OK(topk_load_copy(path, p.layer, &copied, &error), error);
+  CHECK_OK(topk_verify_layer(path, p.layer, &error), error);
 
   topk_weights weights = TOPK_WEIGHTS_INIT; /* without the bias */
   weights.data = p.W;
@@ -87,6 +88,8 @@ void test_save_and_load(void) {
   topk_backend* const untouched = saved;
   loaded = untouched;
   CHECK_FAILS(topk_load(path, other, &loaded, &error), error, TOPK_ERROR, "another layer");
+  CHECK_FAILS(topk_verify_layer(path, other, &error), error, TOPK_ERROR, "another layer");
+  CHECK_FAILS(topk_verify_layer(path, NULL, &error), error, TOPK_INVALID_ARGUMENT, "layer");
   CHECK_FAILS(topk_load_copy("no.index", p.layer, &loaded, &error), error, TOPK_ERROR, "cannot open");
   CHECK_FAILS(topk_load("no.index", p.layer, &loaded, &error), error, TOPK_ERROR, "cannot open");
   CHECK_FAILS(topk_load(NULL, p.layer, &loaded, &error), error, TOPK_INVALID_ARGUMENT, "path");

@@ -142,7 +142,7 @@ TEST_P(IndexFile, IsRefusedForAnotherLayer) {
   const Eigen::VectorXf b = world().layer.biases();
   EXPECT_EQ(refusal(file, SoftmaxLayer::own(W, b)), "");
   const auto stale =
-      AllOf(HasSubstr("was built for another layer: its layer_hash is"), HasSubstr("build the index again"));
+      AllOf(HasSubstr("was built for another layer: its layer_sample is"), HasSubstr("build the index again"));
   EXPECT_THAT(refusal(file, SoftmaxLayer::own(W, b).with({.soft_cap = 30.0F})), stale);
   // Signs of weights far apart, values swapped, one bit of a bias.
   RowMajorMatrix other = W;

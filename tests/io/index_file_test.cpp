@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <random>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "support/same_answers.hpp"
@@ -101,7 +103,7 @@ TEST(IndexFiles, CopiesDoNotCareWhatBecomesOfTheirFile) {
     const std::string bytes = saved(*backend);
     const TemporaryFolder folder(memory_folder());
     const auto path = folder.write("changed.index", bytes);
-    const auto copied = load_index(path, layer, FileAccess::copied);
+    const auto copied = load_index(path, layer, {.access = FileAccess::copied});
     {
       std::ofstream file(path, std::ios::in | std::ios::out | std::ios::binary);  // in place
       file << std::string(bytes.size(), '\x7f');
@@ -109,7 +111,108 @@ TEST(IndexFiles, CopiesDoNotCareWhatBecomesOfTheirFile) {
     expect_same_answers(*copied, *backend, world().test);
     std::filesystem::resize_file(path, 0);
     expect_same_answers(*copied, *backend, world().test);
-    EXPECT_THAT(error_of([&] { load_index(path, layer, FileAccess::copied); }), HasSubstr("has 0 bytes"));
+    EXPECT_THAT(error_of([&] { load_index(path, layer, {.access = FileAccess::copied}); }),
+                HasSubstr("has 0 bytes"));
+  }
+}
+
+/// W [V,d] whose rows are a page each, all others of which can be taken away.
+class PagedRows {
+ public:
+  static constexpr Eigen::Index kRows = 1600;
+
+  PagedRows() {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    dim_ = static_cast<Eigen::Index>(page / sizeof(float));
+    void* const start =
+        mmap(nullptr, kRows * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) throw std::runtime_error("no memory for rows");
+    W_ = static_cast<float*>(start);
+    Eigen::Map<RowMajorMatrix>(W_, kRows, dim_) = testing::random_matrix(kRows, dim_, 4);
+  }
+  ~PagedRows() { munmap(W_, bytes()); }
+  PagedRows(const PagedRows&) = delete;
+  PagedRows& operator=(const PagedRows&) = delete;
+
+  SoftmaxLayer layer() const {
+    return SoftmaxLayer::borrow(Eigen::Map<const RowMajorMatrix>(W_, kRows, dim_), Eigen::VectorXf());
+  }
+  Eigen::Index dim() const { return dim_; }
+  float& weight(Eigen::Index row) { return W_[row * dim_]; }
+
+  /// Whether loading compares a row: 1,024 of them, evenly spread from the first to the last.
+  static bool is_sampled(Eigen::Index row) {
+    for (Eigen::Index i = 0; i < 1024; ++i) {
+      if (i * (kRows - 1) / 1023 == row) return true;
+    }
+    return false;
+  }
+
+  /// Who reads a row that is not sampled from now on dies.
+  void take_the_others_away() {
+    for (Eigen::Index row = 0; row < kRows; ++row) {
+      if (!is_sampled(row)) mprotect(W_ + row * dim_, bytes() / kRows, PROT_NONE);
+    }
+  }
+  void give_them_back() { mprotect(W_, bytes(), PROT_READ | PROT_WRITE); }
+
+ private:
+  std::size_t bytes() const { return static_cast<std::size_t>(kRows * dim_) * sizeof(float); }
+
+  Eigen::Index dim_ = 0;
+  float* W_ = nullptr;
+};
+
+TEST(IndexFiles, LoadingReadsNoMoreOfTheLayerThanASample) {
+  PagedRows rows;
+  const SoftmaxLayer layer = rows.layer();
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.path() / "f";
+  save_index(*Quantized::build(layer, {.refine_width = 20}), path);
+  rows.take_the_others_away();
+  const auto loaded = load_index(path, layer);
+  rows.give_them_back();
+  expect_same_answers(*loaded, *Quantized::build(layer, {.refine_width = 20}),
+                      testing::random_matrix(3, rows.dim(), 8));
+}
+
+TEST(IndexFiles, AWholeCheckFindsTheRowThatASampleDoesNotSee) {
+  PagedRows rows;
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.path() / "f";
+  save_index(*Fused::make(rows.layer()), path);
+  const LoadOptions whole = {.layer_check = LayerCheck::whole};
+  verify_layer(path, rows.layer());
+  EXPECT_NE(load_index(path, rows.layer(), whole), nullptr);
+  const auto stale = HasSubstr("was built for another layer");
+  Eigen::Index seen = 800;
+  while (!PagedRows::is_sampled(seen)) ++seen;
+  Eigen::Index unseen = 800;
+  while (PagedRows::is_sampled(unseen)) ++unseen;
+  rows.weight(unseen) += 1.0F;
+  EXPECT_NE(load_index(path, rows.layer()), nullptr);
+  EXPECT_THAT(error_of([&] { load_index(path, rows.layer(), whole); }), stale);
+  EXPECT_THAT(error_of([&] { verify_layer(path, rows.layer()); }), stale);
+  rows.weight(unseen) -= 1.0F;
+  for (const Eigen::Index row : {Eigen::Index{0}, seen, PagedRows::kRows - 1}) {
+    rows.weight(row) += 1.0F;
+    EXPECT_THAT(error_of([&] { load_index(path, rows.layer()); }), stale) << row;
+    rows.weight(row) -= 1.0F;
+  }
+}
+
+TEST(IndexFiles, FilesWithoutASampleAreComparedWhole) {
+  PagedRows rows;
+  Parts parts(saved(*Fused::make(rows.layer())));
+  ASSERT_EQ(parts.metadata.erase("layer_sample"), 1U);
+  parts.metadata.erase("checksum");
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.write("f", parts.file());
+  EXPECT_NE(load_index(path, rows.layer()), nullptr);
+  for (Eigen::Index row = 0; row < PagedRows::kRows; row += 99) {
+    rows.weight(row) += 1.0F;
+    EXPECT_THAT(error_of([&] { load_index(path, rows.layer()); }), HasSubstr("its layer_hash is")) << row;
+    rows.weight(row) -= 1.0F;
   }
 }
 

@@ -200,7 +200,7 @@ void print_tensors(const SafetensorsFile& file, std::ostream& out, Json& json) {
 void check_fit(const SafetensorsFile& index, const std::filesystem::path& path, const Registry& registry,
                std::ostream& out) {
   const Head head = load_head({.head = path, .contexts = {}, .tensor = {}, .bias = {}});
-  load_index_for(head.layer, index.path(), registry);
+  load_index_for(head.layer, index.path(), registry, {.layer_check = LayerCheck::whole});
   out << "fits the layer of " << path.string() << ", as " << value_of(index, "dtype") << '\n';
 }
 

@@ -216,8 +216,9 @@ TOPK_API topk_status topk_build(const topk_layer* layer, const char* name, const
                                 topk_error* error);
 
 /// The backend whose index topk_save has written to `path`, for the layer that it was built for, and no
-/// other. Answers as the one that was saved. Cost: reads W once. TOPK_ERROR for a file that is not there,
-/// damaged, of a newer version or of another layer.
+/// other. Answers as the one that was saved. Of W 1,024 rows are compared, and no other is read:
+/// topk_verify_layer compares all. TOPK_ERROR for a file that is not there, damaged, of a newer version or of
+/// another layer.
 TOPK_API topk_status topk_load(const char* path, const topk_layer* layer, topk_backend** backend,
                                topk_error* error);
 
@@ -232,6 +233,9 @@ TOPK_API void topk_backend_free(topk_backend* backend);
 /// Writes the index of a backend, without the layer, to a file. It is written beside `path`, synced, and
 /// renamed: on any failure the old file stays whole.
 TOPK_API topk_status topk_save(const topk_backend* backend, const char* path, topk_error* error);
+
+/// TOPK_ERROR unless an index file is for this layer, of which all is compared. Cost: reads W once.
+TOPK_API topk_status topk_verify_layer(const char* path, const topk_layer* layer, topk_error* error);
 
 /// Reads an index file whole: TOPK_ERROR unless all is as it was written, by its checksum.
 TOPK_API topk_status topk_verify_index(const char* path, topk_error* error);

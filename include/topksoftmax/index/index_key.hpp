@@ -20,6 +20,8 @@ inline constexpr const char* dim = "dim";
 inline constexpr const char* dtype = "dtype";
 /// The hash of W, b and the layer's transform.
 inline constexpr const char* layer_hash = "layer_hash";
+/// The hash of some rows of W, and of the rest.
+inline constexpr const char* layer_sample = "layer_sample";
 /// The hash of everything in the file but itself.
 inline constexpr const char* checksum = "checksum";
 inline constexpr const char* options = "options.";  ///< before the name of an option

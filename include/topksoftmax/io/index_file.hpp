@@ -7,7 +7,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
-#include "topksoftmax/io/file_access.hpp"
+#include "topksoftmax/io/load_options.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
@@ -19,6 +19,7 @@
 //   vocab, dim      V and d of the layer
 //   dtype           how its weights are stored: F32, F16, BF16, I8
 //   layer_hash      of W, b and the transform: an index is loaded for its own layer, and no other
+//   layer_sample    the same of some rows of W (LayerCheck::sampled)
 //   checksum        of all other metadata and of the tensors: see verify_index()
 //   options.NAME    the numbers that it was built with, those that were left open as they were chosen
 //
@@ -35,14 +36,15 @@ TOPKSOFTMAX_EXPORT void save_index(const TopKSoftmax& backend, const std::filesy
 /// `loader` makes backends of the indexes within it, and must outlive the reader.
 ///
 /// The large tensors are used where they lie in the mapped file, so what one process has read, all others
-/// share; or in a copy of it (FileAccess), for those who must not trust whoever may write to it. Cost: reads
-/// W once to hash it, and the file once where it is copied.
+/// share; or in a copy of it (FileAccess), for those who must not trust whoever may write to it. The layer is
+/// compared as LayerCheck says; whole for files of 0.1, which hold no sample. Cost: that of the check, and
+/// reads the file once where it is copied.
 ///
 /// Throws Error, which says what is wrong and what to do, for a file that cannot be read, is damaged, holds
 /// no index or one of another kind, is of a newer version, or was built for another layer.
 TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, SoftmaxLayer layer,
                                           const BackendLoader& loader, std::string_view kind = {},
-                                          FileAccess access = FileAccess::mapped);
+                                          const LoadOptions& options = {});
 
 /// The backend whose index save_index() has written to `path`, of whatever kind the file says and the loader
 /// knows, for the layer that it was built for. Every query is answered as by the backend that was saved: with
@@ -54,8 +56,8 @@ TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, Sof
 /// values that cannot be.
 inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
                                                const BackendLoader& loader,
-                                               FileAccess access = FileAccess::mapped) {
-  return loader.load(open_index(path, std::move(layer), loader, {}, access));
+                                               const LoadOptions& options = {}) {
+  return loader.load(open_index(path, std::move(layer), loader, {}, options));
 }
 
 namespace detail {
@@ -73,9 +75,13 @@ class TOPKSOFTMAX_EXPORT NoParts final : public BackendLoader {
 template <class Backend>
 std::unique_ptr<Backend> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
                                     const BackendLoader& loader = detail::NoParts(),
-                                    FileAccess access = FileAccess::mapped) {
-  return Backend::load(open_index(path, std::move(layer), loader, Backend::kind, access));
+                                    const LoadOptions& options = {}) {
+  return Backend::load(open_index(path, std::move(layer), loader, Backend::kind, options));
 }
+
+/// Throws Error unless an index file is for this layer, whole as it is: what LayerCheck::sampled leaves open.
+/// Nothing of it changes, so that a thread may do this while others ask. Cost: reads W once.
+TOPKSOFTMAX_EXPORT void verify_layer(const std::filesystem::path& path, const SoftmaxLayer& layer);
 
 /// Reads an index file whole and throws Error unless it is one, and its metadata and tensors are what was
 /// written, by their checksum.

@@ -20,7 +20,6 @@
 #include "topksoftmax/fgd/fgd.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/index/index_reader.hpp"
-#include "topksoftmax/io/file_access.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
 #include "topksoftmax/mapped_vocabulary.hpp"
@@ -66,8 +65,8 @@ inline const BackendLoader& standard_loader() {
 
 /// load_index() with the standard loader.
 inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
-                                               FileAccess access = FileAccess::mapped) {
-  return load_index(path, std::move(layer), standard_loader(), access);
+                                               const LoadOptions& options = {}) {
+  return load_index(path, std::move(layer), standard_loader(), options);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
