@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "topksoftmax/softmax_layer.hpp"
@@ -23,7 +22,6 @@ struct Reference {
   Reference(const SoftmaxLayer& layer, const Eigen::VectorXf& h) {
     const RowMajorMatrix W = layer.weights();
     const Eigen::VectorXf b = layer.biases();
-    double max = -std::numeric_limits<double>::infinity();
     for (Eigen::Index token = 0; token < W.rows(); ++token) {
       double logit = b[token];
       double magnitude = std::abs(logit);
@@ -34,12 +32,24 @@ struct Reference {
       }
       logits.push_back(transformed(layer.transform(), logit));
       magnitudes.push_back(magnitude);
-      max = std::max(max, logits.back());
     }
-    double sum = 0.0;
-    for (const double logit : logits) sum += std::exp(logit - max);
-    log_z = max + std::log(sum);
     scale = static_cast<double>(layer.transform().scale);
+    sum_up();
+  }
+
+  /// The same where only some tokens are allowed, one at least, and some have biases.
+  template <class Allows>
+  Reference edited(const Allows& allows, const std::vector<TokenBias>& biases) const {
+    Reference other = *this;
+    for (const TokenBias& bias : biases) {
+      other.logits[static_cast<std::size_t>(bias.id)] += static_cast<double>(bias.bias);
+      other.magnitudes[static_cast<std::size_t>(bias.id)] += static_cast<double>(std::abs(bias.bias));
+    }
+    for (std::size_t token = 0; token < logits.size(); ++token) {
+      if (!allows(static_cast<TokenId>(token))) other.logits[token] = -HUGE_VAL;
+    }
+    other.sum_up();
+    return other;
   }
 
   /// What the layer makes of a product, as a model's own code writes it.
@@ -55,6 +65,14 @@ struct Reference {
   double tolerance(std::size_t token, std::size_t dim) const {
     return scale * static_cast<double>(dim + 2) * std::ldexp(1.0, -24) * magnitudes[token] +
            std::ldexp(std::abs(logits[token]), -20) + 1e-37;
+  }
+
+ private:
+  void sum_up() {
+    const double max = *std::max_element(logits.begin(), logits.end());
+    double sum = 0.0;
+    for (const double logit : logits) sum += std::exp(logit - max);
+    log_z = max + std::log(sum);
   }
 };
 
