@@ -33,6 +33,7 @@ using testing::world;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr std::uint16_t kHalfNan = 0x7e00;
+constexpr std::uint16_t kShortNan = 0x7fc0;  // of a bfloat16
 
 /// One change to an index, and why it is refused then.
 struct Damage {
@@ -105,11 +106,14 @@ std::vector<Case> cases() {
        {value("prefixes", 0, 0.5F, "another bias than the layer in row 0"),
         value("prefixes", 16, kNan, "in row 1")}},
       {Certified::build(layer, train, {.prefix = 8, .width = 16}),
-       {value("tails", 14, kNan, "in row 0"), option("prefix", "16", "prefixes"),
+       {value("outside_position", 0, 1.5, "is not between 0 and 1"),
+        value("outside_position", 0, static_cast<double>(kNan), "outside_position"),
+        value("tails", 14, kNan, "in row 0"), option("prefix", "16", "prefixes"),
         option("prefix", "9", "prefix is 9"), option("width", "100000000", "width 100000000")}},
       {Certified::build(layer, train, {.prefix = 8, .width = 16, .boxes = BoundBoxes::always}),
        {value("boxes.centres", 16, kNan, "in row 1"), value("boxes.spreads", 24, kNan, "in row 1"),
         twice("order"), option("boxes", "0", "another bias than the layer"),
+        option("boxes", "4294967297", "boxes"),  // 1 in 32 bits
         value("Q", 0, kHalfNan, "\"Q\"")}},
       {AdaptiveSoftmax::build(layer, train),
        {twice("ids"), value("starts", 3, std::uint64_t{701}, "does not rise from 70"),
@@ -148,6 +152,33 @@ TEST(DamagedIndexes, AreRefused) {
       Parts parts(whole);
       damage.inflict(parts);
       EXPECT_THAT(testing::refusal(parts.file(), world().layer, standard_loader()),
+                  AllOf(HasSubstr(damage.why), HasSubstr("is damaged; build the index again")));
+    }
+  }
+}
+
+TEST(DamagedIndexes, WithCodesAndDitherAreRefused) {
+  const SoftmaxLayer layer = testing::random_layer(200, 80, 1);
+  const RowMajorMatrix contexts = testing::clustered_contexts(300, 80, 8, 2);
+  constexpr std::size_t kFirstRadius = kernels::PrefixBlocks::code_radius_offset() / sizeof(std::uint16_t);
+  const std::shared_ptr<const TopKSoftmax> proven = Certified::build(
+      layer, contexts, {.prefix = 8, .int4_width = 32, .width = 80, .boxes = BoundBoxes::never});
+  const std::shared_ptr<const TopKSoftmax> dithered = Certified::build(
+      layer, contexts,
+      {.prefix = 8, .int4_width = 32, .width = 80, .boxes = BoundBoxes::never, .failure_probability = 1e-6});
+  const Case damaged[] = {
+      {proven, {value("prefixes", kFirstRadius + 3, kShortNan, "in row 3")}},
+      {dithered,
+       {value("prefixes", kFirstRadius + 3, kShortNan, "in row 3"),
+        value("dither", 5, 0.51F, "is not within 0.5"), value("dither", 31, kNan, "dither")}}};
+  for (const auto& [backend, damages] : damaged) {
+    const std::string whole = saved(*backend);
+    EXPECT_EQ(testing::refusal(whole, layer, standard_loader()), "");
+    for (const Damage& damage : damages) {
+      SCOPED_TRACE(damage.what + ": " + damage.why);
+      Parts parts(whole);
+      damage.inflict(parts);
+      EXPECT_THAT(testing::refusal(parts.file(), layer, standard_loader()),
                   AllOf(HasSubstr(damage.why), HasSubstr("is damaged; build the index again")));
     }
   }
