@@ -69,15 +69,14 @@ std::string largest_matrices(const SafetensorsShards& checkpoint) {
       if (tensor.shape.size() == 2) matrices.push_back(&tensor);
     }
   }
-  const auto shown =
-      matrices.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, matrices.size()));
+  const auto shown = matrices.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, matrices.size()));
   std::partial_sort(matrices.begin(), shown, matrices.end(), [](const TensorView* a, const TensorView* b) {
     return a->shape[0] != b->shape[0] ? a->shape[0] > b->shape[0] : a->name < b->name;
   });
   std::string text;
   for (auto matrix = matrices.begin(); matrix != shown; ++matrix) {
-    text += (text.empty() ? "" : ", ") + detail::in_quotes((*matrix)->name) + " " +
-            shape_text((*matrix)->shape);
+    text +=
+        (text.empty() ? "" : ", ") + detail::in_quotes((*matrix)->name) + " " + shape_text((*matrix)->shape);
   }
   return text.empty() ? "it has no matrix at all" : "its matrices with most rows are " + text;
 }
@@ -92,8 +91,8 @@ std::string bias_of(const SafetensorsShards& checkpoint, std::string_view weight
   for (const char* const name : {"lm_head.bias", "final_logits_bias", "output_projection.bias"}) {
     names.emplace_back(name);
   }
-  const auto found =
-      std::find_if(names.begin(), names.end(), [&](const std::string& name) { return checkpoint.contains(name); });
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const std::string& name) { return checkpoint.contains(name); });
   return found == names.end() ? std::string() : *found;
 }
 
@@ -103,15 +102,17 @@ std::filesystem::path tensors_in(const std::filesystem::path& folder) {
   }
   const bool pickled = std::filesystem::exists(folder / kPickled) ||
                        std::filesystem::exists(folder / (std::string(kPickled) + ".index.json"));
-  throw Error(folder.string() + ": has neither " + std::string(kFile) + " nor " + std::string(kIndex) +
-              (pickled ? "; " + std::string(kPickled) +
-                             " is pickled, which is not read: save_pretrained() of Transformers writes safetensors"
-                       : "; is this the folder of a model?"));
+  throw Error(
+      folder.string() + ": has neither " + std::string(kFile) + " nor " + std::string(kIndex) +
+      (pickled ? "; " + std::string(kPickled) +
+                     " is pickled, which is not read: save_pretrained() of Transformers writes safetensors"
+               : "; is this the folder of a model?"));
 }
 
 std::string name_of_folder(const std::filesystem::path& folder) {
   std::error_code ignored;
-  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder.empty() ? "." : folder, ignored);
+  const std::filesystem::path whole =
+      std::filesystem::weakly_canonical(folder.empty() ? "." : folder, ignored);
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 

@@ -77,8 +77,8 @@ class Config {
 
   Error unexpected(const char* key, const json& value, const char* expected) const {
     return Error(path_.string() + ": " + detail::in_quotes(key) + " is " +
-                 detail::in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace)) + ", expected " +
-                 expected);
+                 detail::in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace)) +
+                 ", expected " + expected);
   }
 
   const std::filesystem::path& path_;

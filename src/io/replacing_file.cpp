@@ -16,7 +16,7 @@ namespace {
 std::filesystem::path followed(const std::filesystem::path& target) {
   std::error_code failure;
   if (!std::filesystem::is_symlink(target, failure)) return target;
-  const std::filesystem::path real = std::filesystem::canonical(target, failure);
+  std::filesystem::path real = std::filesystem::canonical(target, failure);
   if (failure) throw Error(target.string() + ": cannot follow the symbolic link: " + failure.message());
   return real;
 }

@@ -166,13 +166,12 @@ inline std::size_t threshold_for(std::size_t wanted, std::size_t bands, const Wt
 inline std::span<const TokenId> first_wanted(std::span<TokenId> ids, std::size_t wanted,
                                              std::size_t threshold, const WtaIndex::Hits& hits) {
   std::size_t surplus = ids.size() > wanted ? ids.size() - wanted : 0;
-  const std::size_t dropped = surplus;
-  std::remove_if(ids.rbegin(), ids.rend(), [&](TokenId id) {
+  const auto end = std::remove_if(ids.rbegin(), ids.rend(), [&](TokenId id) {
     if (surplus == 0 || hits.of_token[id] != threshold) return false;
     --surplus;
     return true;
   });
-  return ids.subspan(dropped);
+  return ids.last(static_cast<std::size_t>(end - ids.rbegin()));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

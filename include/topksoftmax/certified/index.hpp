@@ -76,7 +76,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   static constexpr double kWidest = 40.0;
 
   /// Bytes of prefixes that stay in the second cache while all contexts of a batch meet them.
-  static constexpr std::size_t kPartBytes = 512 * 1024;
+  static constexpr std::size_t kPartBytes = std::size_t{512} * 1024;
 
   std::size_t rows() const { return prefixes.blocks().rows; }
   TokenId token(std::size_t place) const { return order.token(place); }

@@ -109,7 +109,10 @@ class RowGuesses {
       }
       before = behind;
     }
-    for (; wanted >= 0.0; wanted = next()) visit(last);
+    while (wanted >= 0.0) {
+      visit(last);
+      wanted = next();
+    }
   }
 
  private:

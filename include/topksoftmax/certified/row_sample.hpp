@@ -77,8 +77,11 @@ struct Ranking {
 class RowSample {
  public:
   RowSample(const BoundedQuery& bounded, double temperature, const Ranking& ranking, std::uint64_t seed)
-      : bounded_(bounded), guesses_(bounded, temperature), temperature_(temperature), ranking_(ranking) {
-    seed_ = seed;
+      : bounded_(bounded),
+        guesses_(bounded, temperature),
+        temperature_(temperature),
+        ranking_(ranking),
+        seed_(seed) {
     if (!is_usable()) return;
     best_ = guesses_.best();
     count_biased();
