@@ -127,6 +127,20 @@ TEST(UpperBounds, ABackendWithoutProofHasNone) {
   EXPECT_EQ(bounds[1], kInfinity);
 }
 
+TEST(UpperBounds, WhatHoldsButForAProbabilityIsNone) {
+  const SoftmaxLayer layer = random_layer(500, 80, 5);
+  const RowMajorMatrix contexts = clustered_contexts(100, 80, 4, 2);
+  const auto head = Certified::build(
+      layer, contexts,
+      {.prefix = 8, .int4_width = 32, .boxes = BoundBoxes::never, .failure_probability = 1e-6});
+  Workspace workspace;
+  std::vector<float> bounds(2);
+  const Eigen::VectorXf h = contexts.row(0);
+  head->upper_bounds(span_of(h), std::vector<TokenId>{7, 8}, {}, workspace, bounds);
+  EXPECT_EQ(bounds[0], kInfinity);
+  EXPECT_EQ(bounds[1], kInfinity);
+}
+
 TEST(UpperBounds, AreInfiniteForAContextThatCannotBeBounded) {
   const SoftmaxLayer layer = random_layer(500, 16, 5);
   const auto head = Certified::build(layer, clustered_contexts(100, 16, 4, 2));

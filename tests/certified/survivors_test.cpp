@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/certified/survivors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/threshold.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::Reference;
+
+constexpr Eigen::Index kVocab = 2000;
+constexpr Eigen::Index kDim = 24;
+
+struct Asked {
+  Eigen::VectorXf h;
+  Query query;
+  Workspace workspace;
+
+  explicit Asked(Eigen::VectorXf context, std::size_t k = 5) : h(std::move(context)) {
+    query.h = h.data();
+    query.k = k;
+  }
+
+  detail::BoundedQuery of(const Certified& head) {
+    return detail::bounded(head.layer(), head.screener().index(), query, workspace);
+  }
+};
+
+// The threshold is a logit, what tails bound are products: of a scale above 1 they are smaller.
+TEST(Survivors, HoldAllThatReachTheThresholdUnderATransform) {
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  std::size_t dropped = 0;
+  for (const LogitTransform& transform :
+       {LogitTransform{}, LogitTransform{.scale = 3.0F}, LogitTransform{.scale = 2.0F, .soft_cap = 9.0F}}) {
+    const SoftmaxLayer layer = random_layer(kVocab, kDim, 3).with(transform);
+    const auto head =
+        Certified::build(layer, contexts, {.prefix = 8, .width = 16, .boxes = BoundBoxes::never});
+    for (Eigen::Index q = 0; q < 40; ++q) {
+      Asked asked(contexts.row(q));
+      const Reference reference(layer, asked.h);
+      std::vector<double> sorted = reference.logits;
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const auto threshold = static_cast<float>(0.5 * (sorted[4] + sorted[5]));
+      const Candidates found = detail::candidates_reaching(asked.of(*head), threshold, kVocab);
+      if (found.everything) continue;
+      for (std::size_t token = 0; token < reference.logits.size(); ++token) {
+        if (reference.logits[token] < static_cast<double>(threshold)) continue;
+        ASSERT_TRUE(std::count(found.ids.begin(), found.ids.end(), static_cast<TokenId>(token)) == 1)
+            << "token " << token << ", scale " << transform.scale;
+      }
+      dropped += static_cast<std::size_t>(kVocab) - found.ids.size();
+    }
+  }
+  EXPECT_GT(dropped, 3 * 40 * kVocab / 2);
+}
+
+// A threshold may come from elsewhere, another rank or a backend that proposes.
+TEST(Survivors, BoundsThatDoNotHoldRuleNothingOut) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const auto head = Certified::build(layer, clustered_contexts(300, kDim, 6, 9), {.width = 16});
+  for (const Eigen::VectorXf& h :
+       {Eigen::VectorXf(Eigen::VectorXf::Zero(kDim)),
+        Eigen::VectorXf(Eigen::VectorXf::Constant(kDim, 1e-30F)),
+        Eigen::VectorXf(Eigen::VectorXf::Constant(kDim, 1e30F))}) {
+    Asked asked(h);
+    const Candidates found = detail::candidates_reaching(asked.of(*head), 0.5F, kVocab);
+    EXPECT_TRUE(found.everything);
+    EXPECT_TRUE(found.ids.empty());
+  }
+}
+
+TEST(Survivors, FewerTokensThanAreAskedForMakeNoThreshold) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  for (const std::size_t allowed : {1U, 9U, 90U}) {
+    std::vector<std::uint64_t> words((kVocab + 63) / 64);
+    for (std::size_t i = 0; i < allowed; ++i) words[7 * i / 64] |= std::uint64_t{1} << (7 * i % 64);
+    for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+      const auto head = Certified::build(layer, contexts, {.width = 16, .boxes = boxes});
+      const auto threshold = [&](std::size_t k) {
+        Asked asked(contexts.row(3), k);
+        asked.query.edits.allowed = AllowedTokens(words);
+        std::size_t bytes_read = 0;
+        return detail::threshold_from_best(asked.of(*head), bytes_read);
+      };
+      EXPECT_EQ(threshold(allowed + 1), detail::kNoThreshold) << allowed;
+      EXPECT_EQ(threshold(allowed + 30), detail::kNoThreshold) << allowed;
+      EXPECT_EQ(threshold(1) > detail::kNoThreshold, allowed >= 9) << allowed;
+    }
+  }
+}
+
+// Bounds that hold but for a probability cannot prove how wide an interval is.
+TEST(Survivors, AnIntervalThatMustBeProvenTakesProvenBounds) {
+  const SoftmaxLayer layer = random_layer(kVocab, 80, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, 80, 6, 9);
+  const auto dithered = Certified::build(layer, contexts,
+                                         {.prefix = 8,
+                                          .int4_width = 32,
+                                          .width = 80,
+                                          .boxes = BoundBoxes::never,
+                                          .failure_probability = 1e-6});
+  ASSERT_EQ(dithered->query(contexts.row(0), {.k = 5}).normalizer, Normalizer::low_rank);
+  for (Eigen::Index q = 0; q < 20; ++q) {
+    const Eigen::VectorXf h = contexts.row(q);
+    const TopK answer = dithered->query(h, {.k = 5, .log_z_tolerance = 0.5});
+    EXPECT_EQ(answer.normalizer, Normalizer::exact);
+    EXPECT_NEAR(answer.log_z, Reference(layer, h).log_z, 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax
