@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/allocations.hpp"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -24,6 +27,8 @@ namespace {
 
 thread_local std::size_t count = 0;
 std::atomic<std::ptrdiff_t> live{0};
+std::atomic<std::ptrdiff_t> live_bytes{0};
+std::atomic<std::ptrdiff_t> most_bytes{0};
 std::atomic<std::ptrdiff_t> calls_to_failure{0};  // 0 or less: none
 
 #ifdef TOPKSOFTMAX_TESTS_SANITIZED
@@ -48,11 +53,19 @@ void* allocate(std::size_t size, std::size_t alignment) {
   void* const p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (p == nullptr) throw std::bad_alloc();
   live.fetch_add(1, std::memory_order_relaxed);
+  const auto bytes = static_cast<std::ptrdiff_t>(malloc_usable_size(p));
+  const std::ptrdiff_t now = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::ptrdiff_t most = most_bytes.load(std::memory_order_relaxed);
+  while (now > most && !most_bytes.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
   return p;
 }
 
 void release(void* p) {
-  if (p != nullptr) live.fetch_sub(1, std::memory_order_relaxed);
+  if (p != nullptr) {
+    live.fetch_sub(1, std::memory_order_relaxed);
+    live_bytes.fetch_sub(static_cast<std::ptrdiff_t>(malloc_usable_size(p)), std::memory_order_relaxed);
+  }
   std::free(p);
 }
 
@@ -104,6 +117,14 @@ bool can_fail_allocations() {
 
 std::ptrdiff_t live_allocations() {
   return live;
+}
+
+MemoryPeak::MemoryPeak() : before_(live_bytes) {
+  most_bytes = before_;
+}
+
+std::size_t MemoryPeak::bytes() const {
+  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(most_bytes - before_, 0));
 }
 
 FailingAllocation::FailingAllocation(std::size_t n) {

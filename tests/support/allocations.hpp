@@ -16,6 +16,18 @@ bool can_fail_allocations();
 /// Blocks of memory that operator new has given to any thread and operator delete has not got back.
 std::ptrdiff_t live_allocations();
 
+/// How much memory operator new has given out, of all threads together, beyond what it had when this was made.
+class MemoryPeak {
+ public:
+  MemoryPeak();
+
+  /// In bytes, at the most so far. One at a time.
+  std::size_t bytes() const;
+
+ private:
+  std::ptrdiff_t before_;
+};
+
 /// While it lives, one call of operator new fails: the n-th after its making, n ≥ 1, whichever thread makes
 /// it. One at a time.
 class FailingAllocation {
