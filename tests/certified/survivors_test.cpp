@@ -104,6 +104,27 @@ TEST(Survivors, FewerTokensThanAreAskedForMakeNoThreshold) {
   }
 }
 
+// Biased tokens are scored, and their mass is no longer what their rows' bounds say.
+TEST(Survivors, OutsideOfThemBiasedTokensDoNotCount) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  std::vector<TokenBias> biases;
+  for (TokenId id = 0; id < kVocab; ++id) {
+    if (id % 20 != 0) biases.push_back({id, -60.0F});
+  }
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto head = Certified::build(layer, contexts, {.width = 16, .boxes = boxes});
+    for (Eigen::Index q = 0; q < 40; ++q) {
+      const Eigen::VectorXf h = contexts.row(q);
+      const TopK answer = head->query(h, {.k = 5, .logit_bias = biases});
+      const Reference reference = Reference(layer, h).edited([](TokenId) { return true; }, biases);
+      ASSERT_EQ(answer.normalizer, Normalizer::interval);
+      ASSERT_LE(answer.log_z_low, reference.log_z + 1e-6);
+      ASSERT_GE(answer.log_z_high, reference.log_z - 1e-6);
+    }
+  }
+}
+
 // Bounds that hold but for a probability cannot prove how wide an interval is.
 TEST(Survivors, AnIntervalThatMustBeProvenTakesProvenBounds) {
   const SoftmaxLayer layer = random_layer(kVocab, 80, 3);

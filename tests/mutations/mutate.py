@@ -4,7 +4,7 @@
 # Asks which tests die for each mutant of mutants.txt. All mutants are built into one copy of the sources, each
 # behind a condition, so that every program is compiled once: the variable TOPKSOFTMAX_MUTANT says which is alive.
 #
-#   mutate.py --source REPOSITORY --work FOLDER [--only PREFIX] [--jobs N] [-- CMAKE ARGUMENTS]
+#   mutate.py --source REPOSITORY --work FOLDER [--only PROGRAM] [--mutant PREFIX]… [--jobs N] [-- CMAKE ARGUMENTS]
 import argparse
 import concurrent.futures
 import dataclasses
@@ -138,6 +138,7 @@ def main():
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="", help="mutants of this program alone")
+    parser.add_argument("--mutant", action="append", default=[], help="mutants whose names begin with this alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("cmake", nargs="*")
     args = parser.parse_args()
@@ -148,7 +149,10 @@ def main():
     build = args.work / "build"
     subprocess.run(["cmake", "-G", "Ninja", "-S", str(copy / "tests/mutations/project"), "-B", str(build),
                     *args.cmake], check=True, stdout=subprocess.DEVNULL)
-    programs = sorted({m.program for m in mutants if not args.only or m.program == args.only})
+    chosen = [m for m in mutants if not args.only or m.program == args.only]
+    if args.mutant:
+        chosen = [m for m in chosen if m.name.startswith(tuple(args.mutant))]
+    programs = sorted({m.program for m in chosen})
     subprocess.run(["cmake", "--build", str(build), "-j", str(args.jobs), "--target", *programs], check=True)
     seconds = {}
     for program in programs:
@@ -157,7 +161,6 @@ def main():
         if dead:
             sys.exit(f"{program} fails without any mutant: {', '.join(dead)}")
         seconds[program] = time.monotonic() - start
-    chosen = [m for m in mutants if m.program in programs]
     survivors = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         results = pool.map(lambda m: run(build / m.program, m.number, seconds[m.program]), chosen)
