@@ -48,6 +48,17 @@ TEST(Nucleus, IsUnknownWithoutAProof) {
   EXPECT_EQ(check_nucleus(answer, 0.1), NucleusCheck::unknown);
 }
 
+// An exact log Z may be rounded by a share of kSumExpError: within it nothing is proven.
+TEST(Nucleus, IsUnknownWithinTheRoundingOfAnExactLogZ) {
+  const double rounding = kernels::kSumExpError;
+  for (const double off : {-0.9 * rounding, 0.9 * rounding}) {
+    TopK answer = two_tokens(0.0);  // they have 0.75
+    answer.log_z = answer.log_z_low = answer.log_z_high = answer.log_z + std::log1p(off);
+    EXPECT_NE(check_nucleus(answer, 0.75 * (1.0 + 0.05 * rounding)), NucleusCheck::inside);
+    EXPECT_NE(check_nucleus(answer, 0.75 * (1.0 - 0.05 * rounding)), NucleusCheck::outside);
+  }
+}
+
 TEST(Nucleus, AgreesWithTheFullSoftmax) {
   const SoftmaxLayer layer = testing::random_layer(800, 16, 1);
   const RowMajorMatrix H = testing::clustered_contexts(60, 16, 5, 2);
