@@ -216,6 +216,15 @@ TEST(IndexFiles, FilesWithoutASampleAreComparedWhole) {
   }
 }
 
+TEST(IndexFiles, VerifyingFindsOneBitThatIsAnother) {
+  Parts parts(saved(*Quantized::build(world().layer, {.refine_width = 20})));
+  const TemporaryFolder folder(memory_folder());
+  verify_index(folder.write("whole", parts.file()));
+  std::string& codes = parts.bytes.at("prefixes");
+  codes[codes.size() / 2] = static_cast<char>(codes[codes.size() / 2] ^ 1);
+  EXPECT_THAT(error_of([&] { verify_index(folder.write("f", parts.file())); }), HasSubstr("its checksum is"));
+}
+
 TEST(IndexFiles, TensorsOffCacheLinesAreCopied) {
   // As other programs write them.
   const Parts parts(saved(*Certified::build(world().layer, world().train, {.width = 16})));
