@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the project is built with, if any of it is missing; silent and quick if nothing is.
+# Installs what the project is built with, and the packages that are named, if any of it is missing; silent and quick if
+# nothing is.
 set -euo pipefail
 
 packages=(
   g++ cmake ninja-build pkg-config
   libeigen3-dev libhwy-dev libhnswlib-dev nlohmann-json3-dev libcli11-dev
   libgtest-dev libgmock-dev libboost-dev libbenchmark-dev libopenblas-dev libzip-dev libopenmpi-dev openmpi-bin python3-numpy
+  "$@"
 )
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

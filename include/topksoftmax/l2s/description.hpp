@@ -20,7 +20,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 inline std::vector<TensorDescription> l2s_tensors() {
   std::vector<TensorDescription> own = {
-      {"clusters", "F32", "[r, d]", "v_t (options.name: \"l2s\" or \"l2s-kmeans\")"},
+      {"clusters", "F32", "[r, d]", R"(v_t (options.name: "l2s" or "l2s-kmeans"))"},
       {"offsets", "U64", "[r + 1]", "C(t) is ids[offsets[t] … offsets[t + 1])"},
       {"ids", "I32", "[*]", "tokens, ascending within a set"},
       {"history", "F64", "[*, 3]", "of each round: objective, missed, set_size"}};
