@@ -15,7 +15,7 @@ cd "$data"
 # Precision against speed: every system at the settings of its own trade-off, and other libraries.
 systems=exact,fused,l2s,l2s-kmeans,fgd,svd,row-clusters,adaptive,greedy-mips,pca-mips,lsh-mips,wta-lsh,shortlist,quantized
 systems+=,certified,peer:eigen,peer:openblas,peer:onednn,peer:onednn-int8,peer:faiss-flat,peer:faiss-ivf,peer:faiss-hnsw
-systems+=,peer:hnswlib
+systems+=,peer:hnswlib,peer:onednn-bf16
 for head in novels translation; do
   [ -s "$head.json" ] && continue
   python3 "$figures/fewer_contexts.py" "$heads/$head.safetensors" head.safetensors 6000 500

@@ -156,6 +156,43 @@ class OneDnnProduct : public Float32Product {
   InnerProduct product_;
 };
 
+/// bfloat16 in, float32 out: weights and contexts are rounded to the nearest, which leaves the weights of a
+/// layer of bfloat16 as they are. Nothing is scored again.
+class OneDnnBfloat16Product {
+ public:
+  static constexpr std::string_view name = "peer:onednn-bf16";
+  static constexpr bool is_exact_fp32 = false;
+
+  explicit OneDnnBfloat16Product(const SoftmaxLayer& layer)
+      : dim_(layer.dim()),
+        W_(layer.weights().cast<Eigen::bfloat16>()),
+        b_(layer.biases()),
+        product_(memory::data_type::bf16, W_.data(), b_.data(), layer.vocab(), dim_, {}) {}
+
+  /// Weights and biases.
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(W_.size()) * sizeof(Eigen::bfloat16) +
+           static_cast<std::size_t>(b_.size()) * sizeof(float);
+  }
+
+  void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const {
+    const auto rows = static_cast<Eigen::Index>(batch);
+    const auto columns = static_cast<Eigen::Index>(dim_);
+    const Eigen::Map<const RowMajorMatrix, 0, Eigen::OuterStride<>> contexts(
+        H, rows, columns, Eigen::OuterStride<>(static_cast<Eigen::Index>(stride)));
+    const Rows rounded = contexts.cast<Eigen::bfloat16>();
+    product_(rounded.data(), batch, logits);
+  }
+
+ private:
+  using Rows = Eigen::Matrix<Eigen::bfloat16, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+  std::size_t dim_;
+  Rows W_;
+  Eigen::VectorXf b_;
+  InnerProduct product_;
+};
+
 /// Signed bytes, and what they are to be multiplied by.
 float round_to_bytes(const float* x, std::size_t count, std::int8_t* q) {
   const Eigen::Map<const Eigen::VectorXf> values(x, static_cast<Eigen::Index>(count));
@@ -212,6 +249,11 @@ class OneDnnInt8Product {
 
 BackendDescription onednn_peer() {
   return full_softmax_peer<OneDnnProduct>("oneDNN's inner product, and a partial sort");
+}
+
+BackendDescription onednn_bf16_peer() {
+  return full_softmax_peer<OneDnnBfloat16Product>(
+      "oneDNN's inner product of bfloat16 rows and contexts, and a partial sort: approximate");
 }
 
 BackendDescription onednn_int8_peer() {

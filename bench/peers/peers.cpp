@@ -14,6 +14,7 @@ void add_peers(Registry& registry) {
 #endif
 #ifdef TOPKSOFTMAX_BENCH_ONEDNN
   registry.add(onednn_peer());
+  registry.add(onednn_bf16_peer());
   registry.add(onednn_int8_peer());
 #endif
 #ifdef TOPKSOFTMAX_BENCH_FAISS

@@ -21,6 +21,7 @@ BackendDescription openblas_peer();
 #endif
 #ifdef TOPKSOFTMAX_BENCH_ONEDNN
 BackendDescription onednn_peer();
+BackendDescription onednn_bf16_peer();
 BackendDescription onednn_int8_peer();
 #endif
 #ifdef TOPKSOFTMAX_BENCH_FAISS

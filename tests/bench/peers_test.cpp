@@ -83,21 +83,30 @@ TEST(Peers, TakeMasksAndBiases) {
   expect_exact(random_layer(1000, 24, 1), {.k = 10, .allowed = mask, .logit_bias = biases});
 }
 
-/// oneDNN's int8 product, where the harness was built with it.
-const BackendDescription* int8_peer() {
+/// A peer that the harness was perhaps built without.
+const BackendDescription* peer_named(std::string_view name) {
   for (const BackendDescription& backend : all_peers().descriptions()) {
-    if (backend.name == "peer:onednn-int8") return &backend;
+    if (backend.name == name) return &backend;
   }
   return nullptr;
 }
 
-TEST(Peers, Int8ComesCloseToTheExactLogits) {
-  if (int8_peer() == nullptr) GTEST_SKIP() << "built without oneDNN";
+/// oneDNN's products of rounded rows and contexts, and how far their logits may be off.
+struct RoundedPeer {
+  const char* name;
+  double error;
+};
+
+class RoundedPeers : public ::testing::TestWithParam<RoundedPeer> {};
+
+TEST_P(RoundedPeers, ComeCloseToTheExactLogits) {
+  const BackendDescription* const description = peer_named(GetParam().name);
+  if (description == nullptr) GTEST_SKIP() << "built without oneDNN";
   for (const Eigen::Index vocab : {1, 7, 1000}) {
     const SoftmaxLayer layer = random_layer(vocab, 24, 1);
     const bench::Head head = make_head(layer);
-    const auto peer = int8_peer()->build(bench::material_of(head));
-    EXPECT_EQ(peer->name(), int8_peer()->name);
+    const auto peer = description->build(bench::material_of(head));
+    EXPECT_EQ(peer->name(), description->name);
     const QueryOptions options = {.k = 5};
     const auto exact = Exact::make(layer);
     const std::vector<TopK> batched = peer->query_batch(head.test, options);
@@ -107,21 +116,26 @@ TEST(Peers, Int8ComesCloseToTheExactLogits) {
       for (const TopK& answer : {peer->query(h, options), batched[i]}) {
         ASSERT_EQ(answer.size(), wanted.size());
         EXPECT_FALSE(answer.certified);
-        EXPECT_NEAR(answer.log_z, wanted.log_z, 0.05);
+        EXPECT_NEAR(answer.log_z, wanted.log_z, GetParam().error / 2);
         for (std::size_t j = 0; j < answer.size(); ++j) {
-          EXPECT_NEAR(answer.logits[j], wanted.logits[j], 0.1F);
-          EXPECT_NEAR(answer.logits[j], layer_logit(layer, answer.ids[j], h), 0.1F);
+          EXPECT_NEAR(answer.logits[j], wanted.logits[j], GetParam().error);
+          EXPECT_NEAR(answer.logits[j], layer_logit(layer, answer.ids[j], h), GetParam().error);
         }
       }
     }
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(OneDnn, RoundedPeers,
+                         ::testing::Values(RoundedPeer{"peer:onednn-int8", 0.1},
+                                           RoundedPeer{"peer:onednn-bf16", 0.05}));
+
 TEST(Peers, Int8TakesMasksBiasesAndUnusualContexts) {
-  if (int8_peer() == nullptr) GTEST_SKIP() << "built without oneDNN";
+  const BackendDescription* const int8_peer = peer_named("peer:onednn-int8");
+  if (int8_peer == nullptr) GTEST_SKIP() << "built without oneDNN";
   const SoftmaxLayer layer = random_layer(1000, 24, 1);
   const bench::Head head = make_head(layer);
-  const auto peer = int8_peer()->build(bench::material_of(head));
+  const auto peer = int8_peer->build(bench::material_of(head));
   TokenMask mask(1000);
   for (TokenId id = 0; id < 1000; id += 2) mask.allow(id);
   const std::vector<TokenBias> biases = {{4, 300.0F}, {5, 900.0F}};
