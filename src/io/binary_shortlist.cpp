@@ -2,19 +2,17 @@
 #include "io/binary_shortlist.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "io/byte_order.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/shortlist/alignment_lists.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-static_assert(std::endian::native == std::endian::little, "Marian's shortlists are little-endian");
 
 namespace {
 
@@ -77,6 +75,7 @@ Header checked_header(std::string_view bytes, std::string_view name) {
 AlignmentLists AlignmentLists::read_binary(std::string_view bytes, std::string_view name,
                                            std::size_t source_count, std::size_t target_count) {
   const auto error = [&](const std::string& what) { return Error(std::string(name) + ": " + what); };
+  require_little_endian(std::string(name));
   const Header header = checked_header(bytes, name);
   if (header.offsets == 0 || header.offsets - 1 > source_count) {
     throw error("has " + std::to_string(header.offsets) +

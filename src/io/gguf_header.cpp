@@ -3,20 +3,18 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "io/byte_order.hpp"
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-static_assert(std::endian::native == std::endian::little, "GGUF files are little-endian and used in place");
 
 namespace {
 
@@ -326,6 +324,7 @@ std::string gguf_type_text(const GgufValue& value) {
 }
 
 GgufHeader parse_gguf_header(std::span<const std::byte> file, const std::filesystem::path& path) {
+  require_little_endian(path.string());
   Cursor in(file, path);
   check_magic_and_version(in);
   const std::size_t tensor_count = in.count("tensors", kLeastTensorBytes);

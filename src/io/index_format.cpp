@@ -2,7 +2,6 @@
 #include "io/index_format.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <vector>
 
@@ -13,8 +12,6 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "index files hold values as this machine does");
 
 /// What LayerCheck::sampled reads of W.
 constexpr std::size_t kSampledRows = 1024;

@@ -3,18 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "io/byte_order.hpp"
 #include "io/json_text.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-static_assert(std::endian::native == std::endian::little, "safetensors are little-endian and used in place");
 
 namespace {
 
@@ -26,6 +24,7 @@ constexpr std::string_view kSubject = "the header is";
 
 /// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
 std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
+  require_little_endian(path.string());
   if (file.size() < kLengthBytes) {
     throw Error(path.string() + ": has " + std::to_string(file.size()) +
                 " bytes, a safetensors file at least " + std::to_string(kLengthBytes));

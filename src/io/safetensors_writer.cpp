@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "io/byte_order.hpp"
 #include "io/replacing_file.hpp"
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/io/safetensors.hpp"
@@ -73,6 +74,7 @@ std::string header_bytes(std::span<const TensorView> tensors, const TensorMetada
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const TensorMetadata& metadata) {
+  require_little_endian(path.string());
   check_tensors(tensors, path);
   const std::string header = header_bytes(tensors, metadata, path);
 
