@@ -14,11 +14,10 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Words that a mask may be made of. Of 64 bits: token t is bit t % 64 of word t / 64. Of 32 bits, as the
-/// masks of XGrammar and llguidance are: bit t % 32 of word t / 32; only on little-endian machines.
+/// masks of XGrammar and llguidance are: bit t % 32 of word t / 32.
 template <class T>
-concept MaskWord = std::same_as<T, std::uint64_t> ||
-    (std::endian::native == std::endian::little &&
-     (std::same_as<T, std::uint32_t> || std::same_as<T, std::int32_t>));
+concept MaskWord =
+    std::same_as<T, std::uint64_t> || std::same_as<T, std::uint32_t> || std::same_as<T, std::int32_t>;
 
 /// The tokens that may be returned, one bit each: a view of the caller's words. Without words it allows all.
 class AllowedTokens {
@@ -28,7 +27,9 @@ class AllowedTokens {
   /// The same from `count` words of 64 or 32 bits in plain memory, which must outlive the mask.
   template <MaskWord T>
   AllowedTokens(const T* words, std::size_t count)
-      : bytes_(reinterpret_cast<const unsigned char*>(words)), size_(count * sizeof(T)) {}
+      : bytes_(reinterpret_cast<const unsigned char*>(words)),
+        size_(count * sizeof(T)),
+        of_32_bits_(sizeof(T) == sizeof(std::uint32_t)) {}
 
   /// A span, a vector or an array of words.
   template <std::ranges::contiguous_range Words>
@@ -55,7 +56,9 @@ class AllowedTokens {
     if (whole * i + whole <= size_) {
       std::uint64_t bits;
       std::memcpy(&bits, bytes_ + whole * i, whole);
-      return bits;
+      // Of two words the first is the upper half where bytes stand the other way round.
+      constexpr bool kBigEndian = std::endian::native == std::endian::big;
+      return kBigEndian && of_32_bits_ ? std::rotl(bits, 32) : bits;
     }
     if (whole * i >= size_) return 0;
     std::uint32_t bits;
@@ -76,6 +79,7 @@ class AllowedTokens {
  private:
   const unsigned char* bytes_ = nullptr;
   std::size_t size_ = 0;
+  bool of_32_bits_ = false;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

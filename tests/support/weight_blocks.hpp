@@ -32,7 +32,8 @@ inline std::vector<std::uint8_t> random_blocks(WeightType type, std::size_t coun
     for (const std::size_t offset : half_offsets(type)) {
       const unsigned exponent = least + static_cast<unsigned>(engine()) % (most - least + 1);
       const auto half = static_cast<std::uint16_t>((engine() & 0x83ffU) | exponent << 10);
-      std::memcpy(blocks.data() + block * bytes + offset, &half, sizeof(half));
+      blocks[block * bytes + offset] = static_cast<std::uint8_t>(half);
+      blocks[block * bytes + offset + 1] = static_cast<std::uint8_t>(half >> 8);
     }
   }
   return blocks;

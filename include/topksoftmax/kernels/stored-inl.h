@@ -20,6 +20,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/half.hpp"
 
 // Accumulators live in registers only if the loops over them vanish.
 #if defined(__clang__)
@@ -94,10 +95,8 @@ using IntVec = hn::Vec<IntTag>;
 
 /// The binary16 at p, which need not be aligned, in every lane.
 HWY_INLINE FloatVec BroadcastHalf(const std::uint8_t* p) {
-  std::uint16_t bits;
-  std::memcpy(&bits, p, sizeof(bits));
-  const hn::Rebind<std::uint16_t, FloatTag> d16;
-  return hn::PromoteTo(FloatTag(), hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), hn::Set(d16, bits)));
+  const auto bits = hn::Set(hn::Rebind<std::uint16_t, FloatTag>(), topksoftmax::detail::Float16::at(p).bits);
+  return hn::PromoteTo(FloatTag(), hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
 }
 
 /// Bytes at p, a lane each.

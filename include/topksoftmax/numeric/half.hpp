@@ -12,6 +12,9 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 struct Float16 {
   std::uint16_t bits;
 
+  /// The one that a file has at p, the lower byte first, aligned or not.
+  static Float16 at(const std::uint8_t* p) { return {static_cast<std::uint16_t>(p[0] | p[1] << 8)}; }
+
   /// Its value, which every float holds.
   explicit operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;

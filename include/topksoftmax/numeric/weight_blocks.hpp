@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -14,9 +13,7 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 inline float half_at(const std::uint8_t* p) {
-  Float16 half{};
-  std::memcpy(&half.bits, p, sizeof(half.bits));
-  return static_cast<float>(half);
+  return static_cast<float>(Float16::at(p));
 }
 
 /// WeightType::q8_0: a block's 32 weights.
