@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Prints which lines of include and src no test runs, and fails where more than 5 % are not. Tests that take a minute and
-# reach no line of their own, those of whole heads and of distributions, are left out. A quarter of an hour on two cores.
+# reach no line of their own, those of whole heads and of distributions, are left out. Twenty minutes on two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

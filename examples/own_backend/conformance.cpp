@@ -6,9 +6,9 @@
 
 #include "mine.hpp"
 
-namespace topksoftmax::conformance {
+namespace topksoftmax {
 
-Suite suite() {
+conformance::Suite conformance::suite() {
   Suite suite;
   suite.registry.add<own_backend::Mine>().add(describe_certify());
   suite.subjects = {{"mine"},
@@ -18,4 +18,4 @@ Suite suite() {
   return suite;
 }
 
-}  // namespace topksoftmax::conformance
+}  // namespace topksoftmax

@@ -10,9 +10,9 @@
 #include "topksoftmax/distributed/description.hpp"
 #include "topksoftmax/registry/standard.hpp"
 
-namespace topksoftmax::conformance {
+namespace topksoftmax {
 
-Suite suite() {
+conformance::Suite conformance::suite() {
   const std::vector<Subject> subjects = {
       {"exact"},
       {"fused"},
@@ -31,4 +31,4 @@ Suite suite() {
   return sharded;
 }
 
-}  // namespace topksoftmax::conformance
+}  // namespace topksoftmax

@@ -173,6 +173,7 @@ TEST(Tuner, MeasuresTheSameAgain) {
 TEST(Tuner, LearnsWhereKMeansCameClosestAndGivesUpWhatIsTooSlow) {
   TuneOptions options;  // a target that lists of ten tokens miss, on a layer that takes long to scan
   options.target = {.k = 5, .precision = 0.85};
+  options.max_seconds = 3600.0;  // however slow the machine
   const TuneResult result = tune(random_layer(4000, 32, 1), clustered_contexts(1000, 32, 100, 3), options);
   expect_consistent(result, options);
   ASSERT_TRUE(names_of(result).contains("l2s"));

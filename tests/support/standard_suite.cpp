@@ -4,9 +4,9 @@
 #include "topksoftmax/conformance/suite.hpp"
 #include "topksoftmax/registry/standard.hpp"
 
-namespace topksoftmax::conformance {
+namespace topksoftmax {
 
-Suite suite() {
+conformance::Suite conformance::suite() {
   return {.registry = Registry::standard(),
           .subjects = {
               {"exact"},
@@ -35,4 +35,4 @@ Suite suite() {
           }};
 }
 
-}  // namespace topksoftmax::conformance
+}  // namespace topksoftmax
