@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,7 +27,8 @@ inline void pack_q8_0(const float* weights, std::uint8_t* block) {
   const float d = largest / 127.0F;
   const float inverse = d > 0.0F ? 1.0F / d : 0.0F;
   const auto half = Eigen::numext::bit_cast<std::uint16_t>(Eigen::half(d));
-  std::memcpy(block, &half, sizeof(half));
+  block[0] = static_cast<std::uint8_t>(half & 0xffU);  // blocks are little-endian, whatever the machine
+  block[1] = static_cast<std::uint8_t>(half >> 8U);
   for (std::size_t i = 0; i < 32; ++i) {
     block[2 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(std::round(weights[i] * inverse)));
   }
