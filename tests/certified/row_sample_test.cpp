@@ -148,6 +148,40 @@ TEST(SampledLogZ, IsExactWhereASampleWouldReadTooMuch) {
   }
 }
 
+TEST(SampledLogZ, ADearSampleKnowsMasksAndBiasesToo) {
+  World world;
+  TokenMask mask(4000);
+  for (TokenId id = 0; id < 4000; id += 2) mask.allow(id);
+  const TokenBias bias[] = {{7, 50.0F}, {8, 9.0F}};
+  for (const Eigen::VectorXf& h :
+       {Eigen::VectorXf(world.contexts.row(3)), Eigen::VectorXf::Zero(24).eval()}) {
+    Reference reference(world.layer, h);
+    for (std::size_t id = 1; id < 4000; id += 2) reference.logits[id] = -HUGE_VAL;
+    reference.logits[8] += 9.0;
+    const auto found = world.head->sample_log_z(
+        span_of(h), {.error = 1e-6}, {.allowed = mask, .logit_bias = bias}, world.workspace);
+    EXPECT_EQ(found->rows_read, 4000U);
+    EXPECT_NEAR(found->log_z, log_sum(reference.logits, 1.0), 1e-4);
+  }
+}
+
+TEST(SampledLogZ, AnotherSeedDrawsOtherRows) {
+  World world;
+  std::size_t sampled = 0;
+  for (Eigen::Index q = 0; q < 20; ++q) {
+    const Eigen::VectorXf h = world.contexts.row(q);
+    const auto of_seed = [&](std::uint64_t seed) {
+      return *world.head->sample_log_z(span_of(h), {.error = 0.1, .seed = seed}, {}, world.workspace);
+    };
+    const SampledLogZ one = of_seed(1);
+    EXPECT_EQ(of_seed(1).log_z, one.log_z);
+    if (one.rows_read >= 4000) continue;
+    ++sampled;
+    EXPECT_NE(of_seed(2).log_z, one.log_z);
+  }
+  EXPECT_GT(sampled, 10U);
+}
+
 TEST(SampledLogZ, ExtremeTemperaturesAreNoTrouble) {
   World world;
   const Eigen::VectorXf h = world.contexts.row(5);

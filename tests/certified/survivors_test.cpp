@@ -83,6 +83,23 @@ TEST(Survivors, BoundsThatDoNotHoldRuleNothingOut) {
   }
 }
 
+// A row whose logit may leave float's range on the way: no threshold is one that holds.
+TEST(Survivors, LogitsThatMayOverflowRuleNothingOut) {
+  const RowMajorMatrix W = random_layer(kVocab, kDim, 3).weights();
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  const Eigen::VectorXf h = contexts.row(0);
+  const auto found = [&](float factor) {
+    RowMajorMatrix longer = W;
+    longer.row(5) *= factor;
+    const auto head = Certified::build(SoftmaxLayer::own(longer), contexts, {.prefix = 8, .width = 16});
+    Asked asked(h);
+    const Candidates candidates = detail::candidates_reaching(asked.of(*head), 1e30F, kVocab);
+    return candidates.everything ? static_cast<std::size_t>(kVocab) : candidates.ids.size();
+  };
+  EXPECT_LT(found(1e30F), 10U);
+  EXPECT_EQ(found(1e38F), kVocab);
+}
+
 TEST(Survivors, FewerTokensThanAreAskedForMakeNoThreshold) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
   const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);

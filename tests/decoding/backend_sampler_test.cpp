@@ -70,29 +70,71 @@ const SamplingOptions kOptions[] = {
     {.xtc_probability = 0.5, .xtc_threshold = 0.05},
 };
 
+/// Draws are of the backend's own distribution. Returns how many of them took a scan.
+std::size_t expect_own_draws(const TopKSoftmax& head, const Eigen::VectorXf& h, const SamplingOptions& options) {
+  const std::vector<double> expected = expected_distribution(own_logits(head, h), options);
+  BackendSampler sampler(options);
+  RandomStream random(11);
+  std::vector<std::size_t> counts(expected.size());
+  for (int n = 0; n < 10000; ++n) {
+    const SampledToken token = sampler.draw(head, h, random);
+    const auto id = static_cast<std::size_t>(token.id);
+    ++counts[id];
+    EXPECT_GT(expected[id], 0.0);
+    if (options.xtc_probability > 0.0) continue;
+    EXPECT_LE(token.log_prob_low - 1e-4, std::log(expected[id]));
+    EXPECT_GE(token.log_prob_high + 1e-4, std::log(expected[id]));
+    if (::testing::Test::HasFailure()) return sampler.full_scans();
+  }
+  EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0);
+  return sampler.full_scans();
+}
+
 TEST(BackendSampler, DrawsFromTheBackendsOwnDistribution) {
   const World world;
   const Eigen::VectorXf h = world.contexts.row(0);
   for (std::size_t i = 0; i < world.heads.size(); ++i) {
-    const std::vector<double> logits = own_logits(*world.heads[i], h);
     for (const SamplingOptions& options : kOptions) {
       SCOPED_TRACE(std::to_string(i) + ", options " + std::to_string(&options - kOptions));
-      const std::vector<double> expected = expected_distribution(logits, options);
-      BackendSampler sampler(options);
-      RandomStream random(11);
-      std::vector<std::size_t> counts(expected.size());
-      for (int n = 0; n < 10000; ++n) {
-        const SampledToken token = sampler.draw(*world.heads[i], h, random);
-        const auto id = static_cast<std::size_t>(token.id);
-        ++counts[id];
-        ASSERT_GT(expected[id], 0.0);
-        if (options.xtc_probability > 0.0) continue;
-        ASSERT_LE(token.log_prob_low - 1e-4, std::log(expected[id]));
-        ASSERT_GE(token.log_prob_high + 1e-4, std::log(expected[id]));
-      }
-      EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0);
+      expect_own_draws(*world.heads[i], h, options);
     }
   }
+}
+
+// Some listed tokens rank before all others, and the cut is behind them.
+TEST(BackendSampler, ScansWhereItsListDoesNotDecideACut) {
+  const World world;
+  const Eigen::VectorXf h = 2.0F * world.contexts.row(0);
+  std::size_t scans = 0;
+  for (const std::size_t i : {0U, 2U, 3U}) {
+    for (const SamplingOptions& options :
+         {SamplingOptions{.top_k = 40}, SamplingOptions{.top_p = 0.97}, SamplingOptions{.min_p = 0.02}}) {
+      SCOPED_TRACE(i);
+      scans += expect_own_draws(*world.heads[i], h, options);
+    }
+  }
+  EXPECT_GT(scans, 30000U);
+}
+
+// Contexts unlike those that were learned from have the mass outside at its limit.
+TEST(BackendSampler, CountsNoMoreOutsideThanWasLearned) {
+  const World world;
+  const TopKSoftmax& head = *world.heads[0];
+  const auto beyond = [&](const Eigen::VectorXf& h) {
+    Workspace workspace;
+    const std::optional<Candidates> found = head.candidates(h.data(), 24, {}, workspace);
+    const Reference reference(head.layer(), h);
+    double inside = 0.0;
+    for (const TokenId id : found->ids) inside += std::exp(reference.logits[static_cast<std::size_t>(id)]);
+    return found->outside - (std::log(inside) + found->most_outside);
+  };
+  Eigen::VectorXf h;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    const Eigen::VectorXf other = testing::random_vector(24, seed, 0.1F * static_cast<float>(1 + seed % 30));
+    if (h.size() == 0 || beyond(other) > beyond(h)) h = other;
+  }
+  ASSERT_GT(beyond(h), 0.5);
+  expect_own_draws(head, h, {});
 }
 
 TEST(BackendSampler, IsNoDrawFromTheLayersDistribution) {

@@ -211,6 +211,41 @@ TEST(ShardedSoftmax, IntervalsAreAsNarrowAsIsAskedFor) {
   }
 }
 
+/// Knows log Z as well as it is asked to, and no better.
+class AsWellAsAsked final : public TopKSoftmax {
+ public:
+  explicit AsWellAsAsked(const SoftmaxLayer& layer) : TopKSoftmax(layer), fused_(layer) {}
+  std::string_view name() const override { return "as-well-as-asked"; }
+  std::size_t index_bytes() const override { return 0; }
+
+ private:
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
+    ask(fused_, query, workspace, answer);
+    answer.normalizer = Normalizer::interval;
+    answer.log_z_low = answer.log_z - 0.5 * query.log_z_tolerance;
+    answer.log_z_high = answer.log_z_low + query.log_z_tolerance;
+    while (answer.log_z_high - answer.log_z_low > query.log_z_tolerance)
+      answer.log_z_high = std::nextafter(answer.log_z_high, 0.0);
+  }
+
+  Fused fused_;
+};
+
+TEST(ShardedSoftmax, IntervalsAddedUpAreNoWiderForTheirRounding) {
+  const SoftmaxLayer layer = random_layer(600, kDim, 4);
+  const RowMajorMatrix contexts = clustered_contexts(100, kDim, 12, 2);
+  const auto head = sharded(layer, spreads()[0],
+                            [&](const SoftmaxLayer& slice) { return std::make_unique<AsWellAsAsked>(slice); });
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    for (const double tolerance : {1.0, 0.3, 1e-3}) {
+      const TopK answer = head->query(contexts.row(i), {.k = 5, .log_z_tolerance = tolerance});
+      ASSERT_EQ(answer.normalizer, Normalizer::interval);
+      EXPECT_LE(answer.log_z_high - answer.log_z_low, tolerance);
+      EXPECT_GE(answer.log_z_high - answer.log_z_low, 0.99 * tolerance);
+    }
+  }
+}
+
 TEST(ShardedSoftmax, OfApproximateBackendsHasTheLogitsOfOneProcess) {
   const SoftmaxLayer layer = random_layer(900, kDim, 4);
   const RowMajorMatrix train = clustered_contexts(400, kDim, 12, 2);
