@@ -10,7 +10,6 @@
 #define TOPKSOFTMAX_KERNELS_ROW_DOT_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <type_traits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/stored-inl.h"
 
@@ -105,24 +105,28 @@ HWY_INLINE void FoldTile(const V* acc, float* HWY_RESTRICT sums) {
   for (std::size_t i = 0; i < kTile; i += kLanes) hn::StoreU(Fold(acc + i), FloatTag(), sums + i);
 }
 
-// What is read next: its lines are asked for while rows are multiplied, a line of each at a time. Processors
-// see by themselves what comes only where rows are long and in order.
+// What is read next: its lines are asked for while rows are multiplied. Several rows are read side by side,
+// which no processor takes for one stream.
 
 constexpr std::size_t kLine = 64;
 
-/// Asks for the lines that begin in bytes first … first + bytes − 1 of what follows `p`.
-HWY_INLINE void PrefetchLines(const void* p, std::size_t first, std::size_t bytes) {
-  const auto* const begin = static_cast<const std::byte*>(p) + first;
-  for (std::size_t at = 0; at < bytes; at += kLine) hwy::Prefetch(begin + at);
+/// Bytes that rows in order are asked for ahead.
+constexpr std::size_t kAhead = std::size_t{32} * 1024;
+
+/// Asks for lines of rows in order, `ahead` bytes behind kRows of which bytes first … first + bytes − 1 each
+/// are multiplied: one line after the other, for the second cache.
+template <std::size_t kRows, class Lane>
+HWY_INLINE void PrefetchInOrder(const Lane* row, std::size_t ahead, std::size_t first, std::size_t bytes) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(row) + ahead + kRows * first;
+  for (std::size_t at = 0; at < kRows * bytes; at += kLine) prefetch_second(begin + at);
 }
 
-/// Rows so many bytes behind those that are multiplied.
-struct RowsAhead {
-  std::size_t distance;
-
-  HWY_INLINE RowsAhead From(std::size_t /*r*/) const { return *this; }
-  HWY_INLINE void Prefetch(const void* row, std::size_t /*r*/, std::size_t first, std::size_t bytes) const {
-    PrefetchLines(row, distance + first, bytes);
+/// Rows in order.
+struct RowsInOrder {
+  HWY_INLINE RowsInOrder From(std::size_t /*r*/) const { return {}; }
+  template <class Lane>
+  HWY_INLINE void Prefetch(const Lane* const* rows, std::size_t first, std::size_t bytes) const {
+    PrefetchInOrder<kChains>(rows[0], kAhead, first, bytes);
   }
 };
 
@@ -132,17 +136,29 @@ struct RowsNext {
   const Lane* const* rows;
 
   HWY_INLINE RowsNext From(std::size_t r) const { return {rows + r}; }
-  HWY_INLINE void Prefetch(const void* /*row*/, std::size_t r, std::size_t first, std::size_t bytes) const {
-    PrefetchLines(rows[r], first, bytes);
+
+  HWY_INLINE void Prefetch(const Lane* const* /*multiplied*/, std::size_t first, std::size_t bytes) const {
+    if (bytes < kLine / 2 && first % kLine != 0) return;
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t r = 0; r < kChains; ++r) {
+      const auto* const begin = reinterpret_cast<const std::byte*>(rows[r]) + first;
+      for (std::size_t at = 0; at < bytes; at += kLine) prefetch(begin + at);
+    }
   }
 };
 
 /// Nothing that need be asked for.
 struct NothingNext {
   HWY_INLINE NothingNext From(std::size_t /*r*/) const { return {}; }
-  HWY_INLINE void Prefetch(const void* /*row*/, std::size_t /*r*/, std::size_t /*first*/,
-                           std::size_t /*bytes*/) const {}
+  template <class Lane>
+  HWY_INLINE void Prefetch(const Lane* const* /*rows*/, std::size_t /*first*/, std::size_t /*bytes*/) const {}
 };
+
+/// Where weight j of a row begins; of blocks, about there.
+template <WeightType type>
+constexpr std::size_t BytesBefore(std::size_t j) {
+  return weight_bytes(type, j * 256) / 256;
+}
 
 /// acc[r] = lanes of rows[r]·h, r < kChains.
 template <WeightType type, class Next>
@@ -156,14 +172,9 @@ HWY_INLINE void AccumulateRows(const typename Stored<type>::Lane* const* rows, c
     p[r] = rows[r];
     acc[r] = hn::Zero(d);
   }
-  constexpr std::size_t kGroupBytes = weight_bytes(type, kGroup * 256) / 256;  // of blocks, about so many
   std::size_t j = 0;
   for (; j + kGroup <= dim; j += kGroup) {
-    const std::size_t at = weight_bytes(type, j * 256) / 256;
-    if (kGroupBytes >= 32 || at % 64 == 0) {
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t r = 0; r < kChains; ++r) next.Prefetch(p[r], r, at, kGroupBytes);
-    }
+    next.Prefetch(p, BytesBefore<type>(j), BytesBefore<type>(kGroup));
     FloatVec context[kGroup / kLanes];
     TOPKSOFTMAX_UNROLL
     for (std::size_t v = 0; v < kGroup / kLanes; ++v) context[v] = hn::LoadU(d, h + j + v * kLanes);
@@ -222,10 +233,10 @@ constexpr std::size_t kTileRows = 4;
 constexpr std::size_t kTileContexts = kTile / kTileRows;
 
 /// sums[q · kTileRows + r] = rows[r]·contexts[q] for the first kContexts ≤ kTileContexts of a tile's
-/// contexts.
+/// contexts. Asks for the rows so many bytes ahead.
 template <WeightType type, std::size_t kContexts>
 HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std::size_t dim,
-                            const float* const* contexts, float* HWY_RESTRICT sums) {
+                            const float* const* contexts, std::size_t ahead, float* HWY_RESTRICT sums) {
   const FloatTag d;
   FloatVec acc[kTile];
   TOPKSOFTMAX_UNROLL
@@ -245,6 +256,7 @@ HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std:
   constexpr std::size_t kGroup = Stored<type>::kGroup;
   std::size_t j = 0;
   for (; j + kGroup <= dim; j += kGroup) {
+    PrefetchInOrder<kTileRows>(w[0], ahead, BytesBefore<type>(j), BytesBefore<type>(kGroup));
     FloatVec group[kGroup / kLanes][kTileRows];
     TOPKSOFTMAX_UNROLL
     for (std::size_t r = 0; r < kTileRows; ++r) {
@@ -273,11 +285,12 @@ HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std:
 /// The same for the first `count` of them: a batch's last tile costs what it holds.
 template <WeightType type>
 HWY_INLINE void DotTileBatch(const typename Stored<type>::Lane* const* rows, std::size_t dim,
-                             const float* const* contexts, std::size_t count, float* HWY_RESTRICT sums) {
+                             const float* const* contexts, std::size_t count, std::size_t ahead,
+                             float* HWY_RESTRICT sums) {
   static_assert(kTileContexts == 4 || kTileContexts < 4);
-  if (count >= kTileContexts) return DotTileOf<type, kTileContexts>(rows, dim, contexts, sums);
-  if (count == 1) return DotTileOf<type, 1>(rows, dim, contexts, sums);
-  DotTileOf<type, std::min<std::size_t>(3, kTileContexts)>(rows, dim, contexts, sums);
+  if (count >= kTileContexts) return DotTileOf<type, kTileContexts>(rows, dim, contexts, ahead, sums);
+  if (count == 1) return DotTileOf<type, 1>(rows, dim, contexts, ahead, sums);
+  DotTileOf<type, std::min<std::size_t>(3, kTileContexts)>(rows, dim, contexts, ahead, sums);
 }
 
 /// Finite in any case: NaN becomes the lowest value.
@@ -343,20 +356,12 @@ struct RowsNamed {
   }
 };
 
-/// Whether a row of usual length is short in bytes.
-template <WeightType type>
-constexpr bool kIsNarrow = weight_block(type).bytes < 2 * weight_block(type).weights;
-
-constexpr std::size_t kLongRow = 1024;
-
 /// The logits of kTile rows, from row_of(first) on.
 ///
-/// Rows in order are asked for ahead where the processor's own streams break off. Narrow weights: 32,000 ×
-/// 1,024 were read 1.3 times as fast in int8, 1.7 in Q8_0, 2.2 in Q6_K and 1.5 in Q4_K on an AMD EPYC. Wider
-/// ones in rows of kLongRow bytes and more: nothing changed there, but on an Intel Xeon with AMX bfloat16 was
-/// read 2.2 times as fast at d = 1,024 and 1.1 times at 512, float32 1.1 times at 512. Rows at any place are
-/// asked for only where they are blocks (1.5 to 1.9 times); those of float32 then took a quarter longer from
-/// the third cache.
+/// Rows in order are asked for in the order in which they lie. 32,000 × 512 in bfloat16 were read from memory
+/// 2.2 times as fast by it on an AMD EPYC, where the same lines asked for row by row gained nothing. Rows at
+/// any place are asked for only where they are blocks (1.5 to 1.9 times as fast); those of float32 then took
+/// a quarter longer from the third cache.
 template <WeightType type, class RowOf>
 HWY_INLINE void LogitTile(const Rows& rows, const RowOf& row_of, std::size_t first,
                           const float* HWY_RESTRICT h, float* HWY_RESTRICT logits) {
@@ -368,9 +373,8 @@ HWY_INLINE void LogitTile(const Rows& rows, const RowOf& row_of, std::size_t fir
   for (std::size_t r = 0; r < named; ++r) p[r] = RowStart<Lane>(rows, row_of(first + r));
   if constexpr (names_next) {
     DotTile<type>(p, RowsNext<Lane>{p + kChains}, rows.dim, h, logits);
-  } else if (in_order && (kIsNarrow<type> || rows.row_bytes() >= kLongRow)) {
-    const bool has_next = row_of(first) + 2 * kTile <= rows.count;
-    DotTile<type>(p, RowsAhead{has_next ? weight_bytes(type, kTile * rows.stride) : 0}, rows.dim, h, logits);
+  } else if constexpr (in_order) {
+    DotTile<type>(p, RowsInOrder(), rows.dim, h, logits);
   } else {
     DotTile<type>(p, NothingNext(), rows.dim, h, logits);
   }

@@ -10,7 +10,6 @@
 #define TOPKSOFTMAX_KERNELS_SCAN_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -236,12 +235,12 @@ class BatchTile {
         parts_{MakePart(rows, row_of, count, 0), MakePart(rows, row_of, count, 1),
                MakePart(rows, row_of, count, 2), MakePart(rows, row_of, count, 3)} {}
 
-  /// logits[q·kFusedBlock + r] of row r and context q, of whole tiles.
-  HWY_INLINE void Scan(const float* const* contexts, std::size_t context_count,
+  /// logits[q·kFusedBlock + r] of row r and context q, of whole tiles. Asks for the rows so many bytes ahead.
+  HWY_INLINE void Scan(const float* const* contexts, std::size_t context_count, std::size_t ahead,
                        float* HWY_RESTRICT logits) const {
     HWY_ALIGN float sums[kTile];
     for (std::size_t part = 0; part < kParts; ++part) {
-      DotTileBatch<type>(parts_[part].rows, dim_, contexts, context_count, sums);
+      DotTileBatch<type>(parts_[part].rows, dim_, contexts, context_count, ahead, sums);
       parts_[part].ends.Finish(sums);
       for (std::size_t q = 0; q < kTileContexts; ++q) {
         std::memcpy(logits + q * kFusedBlock + part * kTileRows, sums + q * kTileRows,
@@ -286,14 +285,14 @@ HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::siz
 /// Asks for the lines of a row that will be read soon.
 HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
   const std::byte* const data = rows.row(row);
-  for (std::size_t at = 0; at < rows.row_bytes(); at += 64) hwy::Prefetch(data + at);
+  for (std::size_t at = 0; at < rows.row_bytes(); at += kLine) prefetch(data + at);
 }
 
 /// logits[q·count + i] for i < count of the rows that row_of names and `batch` contexts; soon(i) is told
-/// ahead of time that row i will be read.
+/// ahead of time that row i will be read, and those so many bytes ahead are asked for.
 template <class RowOf, class Soon>
-HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon& soon, std::size_t count,
-                              const float* contexts, std::size_t stride, std::size_t batch,
+HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon& soon, std::size_t ahead,
+                              std::size_t count, const float* contexts, std::size_t stride, std::size_t batch,
                               float* HWY_RESTRICT logits) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
     using Lane = typename Stored<decltype(type)::value>::Lane;
@@ -311,7 +310,7 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
                                                  [&](std::size_t r) { return row_at(i + r % kTileRows); });
       for (std::size_t q = 0; q < batch; q += kTileContexts) {
         TileContexts(contexts, stride, batch, q, tile);
-        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, batch - q, block);
+        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, batch - q, q == 0 ? ahead : 0, block);
         ends.Finish(block);
         for (std::size_t c = 0; c < kTileContexts && q + c < batch; ++c) {
           std::memcpy(logits + (q + c) * count + i, block + c * kTileRows, size * sizeof(float));
@@ -325,14 +324,15 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
 inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                       float* logits) {
   ScanRowsBatch(
-      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, rows.count, contexts, stride, batch, logits);
+      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, kAhead, rows.count, contexts, stride, batch,
+      logits);
 }
 
 inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits) {
   ScanRowsBatch(
       rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); },
-      [&rows](std::size_t row) { PrefetchRow(rows, row); }, count, contexts, stride, batch, logits);
+      [&rows](std::size_t row) { PrefetchRow(rows, row); }, 0, count, contexts, stride, batch, logits);
 }
 
 /// Contexts that share a tile of rows while it is in the first cache, as they are themselves.
@@ -356,7 +356,7 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
           for (std::size_t q = 0; q < size; q += kTileContexts) {
             const float* tile[kTileContexts];
             TileContexts(contexts, stride, batch, group + q, tile);
-            rows_of_tile.Scan(tile, size - q, logits + q * kFusedBlock + i);
+            rows_of_tile.Scan(tile, size - q, group + q == 0 ? kAhead : 0, logits + q * kFusedBlock + i);
           }
         }
         for (std::size_t q = 0; q < size; ++q) {
