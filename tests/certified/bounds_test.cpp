@@ -136,9 +136,10 @@ class World {
     options.width = pick(0, 2) == 0 ? 0 : pick(std::max<std::size_t>(options.prefix, 8), 40);
     options.boxes = pick(0, 1) == 0 ? BoundBoxes::never : BoundBoxes::always;
     if (dim > 40 && pick(0, 3) > 0) {
-      options = {
-          .prefix = 4 * pick(1, 3), .int4_width = 32, .context_sample = 60, .boxes = BoundBoxes::never};
+      options = {.prefix = 4 * pick(1, 3), .int4_width = 32, .context_sample = 60, .boxes = options.boxes};
+      if (pick(0, 1) == 0) options.width = options.prefix + options.int4_width + pick(0, 40);
     }
+    options.box_width = 4 * pick(0, options.prefix / 4);
     options.coordinates = std::array{BoundCoordinates::balanced, BoundCoordinates::contexts,
                                      BoundCoordinates::rows}[pick(0, 2)];
     head_ = Certified::build(layer, learned_, options);

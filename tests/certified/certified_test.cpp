@@ -700,8 +700,8 @@ TEST(Certified, RefusesWhatItCannotUse) {
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 16}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 32, .width = 32}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 4096}), Error);
-  EXPECT_THROW(
-      Certified::build(layer, contexts, {.prefix = 4, .int4_width = 32, .boxes = BoundBoxes::always}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .box_width = 12}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .box_width = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.context_sample = 0}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.expected_k = 0}), Error);
   EXPECT_THROW(Certified::build(layer, {.expected_k = 0}), Error);

@@ -40,7 +40,9 @@ CertifiedIndex index_of(const CertifiedOptions& options) {
 const std::vector<CertifiedOptions>& kinds() {
   static const std::vector<CertifiedOptions> all = {
       {.prefix = 8, .width = 40, .boxes = BoundBoxes::never},
+      {.prefix = 8, .width = 40, .boxes = BoundBoxes::always, .box_width = 4},
       {.prefix = 8, .int4_width = 64, .width = 90},
+      {.prefix = 8, .int4_width = 64, .boxes = BoundBoxes::always, .box_width = 4},
       {.prefix = 8, .int4_width = 32, .int2_width = 32, .width = 80, .failure_probability = 1e-6}};
   return all;
 }
@@ -124,26 +126,35 @@ TEST(ContextTerms, LengthsOfCoordinatesAreBounded) {
     const std::size_t prefix = options.prefix;
     const std::size_t int4 = prefix + options.int4_width;
     const std::size_t coded = prefix + options.code_width();
-    const auto prepared = [&](std::size_t of_prefix, std::size_t of_tail, std::size_t of_codes,
-                              const Eigen::VectorXf& h) {
-      only(index.prefix_weights, of_prefix);
-      only(index.tail_weights, of_tail);
+    const std::size_t stored = index.outside_width();
+    const std::size_t all = index.transform.width();
+    const auto prepared = [&](std::size_t term, std::size_t of_codes, const Eigen::VectorXf& h) {
+      for (detail::BoundTerms* const weights :
+           {&index.box_weights, &index.prefix_weights, &index.tail_weights}) {
+        only(*weights, term);
+      }
       only(index.code_weights, of_codes);
       return Prepared(index, h);
     };
     for (const Eigen::VectorXf& h : contexts()) {
-      const Prepared longer = prepared(detail::kLonger, detail::kLonger, detail::kCodeContext, h);
-      expect_length(longer.bounds().prefix.radius, longer.length(coded, index.transform.width()));
-      const Prepared rounded = prepared(detail::kRounded, detail::kRounded, detail::kInt4Rounded, h);
+      const Prepared longer = prepared(detail::kLonger, detail::kCodeContext, h);
+      expect_length(longer.bounds().prefix.radius, longer.length(coded, all));
+      expect_length(longer.bounds().tail.radius, longer.length(stored, all));
+      const Prepared rounded = prepared(detail::kRounded, detail::kInt4Rounded, h);
       expect_length(rounded.bounds().prefix.radius, rounded.length(0, prefix));
-      expect_length(rounded.bounds().tail.radius, rounded.length(0, index.transform.width()));
+      expect_length(rounded.bounds().tail.radius, rounded.length(0, stored));
+      if (index.has_boxes()) {
+        expect_length(longer.bounds().box.radius, longer.length(options.box_width, all));
+        expect_length(rounded.bounds().box.radius, rounded.length(0, options.box_width));
+      }
       if (coded == prefix) continue;
       expect_length(rounded.bounds().prefix.code_radius, rounded.length(prefix, int4));
-      const Prepared by_two = prepared(detail::kRounded, detail::kRounded, detail::kInt2Rounded, h);
+      const Prepared by_two = prepared(detail::kRounded, detail::kInt2Rounded, h);
       expect_length(by_two.bounds().prefix.code_radius, by_two.length(int4, coded));
       // What rounding to eight bits takes: of both kinds of codes, in prefixes and in tails.
       const double lost = longer.rounded(prefix, coded);
-      for (const float bound : {longer.bounds().prefix.code_radius, longer.bounds().tail.radius}) {
+      const Prepared of_tails = prepared(detail::kOfCodes, detail::kCodeContext, h);
+      for (const float bound : {longer.bounds().prefix.code_radius, of_tails.bounds().tail.radius}) {
         ASSERT_GE(static_cast<double>(bound), lost);
         ASSERT_LE(static_cast<double>(bound), 1.01 * lost + 1e-30);
       }
@@ -156,15 +167,21 @@ TEST(ContextTerms, WhatLiesOutsideOfTheCoordinatesIsBounded) {
     CertifiedIndex index = index_of(options);
     only(index.prefix_weights, detail::kOutside);
     only(index.tail_weights, detail::kOutside);
-    const Eigen::MatrixXd Q = detail::stored(index.transform.Q(), index.transform.room(), options.width);
-    const auto solver = Q.colPivHouseholderQr();
+    only(index.box_weights, detail::kOutside);
+    const bool whole = index.transform.in_bytes();  // what rows leave may have any direction
+    const Eigen::MatrixXd Q =
+        whole ? Eigen::MatrixXd(Eigen::MatrixXd::Zero(kDim, 0))
+              : detail::stored(index.transform.Q(), index.transform.room(), options.width);
     for (const Eigen::VectorXf& h : contexts()) {
       const Eigen::VectorXd all = h.cast<double>();
-      const double outside = (all - Q * solver.solve(all)).norm();
+      const double outside = whole ? all.norm() : (all - Q * Q.colPivHouseholderQr().solve(all)).norm();
       const Prepared prepared(index, h);
       const ContextBounds& bounds = prepared.bounds();
       ASSERT_GE(static_cast<double>(bounds.prefix.radius), outside);
       ASSERT_GE(static_cast<double>(bounds.tail.radius), outside);
+      if (index.has_boxes()) {
+        ASSERT_GE(static_cast<double>(bounds.box.radius), outside);
+      }
       ASSERT_LE(static_cast<double>(bounds.prefix.radius), outside + 0.1 * all.norm());
     }
   }
@@ -174,17 +191,17 @@ TEST(ContextTerms, WhatLiesOutsideOfTheCoordinatesIsBounded) {
 double error_beside(const CertifiedIndex& index, const Prepared& prepared, const Eigen::VectorXf& h,
                     float bound) {
   const ContextTransform& transform = index.transform;
-  std::vector<float> projected(transform.room());
+  std::vector<float> projected(transform.projected_room());
   std::vector<float> transformed(transform.room());
-  transform.apply(h.data(), projected.data(), transformed.data());
   EXPECT_TRUE(prepared.bounds().usable);
   return static_cast<double>(bound) -
-         transform.error(transform.lengths(h.data(), projected.data(), transformed.data()));
+         transform.error(transform.apply(h.data(), projected.data(), transformed.data()));
 }
 
 TEST(ContextTerms, ErrorsHaveTheRoundingOfThePrefix) {
   for (const CertifiedOptions& options : kinds()) {
     CertifiedIndex index = index_of(options);
+    only(index.box_weights, detail::kRounding);
     only(index.prefix_weights, detail::kRounding);
     only(index.tail_weights, detail::kRounding);
     for (const Eigen::VectorXf& h : contexts()) {
@@ -194,6 +211,9 @@ TEST(ContextTerms, ErrorsHaveTheRoundingOfThePrefix) {
       ASSERT_LE(prepared.rounded(0, options.prefix), 1.02 * most);
       ASSERT_GE(error_beside(index, prepared, h, prepared.bounds().prefix.radius), most);
       ASSERT_GE(error_beside(index, prepared, h, prepared.bounds().tail.radius), most);
+      if (index.has_boxes()) {
+        ASSERT_GE(error_beside(index, prepared, h, prepared.bounds().box.radius), most);
+      }
     }
   }
 }

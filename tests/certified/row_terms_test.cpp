@@ -55,17 +55,29 @@ struct Lengths {
 
 /// What is left out of one row, and what the doc's table says of it.
 struct RowTerms {
+  BoundTerms box{};
   BoundTerms prefix{};
   BoundTerms tail{};
   CodeTerms codes{};
 };
 
-/// The terms of a row by its stored coordinates.
-RowTerms terms_of(const CertifiedIndex& index, const Eigen::MatrixXd& basis, const Eigen::VectorXd& w,
-                  std::size_t place) {
-  const kernels::PrefixBlocks& blocks = index.prefixes.blocks();
-  const auto width = static_cast<std::size_t>(basis.cols());
+/// w' of a row, and the length of what that leaves.
+struct Coordinates {
+  Eigen::VectorXd inside;
+  double outside;
+};
+
+Coordinates solved(const Eigen::MatrixXd& basis, const Eigen::VectorXd& w) {
   const Eigen::VectorXd inside = basis.colPivHouseholderQr().solve(w);
+  return {inside, (w - basis * inside).norm()};
+}
+
+/// The terms of a row by what is stored of its coordinates.
+RowTerms terms_of(const CertifiedIndex& index, const Eigen::VectorXd& w, const Coordinates& coordinates,
+                  std::size_t place) {
+  const auto& [inside, outside] = coordinates;
+  const kernels::PrefixBlocks& blocks = index.prefixes.blocks();
+  const auto width = static_cast<std::size_t>(inside.size());
   const std::size_t prefix = blocks.width;
   const std::size_t coded = prefix + blocks.code_width();
   Eigen::VectorXd kept = Eigen::VectorXd::Zero(inside.size());
@@ -105,7 +117,8 @@ RowTerms terms_of(const CertifiedIndex& index, const Eigen::MatrixXd& basis, con
   }
   const kernels::PrefixTails& tails = index.tails.tails();
   Eigen::VectorXd all = kept;
-  for (std::size_t j = prefix; j < width; ++j) {
+  const std::size_t tail_end = index.options.width;
+  for (std::size_t j = prefix; j < tail_end; ++j) {
     const std::byte* const row = tails.row(place);
     const int q = static_cast<std::int8_t>(row[j - prefix]);
     all[static_cast<Eigen::Index>(j)] += static_cast<double>(tails.footer(row).scale) * q;
@@ -115,10 +128,11 @@ RowTerms terms_of(const CertifiedIndex& index, const Eigen::MatrixXd& basis, con
   for (std::size_t j = prefix; j < coded; ++j) {
     stored[static_cast<Eigen::Index>(j)] -= kept[static_cast<Eigen::Index>(j)];
   }
-  const double outside = (w - basis * inside).norm();
   const double errors = std::max({w.norm(), inside.norm(), stored.norm()}) + code_length;
-  terms.prefix = {part(inside, coded, width), outside, part(rounded, 0, prefix), errors};
-  terms.tail = {code_length, outside, (inside - all).norm(), errors};
+  const std::size_t box = index.options.box_width;
+  terms.box = {part(inside, box, width), outside, part(rounded, 0, box), errors, 0.0};
+  terms.prefix = {part(inside, coded, width), outside, part(rounded, 0, prefix), errors, 0.0};
+  terms.tail = {part(inside, tail_end, width), outside, part(inside - all, 0, tail_end), errors, code_length};
   return terms;
 }
 
@@ -127,6 +141,12 @@ double radius_of(const Terms& terms, const Terms& weights) {
   double sum = 0.0;
   for (std::size_t i = 0; i < terms.size(); ++i) sum += std::pow(terms[i] / weights[i], 2);
   return std::sqrt(sum);
+}
+
+/// The boxes' centres, as they are stored.
+detail::PrefixStore box_centres(const CertifiedIndex& index) {
+  const kernels::PrefixBlocks& blocks = index.boxes().centres;
+  return {StoredArray<std::byte>::borrow({blocks.data, blocks.bytes()}), blocks.rows, blocks.width};
 }
 
 /// The largest share that each term has of a row's squared radius, over some rows.
@@ -155,25 +175,29 @@ void expect_radius(double stored, double wanted, const std::string& what) {
 }
 
 struct Seen {
+  Shares<BoundTerms> box;
   Shares<BoundTerms> prefix;
   Shares<BoundTerms> tail;
   Shares<CodeTerms> codes;
 };
 
-Seen expect_terms(const CertifiedOptions& options) {
+/// Of rows in `coordinates` of which the options' width are stored.
+Seen expect_terms(const CertifiedOptions& options, std::size_t coordinates) {
   const RowMajorMatrix W = random_matrix(kVocab, kDim, 1);
   const SoftmaxLayer layer = SoftmaxLayer::own(W, testing::random_vector(kVocab, 2));
   const RowMajorMatrix contexts = random_matrix(200, kDim, 3);
-  const ContextTransform transform = some_transform(layer, contexts, options.width);
+  const ContextTransform transform = some_transform(layer, contexts, coordinates);
   const Eigen::MatrixXd basis = detail::basis_of(transform);
   const detail::RowProjector projector(layer, transform);
   const std::size_t coded = options.prefix + options.code_width();
   const Lengths places[] = {{"longer", coded, options.width - coded, 0.0, 0.0},
                             {"outside", 0, 0, 1.0, 0.0},
                             {"prefix", 0, options.prefix, 0.0, 0.0},
+                            {"box", 0, options.box_width, 0.0, 0.0},
                             {"errors", 0, 0, 0.0, 1.0},
                             {"int4", options.prefix, options.int4_width, 0.0, 0.0},
-                            {"int2", options.prefix + options.int4_width, options.int2_width, 0.0, 0.0}};
+                            {"int2", options.prefix + options.int4_width, options.int2_width, 0.0, 0.0},
+                            {"behind", options.width, coordinates - options.width, 0.0, 0.0}};
   Seen seen;
   for (const Lengths& lengths : places) {
     ContextCoordinates typical(contexts.topRows(1), transform, kAlone);
@@ -191,7 +215,13 @@ Seen expect_terms(const CertifiedOptions& options) {
     EXPECT_GE(index.largest_bias, static_cast<double>(layer.biases().cwiseAbs().maxCoeff()));
     for (std::size_t place = 0; place < index.rows(); ++place) {
       const Eigen::VectorXd w = W.row(static_cast<Eigen::Index>(place)).transpose().cast<double>();
-      const RowTerms terms = terms_of(index, basis, w, place);
+      // What float32 makes of a whole transform has a test of its own.
+      const detail::RowCoordinates kept = projector.at(std::vector<TokenId>{static_cast<TokenId>(place)});
+      const RowTerms terms =
+          terms_of(index, w,
+                   transform.is_whole() ? Coordinates{kept.inside.row(0).transpose(), kept.outside[0]}
+                                        : solved(basis, w),
+                   place);
       const std::string what = std::string(lengths.where) + ", row " + std::to_string(place);
       expect_radius(index.prefixes.radius(place), radius_of(terms.prefix, index.prefix_weights), what);
       const kernels::PrefixTails& tails = index.tails.tails();
@@ -199,6 +229,13 @@ Seen expect_terms(const CertifiedOptions& options) {
                     radius_of(terms.tail, index.tail_weights), what + ", tail");
       seen.prefix.take(terms.prefix, index.prefix_weights);
       seen.tail.take(terms.tail, index.tail_weights);
+      if (index.has_boxes()) {
+        const detail::PrefixStore centres = box_centres(index);
+        EXPECT_GE(centres.radius(place / kernels::PrefixBlocks::kRows),
+                  radius_of(terms.box, index.box_weights))
+            << what << ", box";
+        seen.box.take(terms.box, index.box_weights);
+      }
       if (options.code_width() == 0) continue;
       expect_radius(index.prefixes.code_radius(place), radius_of(terms.codes, index.code_weights),
                     what + ", codes");
@@ -209,22 +246,39 @@ Seen expect_terms(const CertifiedOptions& options) {
 }
 
 TEST(RowTerms, RadiiHaveEveryTerm) {
-  const Seen seen = expect_terms({.prefix = 8, .width = 40});
+  const Seen seen = expect_terms({.prefix = 8, .width = 40}, 40);
   expect_all_counted(seen.prefix, {detail::kLonger, detail::kOutside, detail::kRounded, detail::kRounding});
   expect_all_counted(seen.tail, {detail::kOutside, detail::kRounded, detail::kRounding});
 }
 
 TEST(RowTerms, RadiiOfCodesHaveEveryTerm) {
-  const Seen seen = expect_terms({.prefix = 8, .int4_width = 32, .width = 60});
+  const Seen seen = expect_terms({.prefix = 8, .int4_width = 32, .width = 60}, 60);
   expect_all_counted(seen.prefix, {detail::kLonger, detail::kRounding});
-  expect_all_counted(seen.tail, {detail::kLonger, detail::kOutside, detail::kRounded, detail::kRounding});
+  expect_all_counted(seen.tail, {detail::kOfCodes, detail::kOutside, detail::kRounded, detail::kRounding});
   expect_all_counted(seen.codes, {detail::kInt4Rounded, detail::kCodeContext});
 }
 
 TEST(RowTerms, RadiiOfDitheredCodesHaveEveryTerm) {
   const Seen seen = expect_terms(
-      {.prefix = 8, .int4_width = 32, .int2_width = 32, .width = 90, .failure_probability = 1e-6});
+      {.prefix = 8, .int4_width = 32, .int2_width = 32, .width = 90, .failure_probability = 1e-6}, 90);
   expect_all_counted(seen.codes, {detail::kInt4Rounded, detail::kInt2Rounded, detail::kCodeContext});
+}
+
+TEST(RowTerms, RadiiOfTailsHaveWhatIsBehindThem) {
+  const Seen seen =
+      expect_terms({.prefix = 8, .int4_width = 32, .width = 60}, static_cast<std::size_t>(kDim));
+  expect_all_counted(seen.prefix, {detail::kLonger, detail::kRounding});
+  expect_all_counted(seen.tail, {detail::kLonger, detail::kOfCodes, detail::kRounded, detail::kRounding});
+}
+
+TEST(RowTerms, RadiiOfBoxesHaveEveryTerm) {
+  for (const CertifiedOptions& options :
+       {CertifiedOptions{.prefix = 12, .width = 40, .boxes = BoundBoxes::always, .box_width = 8},
+        CertifiedOptions{
+            .prefix = 12, .int4_width = 32, .width = 60, .boxes = BoundBoxes::always, .box_width = 8}}) {
+    const Seen seen = expect_terms(options, options.width);
+    expect_all_counted(seen.box, {detail::kLonger, detail::kOutside, detail::kRounded, detail::kRounding});
+  }
 }
 
 // What float32 makes of rows in a whole transform's coordinates is measured by float32: that is rounded too.
@@ -263,6 +317,7 @@ TEST(RowTerms, BoxesHoldTheirRowsFromBothSides) {
   detail::PrefixWriter writer(64, kWidth);
   std::vector<std::int8_t> q(kWidth);
   const RowMajorMatrix rows = random_matrix(64, kWidth, 5);
+  std::vector<float> radii;
   for (std::size_t row = 0; row < 64; ++row) {
     std::vector<double> x(kWidth);
     for (std::size_t j = 0; j < kWidth; ++j) {
@@ -270,20 +325,21 @@ TEST(RowTerms, BoxesHoldTheirRowsFromBothSides) {
                       3);
     }
     writer.put(row, rows(static_cast<Eigen::Index>(row), 0), x, q.data());
-    writer.put_radius(row, 0.5 + static_cast<double>(row % 16));
+    radii.push_back(0.5F + static_cast<float>(row % 16));
   }
   const detail::PrefixStore store = std::move(writer).finish();
-  detail::PrefixWriter centres(4, kWidth);
-  detail::PrefixWriter spreads(4, kWidth);
-  detail::BoxMaker maker(store, centres, spreads);
+  constexpr std::size_t kBoxWidth = 4;
+  detail::PrefixWriter centres(4, kBoxWidth);
+  detail::PrefixWriter spreads(4, kBoxWidth);
+  detail::BoxMaker maker(store, radii, centres, spreads);
   for (std::size_t box = 0; box < 4; ++box) maker.make(box);
   const detail::PrefixStore middle = std::move(centres).finish();
   const detail::PrefixStore half = std::move(spreads).finish();
   for (std::size_t row = 0; row < 64; ++row) {
     const std::size_t box = row / 16;
     ASSERT_GE(middle.bias(box), store.bias(row));
-    ASSERT_GE(middle.radius(box), store.radius(row));
-    for (std::size_t j = 0; j < kWidth; ++j) {
+    ASSERT_GE(middle.radius(box), static_cast<double>(radii[row]));
+    for (std::size_t j = 0; j < kBoxWidth; ++j) {
       const double off =
           store.scale(row) * store.coordinate(row, j) - middle.scale(box) * middle.coordinate(box, j);
       ASSERT_LE(std::abs(off), half.scale(box) * half.coordinate(box, j)) << "row " << row;
@@ -298,11 +354,11 @@ TEST(RowTerms, WhatOverflowsKeepsItsBoxOpen) {
   const std::vector<double> huge = {1e45, 2.0, 0.0, 0.0};
   writer.put(0, 0.0F, small, q.data());
   writer.put(1, 0.0F, huge, q.data());
-  for (const std::size_t row : {0U, 1U}) writer.put_radius(row, 1.0);
+  const std::vector<float> radii = {1.0F, 1.0F};
   const detail::PrefixStore store = std::move(writer).finish();
   detail::PrefixWriter centres(1, 4);
   detail::PrefixWriter spreads(1, 4);
-  detail::BoxMaker(store, centres, spreads).make(0);
+  detail::BoxMaker(store, radii, centres, spreads).make(0);
   EXPECT_EQ(std::move(centres).finish().radius(0), std::numeric_limits<double>::infinity());
 }
 

@@ -6,11 +6,15 @@
 
 #include <gtest/gtest.h>
 
+#include <Eigen/Core>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "support/layers.hpp"
+#include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 
@@ -76,6 +80,39 @@ TEST(ContextTransform, OutsideIsAllThatMayBeMissing) {
   const ContextTransform skew = transform_of(false, 0.21, 1.0);
   EXPECT_GE(skew.outside({exactly(1.0), exactly(1.0), {}}), std::sqrt(1.0 - 1.0 / 1.21));
   EXPECT_GE(transform_of(true, 0.0, 1.0).outside({exactly(2.0), {}, {}}), 2.0);
+}
+
+TEST(ContextTransform, AWholeTransformMeetsARoundedContextExactly) {
+  constexpr auto kSize = static_cast<Eigen::Index>(kDim);
+  const Eigen::MatrixXd B = testing::random_matrix(kSize, kSize, 1).cast<double>();
+  const ContextTransform whole = detail::transform_of({Eigen::MatrixXd::Identity(kSize, kSize), B});
+  ASSERT_TRUE(whole.in_bytes());
+  const Eigen::MatrixXd stored = detail::stored(whole.whole(), kDim);
+  std::vector<Eigen::VectorXf> contexts = {testing::random_vector(kSize, 2), Eigen::VectorXf::Unit(kSize, 5),
+                                           testing::random_vector(kSize, 3, 1e-20F)};
+  contexts.push_back(testing::random_vector(kSize, 4));
+  contexts.back()[7] = 300.0F;
+  for (const Eigen::VectorXf& h : contexts) {
+    std::vector<std::int16_t> n(kDim);
+    const auto step = static_cast<double>(detail::round_to_shorts(h.data(), kDim, n.data()));
+    const Eigen::VectorXd rounded =
+        step *
+        Eigen::Map<const Eigen::Matrix<std::int16_t, Eigen::Dynamic, 1>>(n.data(), kSize).cast<double>();
+    std::vector<float> worked_in(whole.projected_room());
+    std::vector<float> transformed(whole.room());
+    const ContextTransform::Lengths lengths = whole.apply(h.data(), worked_in.data(), transformed.data());
+    const double lost = (h.cast<double>() - rounded).norm();
+    EXPECT_GE(lengths.lost, lost);
+    EXPECT_LE(lengths.lost, 0.52 * step * std::sqrt(static_cast<double>(kDim)));
+    EXPECT_GE(whole.outside(lengths), rounded.norm());
+    EXPECT_GE(whole.error(lengths), lengths.lost);
+    for (Eigen::Index i = 0; i < kSize; ++i) {
+      const double exact = stored.row(i).dot(rounded);
+      EXPECT_NEAR(static_cast<double>(transformed[static_cast<std::size_t>(i)]), exact,
+                  3.0 * kUnit * std::abs(exact) + 1e-15 * rounded.norm())
+          << i;
+    }
+  }
 }
 
 TEST(ContextTransform, LengthsAreBoundedFromBothSides) {

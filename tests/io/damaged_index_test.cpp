@@ -114,6 +114,8 @@ std::vector<Case> cases() {
        {value("boxes.centres", 16, kNan, "in row 1"), value("boxes.spreads", 24, kNan, "in row 1"),
         twice("order"), option("boxes", "0", "another bias than the layer"),
         option("boxes", "4294967297", "boxes"),  // 1 in 32 bits
+        option("box_width", "12", "box_width 12"), option("box_width", "6", "box_width 6"),
+        value("bound_weights", 0, static_cast<double>(kNan), "bound_weights"),
         value("Q", 0, kHalfNan, "\"Q\"")}},
       {AdaptiveSoftmax::build(layer, train),
        {twice("ids"), value("starts", 3, std::uint64_t{701}, "does not rise from 70"),
@@ -167,7 +169,9 @@ TEST(DamagedIndexes, WithCodesAndDitherAreRefused) {
       layer, contexts,
       {.prefix = 8, .int4_width = 32, .width = 80, .boxes = BoundBoxes::never, .failure_probability = 1e-6});
   const Case damaged[] = {
-      {proven, {value("prefixes", kFirstRadius + 3, kShortNan, "in row 3")}},
+      {proven,
+       {value("prefixes", kFirstRadius + 3, kShortNan, "in row 3"),
+        value("RQ", kernels::PrefixBlocks::kRows * 2 + 3, kShortNan, "in row 3")}},
       {dithered,
        {value("prefixes", kFirstRadius + 3, kShortNan, "in row 3"),
         value("dither", 5, 0.51F, "is not within 0.5"), value("dither", 31, kNan, "dither")}}};

@@ -64,7 +64,7 @@ def halves_at(blocks, at):
 def prefix_blocks(index, name, rows):
     """Bias, radius [rows] and the int8 coordinates [rows, width] of kernels::PrefixBlocks."""
     blocks = numpy.array(index[name])
-    int4 = int4_width(index)
+    int4 = int4_width(index) if name == "prefixes" else 0
     bias = blocks[:, : 4 * BLOCK].view("<f4")
     scale, radius = halves_at(blocks, 4), halves_at(blocks, 6)
     q = blocks[:, (12 if int4 else 8) * BLOCK : blocks.shape[1] - int4 // 2 * BLOCK]
@@ -97,21 +97,22 @@ def certified(index, layer, h, k):
     int4_radius, int4_w = int4_blocks(index, "prefixes", index.vocab)
     behind = prefix + int4_w.shape[1]
     norm = numpy.linalg.norm
-    c = h @ index["Q"].astype("f8")
-    if "R" in index:
+    if "RQ" in index:
+        x, outside = prefix_blocks(index, "RQ", len(h))[2][:, : len(h)] @ h, norm(h)
+    else:
+        c = h @ index["Q"].astype("f8")
         M = len(index["R"])
         x = (c[:M] @ index["R"].astype("f8"))[:M]
         outside = numpy.sqrt(max(h @ h - c @ c / (1 + index["norms"][0]), 0))
-    else:
-        x, outside = c[: len(h)], norm(h)
     tokens = index["order"] if "order" in index else numpy.arange(index.vocab)
 
     def context_radius(weights, *terms):
-        return norm(weights[:3] * numpy.array(terms))  # the fourth is for roundings, which float64 has not
+        return norm(weights[:3] * numpy.array(terms))  # the others are for roundings, which float64 has not
 
     logits = layer.logits(h)[tokens]
     estimates = bias + w @ x[:prefix] + int4_w @ x[prefix:behind]
-    ours = context_radius(index["weights"][0], norm(x[behind:]), outside, norm(x[:prefix]))
+    of_boxes, of_prefixes, of_tails = index["bound_weights"]
+    ours = context_radius(of_prefixes, norm(x[behind:]), outside, norm(x[:prefix]))
     bounds = radius * ours
     if behind > prefix:  # contexts are not rounded here
         bounds += int4_radius * index["code_weights"][0] * norm(x[prefix:behind])
@@ -121,14 +122,17 @@ def certified(index, layer, h, k):
         boxes = -(-index.vocab // BLOCK)
         top, reach, centres = prefix_blocks(index, "boxes.centres", boxes)
         spreads = prefix_blocks(index, "boxes.spreads", boxes)[2]
-        highest = top + centres @ x[:prefix] + spreads @ abs(x[:prefix]) + reach * ours
-        assert (numpy.repeat(highest, BLOCK)[: index.vocab] >= uppers * (1 - 1e-9)).all()
+        inside = x[: index.options()["box_width"]]
+        theirs = context_radius(of_boxes, norm(x[len(inside) :]), outside, norm(inside))
+        highest = top + centres @ inside + spreads @ abs(inside) + reach * theirs
+        assert (numpy.repeat(highest, BLOCK)[: index.vocab] >= logits - abs(logits) * 1e-9).all()
     if "tails" in index:
         tails = numpy.array(index["tails"])
         scale, radius = tails[:, -8:].copy().view("<f4").T
-        q = tails[:, : index.options()["width"] - prefix].view("i1")
-        estimates = estimates + scale * (q @ x[prefix:])
-        bounds = radius * context_radius(index["weights"][1], 0, outside, norm(x))
+        width = index.options()["width"]
+        q = tails[:, : width - prefix].view("i1")
+        estimates = estimates + scale * (q @ x[prefix:width])
+        bounds = radius * context_radius(of_tails, norm(x[width:]), outside, norm(x[:width]))
         assert (abs(logits - estimates) <= bounds * (1 + 1e-9)).all()
         uppers = numpy.minimum(uppers, estimates + bounds)
     return tokens[numpy.flatnonzero(uppers >= logits[best(estimates, k)].min())]

@@ -144,6 +144,8 @@ TEST_F(NumpyTest, AnswersFromIndexFiles) {
     backends.push_back(Certified::build(layer, train, {.prefix = 8, .boxes = BoundBoxes::always}));
     backends.push_back(Certified::build(layer, train, {.prefix = 8, .int4_width = 32}));
     backends.push_back(Certified::build(layer, train, {.prefix = 4, .int4_width = 32, .width = 38}));
+    backends.push_back(Certified::build(
+        layer, train, {.prefix = 8, .int4_width = 32, .boxes = BoundBoxes::always, .box_width = 4}));
     for (const auto& backend : backends) {
       save_index(*backend, file("index"));
       write_answers(*backend, head);

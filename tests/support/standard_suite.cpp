@@ -30,6 +30,9 @@ conformance::Suite conformance::suite() {
               {"certified", {{"prefix", "4"}, {"width", "64"}}, "certified-long-tails"},
               {"certified", {{"prefix", "4"}, {"int4_width", "32"}}, "certified-int4"},
               {"certified",
+               {{"prefix", "8"}, {"int4_width", "32"}, {"boxes", "always"}, {"box_width", "4"}},
+               "certified-int4-boxes"},
+              {"certified",
                {{"prefix", "4"}, {"int2_width", "32"}, {"failure_probability", "1e-9"}},
                "certified-dithered"},
           }};

@@ -33,6 +33,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What a context's bounds are made of, and the first of them, in the workspace that they were made in.
 struct ContextBounds {
+  kernels::PrefixContext box{};  ///< the leading coordinates of the prefix, where there are boxes
   kernels::PrefixContext prefix{};
   kernels::TailContext tail{};  ///< to bound rows by all their coordinates
   float* estimates = nullptr;   ///< of all rows by their prefixes, or of the boxes if there are any, …
@@ -132,10 +133,15 @@ inline constexpr double kLargestSum = 1e38;
 inline constexpr std::size_t kFirstBoxes = 16;
 inline constexpr std::size_t kWantedOfBox = 4;
 
-/// Values that c takes, and behind it h', behind which prefixes and tails meet zeros.
+/// Values that h' takes, with zeros that a prefix may meet behind it.
+inline std::size_t transformed_room(const CertifiedIndex& index) {
+  const kernels::PrefixBlocks& prefixes = index.prefixes.blocks();
+  return std::max(index.transform.room(), prefixes.width + prefixes.code_width());
+}
+
+/// Values that c takes, and behind it h', and what meets tails.
 inline std::size_t coordinate_room(const CertifiedIndex& index) {
-  const std::size_t room = index.transform.room();
-  return room + std::max(room, index.prefixes.blocks().width + index.tails.context_room());
+  return index.transform.projected_room() + transformed_room(index) + index.tails.context_room();
 }
 
 /// Bytes that a context's coordinates take where rows have them as codes, and behind them their shifts.
@@ -180,6 +186,17 @@ inline double prepare_codes(const CertifiedIndex& index, const float* x, std::in
   return lost;
 }
 
+/// What of a context's prefix meets the boxes: their leading coordinates, and a radius for all others.
+/// `terms` are those of the prefix.
+inline kernels::PrefixContext box_context(const CertifiedIndex& index, BoundTerms terms,
+                                          const float* transformed, const kernels::PrefixContext& prefix) {
+  const std::size_t width = index.transform.width();
+  const std::size_t boxed = std::min(index.boxes().centres.width, width);
+  terms[kLonger] = length_of(transformed + boxed, width - boxed).high;
+  terms[kRounded] = length_of(transformed, boxed).high;
+  return {.n = prefix.n, .scale = prefix.scale, .radius = context_radius(terms, index.box_weights)};
+}
+
 /// Transforms a context: coordinates [coordinate_room()], n [prefix], bytes [code_room()], and what is of the
 /// context alone in its bounds.
 inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
@@ -188,20 +205,19 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   const std::size_t width = transform.width();
   const std::size_t prefix = index.prefixes.blocks().width;
   float* const projected = coordinates;
-  float* const transformed = projected + transform.room();
-  transform.apply(h, projected, transformed);
-  std::fill(transformed + transform.room(), coordinates + coordinate_room(index), 0.0F);
-  const ContextTransform::Lengths lengths = transform.lengths(h, projected, transformed);
+  float* const transformed = projected + transform.projected_room();
+  float* const of_tail = transformed + transformed_room(index);
+  const ContextTransform::Lengths lengths = transform.apply(h, projected, transformed);
+  std::fill(transformed + transform.room(), of_tail, 0.0F);
   bounds.coordinates = transformed;
   bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
                   index.longest_row * lengths.context.high + index.largest_bias <= kLargestSum;
 
   const float quantum = round_to_shorts(transformed, prefix, n);
-  // A prefix too short to be divided counts as zero, wrong by as much as its peak.
-  const double error_quantum = quantum > 0.0F ? static_cast<double>(quantum) : 2.0 * kTooShortToRound;
   BoundTerms terms{};
   terms[kOutside] = transform.outside(lengths);
-  terms[kRounding] = transform.error(lengths) + 0.51 * error_quantum * std::sqrt(static_cast<double>(prefix));
+  terms[kRounding] =
+      transform.error(lengths) + rounded_to_shorts(quantum) * std::sqrt(static_cast<double>(prefix));
   const std::size_t code_width = index.prefixes.blocks().code_width();
   const std::size_t used = std::min(prefix, width);
   const double lost_to_codes = prepare_codes(index, transformed + prefix, bytes, bounds.prefix);
@@ -212,20 +228,25 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   bounds.prefix.n = n;
   bounds.prefix.scale = quantum;
   bounds.prefix.radius = context_radius(terms, index.prefix_weights);
-  terms[kLonger] = lost_to_codes;
-  terms[kRounded] = lengths.transformed.high;
-  bounds.tail = {transformed + prefix, context_radius(terms, index.tail_weights)};
+  if (index.has_boxes()) bounds.box = box_context(index, terms, transformed, bounds.prefix);
+  const std::size_t stored = index.outside_width();
+  terms[kLonger] = length_of(transformed + stored, width - stored).high;
+  terms[kRounded] = length_of(transformed, stored).high;
+  terms[kOfCodes] = lost_to_codes;
+  float* const behind = std::copy(transformed + std::min(prefix, stored), transformed + stored, of_tail);
+  std::fill(behind, coordinates + coordinate_room(index), 0.0F);
+  bounds.tail = {of_tail, context_radius(terms, index.tail_weights)};
 }
 
 inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds, std::int16_t* magnitudes,
                         const Workspace& workspace) {
   const kernels::PrefixBoxes all = index.boxes();
-  std::transform(bounds.prefix.n, bounds.prefix.n + all.centres.width, magnitudes,
+  std::transform(bounds.box.n, bounds.box.n + all.centres.width, magnitudes,
                  [](std::int16_t n) { return static_cast<std::int16_t>(std::abs(n)); });
   share(workspace, all.centres.blocks(), 2 * all.centres.block_bytes(),
         [&](std::size_t first, std::size_t count) {
           const kernels::PrefixBoxes boxes = {all.centres.part(first, count), all.spreads.part(first, count)};
-          kernels::box_bounds(boxes, bounds.prefix, magnitudes, bounds.estimates + first * kBlockRows,
+          kernels::box_bounds(boxes, bounds.box, magnitudes, bounds.estimates + first * kBlockRows,
                               bounds.radii + first * kBlockRows);
         });
 }

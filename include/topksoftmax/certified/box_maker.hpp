@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,15 +21,18 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Makes the boxes around the blocks of some rows, as these are stored. Different boxes may be made at the
-/// same time, by makers of their own.
+/// Makes the boxes around the blocks of some rows, as these are stored, in their leading coordinates: as many
+/// as the boxes have. Different boxes may be made at the same time, by makers of their own.
 class BoxMaker {
  public:
-  BoxMaker(const PrefixStore& rows, PrefixWriter& centres, PrefixWriter& spreads)
+  /// `radii` [rows]: how far a row's logit may be from the product of these coordinates.
+  BoxMaker(const PrefixStore& rows, std::span<const float> radii, PrefixWriter& centres,
+           PrefixWriter& spreads)
       : rows_(rows),
+        radii_(radii),
         centres_(centres),
         spreads_(spreads),
-        low_(rows.blocks().width),
+        low_(centres.blocks().width),
         high_(low_.size()),
         middle_(low_.size()),
         spread_(low_.size()),
@@ -62,7 +66,7 @@ class BoxMaker {
   /// Takes a row's coordinates into low and high; returns its radius.
   double include(std::size_t row) {
     const double scale = rows_.scale(row);
-    const double radius = rows_.radius(row);
+    const auto radius = static_cast<double>(radii_[row]);
     if (!std::isfinite(scale) || !std::isfinite(radius)) {
       return std::numeric_limits<double>::infinity();  // what has overflowed
                                                        // keeps its box open
@@ -76,6 +80,7 @@ class BoxMaker {
   }
 
   const PrefixStore& rows_;
+  std::span<const float> radii_;
   PrefixWriter& centres_;
   PrefixWriter& spreads_;
   std::vector<double> low_;
@@ -85,14 +90,16 @@ class BoxMaker {
   std::vector<std::int8_t> q_;
 };
 
-/// The boxes around the blocks of `rows`. Cost: V·width.
-inline BoxStore boxes_around(const PrefixStore& rows, const Executor& executor) {
+/// The boxes around the blocks of `rows` in `width` coordinates, given the rows' radii in these. Cost:
+/// V·width.
+inline BoxStore boxes_around(const PrefixStore& rows, std::size_t width, std::span<const float> radii,
+                             const Executor& executor) {
   constexpr std::size_t kBoxesAtOnce = 256;
   const std::size_t count = rows.blocks().blocks();
-  PrefixWriter centres(count, rows.blocks().width);
-  PrefixWriter spreads(count, rows.blocks().width);
+  PrefixWriter centres(count, width);
+  PrefixWriter spreads(count, width);
   for_each_part(executor, count, kBoxesAtOnce, [&](std::size_t first, std::size_t boxes) {
-    BoxMaker maker(rows, centres, spreads);
+    BoxMaker maker(rows, radii, centres, spreads);
     for (std::size_t box = first; box < first + boxes; ++box) maker.make(box);
   });
   return {std::move(centres).finish(), std::move(spreads).finish()};

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/box_maker.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/certified/choice.hpp"
@@ -126,7 +125,6 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
     index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(layer, projector, typical, executor)));
   }
   RowPacker(layer, projector, index.order, index.options).pack(typical, executor, index);
-  if (boxed) index.box_store = boxes_around(index.prefixes, executor);
   index.outside_position = typical_position(layer, index, trials, executor);
   index.outside_mass = learn_outside(layer, index, sampled, executor);
   return index;

@@ -93,17 +93,18 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// row is lost only if its codes' error is that large.
 ///
 /// As many coordinates as dimensions: then w⊥ is what rounding leaves of it, nothing is to be known of c, and
-/// RQ is one matrix B (ContextTransform). w' need not be the least-squares solution, nor B orthogonal: w⊥ :=
-/// w − Bᵀw' is measured, and |w⊥·h| ≤ ‖w⊥‖·‖h‖.
+/// RQ is one matrix B (ContextTransform), in int8, which meets ĥ, h in 15 bits: w·h = w'·Bĥ + w⊥·ĥ + w·(h−ĥ).
+/// w' need not be the least-squares solution, nor B orthogonal: w⊥ := w − Bᵀw' is measured, and the last two
+/// products are bounded by lengths. Rows need not store all of these coordinates.
 ///
-/// Tails: rows that their prefixes let pass are bounded again by all coordinates (tails.hpp). Those behind
-/// the prefix are int8 too and meet h'₂ in float32, so w'₂ is no term of this radius, and w'−ŵ is one in
-/// place of w'₁−ŵ₁.
+/// Tails: rows that their prefixes let pass are bounded again by all coordinates that they store (tails.hpp).
+/// Those behind the prefix are int8 too and meet h'₂ in float32, so of w'₂ only what is not stored is a term
+/// of this radius, and w'−ŵ is one in place of w'₁−ŵ₁.
 ///
-/// Boxes: if every ŵ₁ of a block's rows is in c ± e, coordinate by coordinate, then ŵ₁·ĥ₁ ≤ c·ĥ₁ + e·|ĥ₁|, so
-/// with the largest bias and radius of the block no logit in it is above that (boxes.hpp): a block below the
-/// threshold is not read, and its rows count in log Z by this bound. Blocks are made of rows that are near to
-/// each other.
+/// Boxes: if every ŵ₁ of a block's rows is in c ± e in its leading coordinates, one by one, then ŵ₁·ĥ₁ ≤ c·ĥ₁
+/// + e·|ĥ₁| in these, so with the largest bias of the block and the largest radius of what they leave out no
+/// logit in it is above that (boxes.hpp): a block below the threshold is not read, and its rows count in log
+/// Z by this bound. Blocks are made of rows that are near to each other.
 ///
 /// A scale and a soft cap (LogitTransform): the bounds are of products, and the threshold is turned back into
 /// one that no product with such a logit is below (kernels::lowest_product). For log Z the bounds themselves
@@ -114,11 +115,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// tails shorter. Where coordinates are int4, those that rows have little of are stretched, and the contexts'
 /// shrunk: the rounding costs less then.
 ///
-/// Cost of a query: (M + M²/d)·d multiply-adds for h' (d² where M = d), V·(prefix + 8) bytes of the prefixes
-/// (with boxes, an eighth of that and those of the boxes that are opened; with codes, V·(int4_width/2 +
-/// int2_width/4 + 6) more), M − prefix bytes for each of the rows left, then the weights of those left after that.
-/// QueryWork::screened counts the bounds: those of boxes, of rows by their prefixes, and of those that these
-/// left. Threads that are lent to a single query share the bounds.
+/// Cost of a query: (M + M²/d)·d multiply-adds for h' (d², of bytes, where M = d), V·(prefix + 8) bytes of
+/// the prefixes (with boxes, an eighth of that and those of the boxes that are opened; with codes,
+/// V·(int4_width/2 + int2_width/4 + 6) more), M − prefix bytes for each of the rows left, then the weights of
+/// those left after that. QueryWork::screened counts the bounds: those of boxes, of rows by their prefixes,
+/// and of those that these left. Threads that are lent to a single query share the bounds.
 ///
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
 /// is linear in h', in the products of its 16 leading coordinates and in the bounds, learned by ridge

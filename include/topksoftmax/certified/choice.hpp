@@ -50,8 +50,9 @@ class BoundChooser {
   /// A choice and what speaks for it.
   struct Estimate {
     BoundChoice choice;
-    double rows_passing = 0.0;  ///< rows that their prefixes let pass
-    double scan_cost = 0.0;     ///< of what is bounded first
+    double rows_passing = 0.0;       ///< rows that their prefixes let pass
+    double scan_cost = 0.0;          ///< of what is bounded first
+    std::vector<FirstScan> scans{};  ///< what can be, whatever the prefix
   };
 
   /// Coordinates in all, and the cost of what comes after the first scan.
@@ -78,8 +79,15 @@ class BoundChooser {
   WidthChoice choose_width(double rows_passing) const;
   std::size_t width_of_rows() const;
 
-  /// Coordinates with so many in codes behind so many in int8, all others in tails.
-  BoundChoice with_codes(const CodeWidths& widths) const;
+  /// What the first scan may read, with these coordinates.
+  std::vector<FirstScan> first_scans(const RowCoordinates& rows, const Eigen::VectorXd& biases,
+                                     const ContextCoordinates& contexts) const;
+
+  /// Coordinates in codes that make least work, or those that are asked for.
+  CodeChoice choose_code_widths(std::span<const FirstScan> scans) const;
+  std::vector<CodeWidths> widths_of_codes(std::size_t coordinates) const;
+  /// Coordinates with these in codes behind some in int8, others in tails.
+  BoundChoice with_codes(const CodeChoice& codes) const;
 
   const SoftmaxLayer& layer_;
   const LearnedCoordinates& coordinates_;
@@ -93,10 +101,11 @@ class BoundChooser {
 };
 
 inline constexpr std::array<std::size_t, 10> kPrefixWidths = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+inline constexpr std::array<std::size_t, 3> kBoxWidths = {8, 16, 32};
+/// What is taken for boxes without choosing their width.
+inline constexpr std::size_t kTypicalBox = 16;
 /// What is taken for the prefix before, or without, choosing it.
 inline constexpr std::size_t kTypicalPrefix = 32;
-/// Cache lines of a tail.
-inline constexpr std::array<std::size_t, 12> kTailLines = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 /// A width that takes one line of any tail.
 inline constexpr std::size_t kOneLine = 0;
 /// What may lie outside of the coordinates, of E‖w‖², where there are no contexts to tell: if contexts lie
@@ -128,7 +137,8 @@ inline std::size_t tail_lines(std::size_t prefix, std::size_t least_width) {
 inline std::size_t BoundChooser::width(std::size_t prefix, std::size_t least) const {
   // As many as lie in the cache lines behind the prefix; those that are computed at a time, whole.
   const std::size_t room = prefix + kernels::PrefixTails::width_of(tail_lines(prefix, least));
-  const std::size_t wanted = options_.width != 0 ? options_.width : room / kernels::kSlack * kernels::kSlack;
+  const std::size_t whole_slacks = room / kernels::kSlack * kernels::kSlack;
+  const std::size_t wanted = options_.width != 0 ? options_.width : std::max(whole_slacks, least);
   return std::min({wanted, layer_.dim(), kMostBoundWidth});
 }
 
@@ -153,6 +163,27 @@ inline double BoundChooser::passing_cost(std::size_t prefix, std::size_t least_w
                           : kTailLineCost * static_cast<double>(tail_lines(prefix, least_width) - 1));
 }
 
+inline std::vector<FirstScan> BoundChooser::first_scans(const RowCoordinates& rows,
+                                                        const Eigen::VectorXd& biases,
+                                                        const ContextCoordinates& contexts) const {
+  constexpr auto block_rows = static_cast<double>(kernels::PrefixBlocks::kRows);
+  const auto vocab = static_cast<double>(layer_.vocab());
+  std::vector<FirstScan> scans;
+  if (options_.boxes != BoundBoxes::always) scans.push_back({.rows = vocab});
+  if (options_.boxes == BoundBoxes::never) return scans;
+  std::span<const std::size_t> widths = kBoxWidths;
+  if (options_.box_width != 0) widths = {&options_.box_width, 1};
+  for (const std::size_t width : widths) {
+    const auto within = static_cast<std::size_t>(rows.inside.cols());
+    const double opened =
+        count_boxes_passing(rows, biases, trials_.thresholds, contexts, std::min(width, within), executor_) *
+        vocab / static_cast<double>(rows.inside.rows());
+    scans.push_back({width, kOpenedRows * opened * block_rows,
+                     kBoxRows * vocab / block_rows * (static_cast<double>(width) + kRowCost)});
+  }
+  return scans;
+}
+
 inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estimate) const {
   const ContextTransform& transform = estimate.choice.transform;
   CertifiedOptions& options = estimate.choice.options;
@@ -161,6 +192,7 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
     const std::size_t quarter = least_width / 16 * 4;
     if (options.prefix == 0) options.prefix = std::min(std::max(kTypicalPrefix, quarter), full);
     if (options.boxes == BoundBoxes::automatic) options.boxes = BoundBoxes::never;
+    if (options.box_width == 0) options.box_width = std::min(kTypicalBox, options.prefix);
     return;
   }
   const RowProjector projector(layer_, transform);
@@ -169,33 +201,27 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
   const std::vector<TokenId>& some = counted_;
   const RowCoordinates rows = projector.at(some);
   const Eigen::VectorXd biases = biases_at(layer_, some);
-  constexpr auto block_rows = static_cast<double>(kernels::PrefixBlocks::kRows);
   const auto vocab = static_cast<double>(layer_.vocab());
+  estimate.scans = first_scans(rows, biases, contexts);
   double least = std::numeric_limits<double>::infinity();
   std::span<const std::size_t> prefixes = kPrefixWidths;
   if (options_.prefix != 0) prefixes = {&options_.prefix, 1};
   for (const std::size_t asked : prefixes) {
     const std::size_t prefix = std::min(asked, full);
-    Passing passing = count_passing(rows, biases, trials_.thresholds, contexts,
-                                    std::min(prefix, transform.width()), executor_);
-    passing.rows *= vocab / static_cast<double>(some.size());
-    passing.boxes *= vocab / static_cast<double>(some.size());
-    const double row_cost = static_cast<double>(prefix) + kRowCost;
-    const double plain = vocab * row_cost;
-    const double boxed =
-        (kBoxRows * vocab / block_rows + kOpenedRows * passing.boxes * block_rows) * row_cost;
-    const double later = passing.rows * passing_cost(prefix, least_width);
-    const auto consider = [&](BoundBoxes boxes, double cost) {
-      if (options_.boxes != BoundBoxes::automatic && options_.boxes != boxes) return;
-      if (cost >= least) return;
-      least = cost;
+    const double passing = count_rows_passing(rows, biases, trials_.thresholds, contexts,
+                                              std::min(prefix, transform.width()), executor_) *
+                           vocab / static_cast<double>(some.size());
+    const double later = passing * passing_cost(prefix, least_width);
+    for (const FirstScan& scan : estimate.scans) {
+      const double cost = scan.boxes + scan.rows * (static_cast<double>(prefix) + kRowCost);
+      if (cost + later >= least) continue;
+      least = cost + later;
       options.prefix = options_.prefix != 0 ? options_.prefix : prefix;
-      options.boxes = boxes;
-      estimate.rows_passing = passing.rows;
-      estimate.scan_cost = cost - later;
-    };
-    consider(BoundBoxes::never, plain + later);
-    consider(BoundBoxes::always, boxed + later);
+      options.boxes = scan.box_width == 0 ? BoundBoxes::never : BoundBoxes::always;
+      options.box_width = std::min(scan.box_width, options.prefix);
+      estimate.rows_passing = passing;
+      estimate.scan_cost = cost;
+    }
     if (prefix != asked || prefix >= full) break;
   }
 }
@@ -218,9 +244,8 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
   }
   const std::vector<double> left = count_left(layer_, trials_, coordinates_.directions(), widths);
   const auto cost = [&](std::size_t i) {
-    const auto M = static_cast<double>(widths[i]);
-    const double transform = (2.0 * static_cast<double>(layer_.dim()) + 4.0 * M) * M;  // bytes of Q and R
-    return transform + rows_passing * (kTailCost + kTailLineCost * static_cast<double>(kTailLines[i] - 1)) +
+    return transform_cost(layer_.dim(), widths[i]) +
+           rows_passing * (kTailCost + kTailLineCost * static_cast<double>(kTailLines[i] - 1)) +
            left[i] * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
   };
   std::size_t best = 0;
@@ -230,21 +255,40 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
   return {best == 0 ? kOneLine : widths[best], cost(best)};
 }
 
-inline BoundChoice BoundChooser::with_codes(const CodeWidths& widths) const {
+inline std::vector<CodeWidths> BoundChooser::widths_of_codes(std::size_t coordinates) const {
+  if (options_.code_width() == 0) return code_widths(coordinates, options_.failure_probability > 0.0);
+  // A layer may be narrower than what is asked for.
   constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
-  const std::size_t most = std::min(layer_.dim(), kMostBoundWidth);
-  const std::size_t width = options_.width != 0 ? std::min(options_.width, most) : most;
-  const std::size_t prefix = widths.prefix;
-  const std::size_t room = width - std::min(prefix, width);
+  const std::size_t width = options_.width == 0 ? coordinates : std::min(options_.width, coordinates);
+  const std::size_t room = width - std::min(options_.prefix, width);
+  CodeWidths widths{.prefix = options_.prefix, .width = width};
+  widths.int4 = std::min(options_.int4_width, room) / kSegment * kSegment;
+  widths.int2 = std::min(options_.int2_width, room - widths.int4) / kSegment * kSegment;
+  return {widths};
+}
+
+inline CodeChoice BoundChooser::choose_code_widths(std::span<const FirstScan> scans) const {
+  const std::size_t coordinates = std::min(layer_.dim(), kMostBoundWidth);
+  const std::vector<CodeWidths> widths = widths_of_codes(coordinates);
+  // Without contexts there is nothing to see: all rows are read.
+  if (trials_.count() == 0) return {.widths = widths.front(), .scan = {}, .coordinates = coordinates};
+  return choose_codes(layer_, basis(coordinates), trials_, options_.failure_probability, widths, scans);
+}
+
+inline BoundChoice BoundChooser::with_codes(const CodeChoice& codes) const {
   BoundChoice choice{.transform = {}, .options = options_};
   CertifiedOptions& options = choice.options;
-  options.prefix = prefix;
-  options.int4_width = std::min(widths.int4, room) / kSegment * kSegment;
-  options.int2_width = std::min(widths.int2, room - options.int4_width) / kSegment * kSegment;
-  options.boxes = BoundBoxes::never;
-  options.width = std::max(width, prefix);
-  const std::size_t rounded = std::min(prefix + options.code_width(), width);
-  choice.transform = transform_of(coordinates_.stretched(basis(width), rounded));
+  options.prefix = codes.widths.prefix;
+  options.int4_width = codes.widths.int4;
+  options.int2_width = codes.widths.int2;
+  options.boxes = codes.scan.box_width == 0 ? BoundBoxes::never : BoundBoxes::always;
+  options.box_width = std::min(codes.scan.box_width, options.prefix);
+  options.width = std::max(codes.widths.width, options.prefix);
+  CoordinateBasis all = basis(codes.coordinates);
+  if (options.code_width() > 0) {
+    all = coordinates_.stretched(std::move(all), std::min(codes.widths.end(), codes.coordinates));
+  }
+  choice.transform = transform_of(all);
   return choice;
 }
 
@@ -259,19 +303,17 @@ inline std::size_t BoundChooser::width_of_rows() const {
 }
 
 inline BoundChoice BoundChooser::choose() const {
-  if (options_.code_width() != 0) {
-    return with_codes({options_.prefix, options_.int4_width, options_.int2_width});
-  }
-  if (options_.width != 0) return choose_for(kOneLine).choice;
-  if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
+  if (options_.width != 0 && options_.code_width() == 0) return choose_for(kOneLine).choice;
+  if (trials_.count() == 0 && options_.code_width() == 0) return choose_for(width_of_rows()).choice;
   Estimate estimate = choose_for(kOneLine);
+  if (options_.code_width() != 0) return with_codes(choose_code_widths(estimate.scans));
   const WidthChoice width = choose_width(estimate.rows_passing);
   if (width.least_width != kOneLine) estimate = choose_for(width.least_width);
-  const bool open = options_.prefix == 0 && options_.boxes != BoundBoxes::always;
+  const bool open = options_.prefix == 0;
   if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kMostBoundWidth) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
-    const CodeChoice codes = choose_codes(layer_, whole_basis(), trials_, options_.failure_probability);
-    if (codes.cost < cost) return with_codes(codes.widths);
+    const CodeChoice codes = choose_code_widths(estimate.scans);
+    if (codes.cost < cost) return with_codes(codes);
   }
   return std::move(estimate.choice);
 }

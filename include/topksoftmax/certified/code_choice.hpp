@@ -25,18 +25,29 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Coordinates in int8, and behind them in codes of four and two bits; all others are in tails.
+/// Coordinates in int8, and behind them in codes of four and two bits, if any; tails end at `width`.
 struct CodeWidths {
   std::size_t prefix = 0;
   std::size_t int4 = 0;
   std::size_t int2 = 0;
+  std::size_t width = 0;
 
   std::size_t end() const { return prefix + int4 + int2; }
+  kernels::PrefixTails tails() const { return {.width = width - std::min(prefix, width)}; }
 };
 
-/// Such widths, and the work that they make.
+/// What the first scan reads: the prefixes of so many rows, of all or of those of the boxes that are opened.
+struct FirstScan {
+  std::size_t box_width = 0;  ///< 0: no boxes
+  double rows = 0.0;          ///< as costly as so many that are read in their order
+  double boxes = 0.0;         ///< the cost of the boxes
+};
+
+/// Such widths and such a scan, where contexts have so many coordinates, and the work that they make.
 struct CodeChoice {
-  CodeWidths widths;
+  CodeWidths widths{};
+  FirstScan scan{};
+  std::size_t coordinates = 0;
   double cost = std::numeric_limits<double>::infinity();  ///< as costs.hpp counts it
 };
 
@@ -57,7 +68,7 @@ inline double lost_to_dithered(std::size_t bits, std::size_t width, double reach
   return 2.0 * reach * peak / (std::exp2(static_cast<double>(bits)) - 1.0) / std::sqrt(n);
 }
 
-/// Some rows and contexts in all coordinates, of which more and more are met.
+/// Some rows and contexts in coordinates of which more and more are met.
 class CodeTrials {
  public:
   CodeTrials(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials)
@@ -69,7 +80,10 @@ class CodeTrials {
     estimates_ = biases_at(layer, tokens).replicate(1, trials.contexts.rows());
     const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
     rows_ = solver.solve(basis.Q * some.transpose()).transpose();
-    contexts_ = trials.contexts.cast<double>() * basis.Q.transpose() * basis.R.transpose();
+    const Eigen::MatrixXd contexts = trials.contexts.cast<double>();
+    contexts_ = contexts * basis.Q.transpose() * basis.R.transpose();
+    outside_rows_ = length_outside(basis.Q, some);
+    outside_contexts_ = length_outside(basis.Q, contexts);
     // As LearnedCoordinates::stretched() scales them.
     const Eigen::VectorXd typical =
         (rows_.colwise().squaredNorm().transpose() / static_cast<double>(sampled)).cwiseSqrt();
@@ -87,9 +101,9 @@ class CodeTrials {
   };
   Lengths squares() const { return {row_squares_, context_squares_}; }
 
-  /// Meets more coordinates, up to `end`.
+  /// Meets more coordinates, up to `end` or the last.
   void meet(std::size_t end) {
-    const Eigen::Index count = static_cast<Eigen::Index>(end) - met_;
+    const Eigen::Index count = static_cast<Eigen::Index>(std::min(end, width())) - met_;
     const auto rows = rows_.middleCols(met_, count);
     const auto contexts = contexts_.middleCols(met_, count);
     const Eigen::RowVectorXd steps = steps_.segment(met_, count).transpose();
@@ -114,6 +128,7 @@ class CodeTrials {
     };
     Eigen::MatrixXd upper = estimates_;
     upper += rows_.rightCols(rest).rowwise().norm() * contexts_.rightCols(rest).rowwise().norm().transpose();
+    upper += outside_rows_ * outside_contexts_.transpose();
     for (const Rounded& part : parts) {
       upper += part.lost * root(part.to.rows - part.from.rows) *
                root(part.to.contexts - part.from.contexts).transpose();
@@ -123,76 +138,138 @@ class CodeTrials {
   }
 
  private:
+  /// What each row of X has outside of Q's.
+  static Eigen::VectorXd length_outside(const Eigen::MatrixXd& Q, const Eigen::MatrixXd& X) {
+    if (Q.rows() == Q.cols()) return Eigen::VectorXd::Zero(X.rows());
+    const Eigen::VectorXd squares = X.rowwise().squaredNorm() - (X * Q.transpose()).rowwise().squaredNorm();
+    return squares.cwiseMax(0.0).cwiseSqrt();
+  }
+
   const Eigen::VectorXd& thresholds_;
-  Eigen::MatrixXd rows_;       ///< [some×d]
-  Eigen::MatrixXd contexts_;   ///< [n×d]
-  Eigen::MatrixXd estimates_;  ///< [some×n]
-  Eigen::VectorXd steps_;      ///< [d]
+  Eigen::MatrixXd rows_;              ///< [some×width]
+  Eigen::MatrixXd contexts_;          ///< [n×width]
+  Eigen::VectorXd outside_rows_;      ///< [some]
+  Eigen::VectorXd outside_contexts_;  ///< [n]
+  Eigen::MatrixXd estimates_;         ///< [some×n]
+  Eigen::VectorXd steps_;             ///< [width]
   Eigen::VectorXd row_squares_;
   Eigen::VectorXd context_squares_;
   Eigen::Index met_ = 0;
 };
 
-/// Widths to choose among for contexts of so many coordinates: those in int2 only where codes are dithered,
-/// then all behind the others.
-inline std::vector<CodeWidths> code_widths(std::size_t width, bool dithered) {
+/// Cache lines of a tail to choose among.
+inline constexpr std::array<std::size_t, 12> kTailLines = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+/// The same widths with tails of every length, for contexts of so many coordinates.
+inline void add_tails(CodeWidths widths, std::size_t coordinates, std::vector<CodeWidths>& all) {
+  for (const std::size_t lines : kTailLines) {
+    widths.width = std::min(widths.prefix + kernels::PrefixTails::width_of(lines), coordinates);
+    if (widths.width >= widths.end()) all.push_back(widths);
+    if (widths.width == coordinates) return;
+  }
+}
+
+/// Widths to choose among: those in int2 only where codes are dithered, then all behind the others.
+inline std::vector<CodeWidths> code_widths(std::size_t coordinates, bool dithered) {
   constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
   std::vector<CodeWidths> all;
   for (const std::size_t prefix : kCodePrefixes) {
-    if (prefix > width) break;
-    const std::size_t room = (width - prefix) / kSegment * kSegment;
-    if (dithered && room > 0) all.push_back({prefix, 0, room});
+    if (prefix > coordinates) break;
+    const std::size_t room = (coordinates - prefix) / kSegment * kSegment;
+    add_tails({.prefix = prefix}, coordinates, all);
+    if (dithered && room > 0) add_tails({.prefix = prefix, .int2 = room}, coordinates, all);
     for (const std::size_t int4 : kInt4Widths) {
       if (int4 > room) break;
-      all.push_back({prefix, int4, 0});
-      if (dithered && int4 < room) all.push_back({prefix, int4, room - int4});
+      add_tails({.prefix = prefix, .int4 = int4}, coordinates, all);
+      if (dithered && int4 < room) {
+        add_tails({.prefix = prefix, .int4 = int4, .int2 = room - int4}, coordinates, all);
+      }
     }
   }
   return all;
 }
 
-/// The choice that makes least work for some contexts, given the coordinates of all dimensions, where an
-/// answer may be wrong with a probability. Cost: 4,096·(d² + n·d) for n contexts.
-inline CodeChoice choose_codes(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
-                               double failure_probability) {
-  CodeTrials met(layer, basis, trials);
-  const bool dithered = failure_probability > 0.0;
-  const double reach = dithered ? Dither::reach_of(layer.vocab(), failure_probability) : 0.0;
-  std::vector<CodeWidths> choices = code_widths(met.width(), dithered);
-  std::map<std::size_t, CodeTrials::Lengths> squares = {{met.width(), {}}};
-  for (const CodeWidths& widths : choices) {
-    for (const std::size_t end : {widths.prefix, widths.prefix + widths.int4, widths.end()})
-      squares[end] = {};
-  }
-  const CodeTrials::Lengths none = met.squares();
-  const auto vocab = static_cast<double>(layer.vocab());
-  CodeChoice best;
-  for (auto& [end, at_end] : squares) {
-    met.meet(end);
-    at_end = met.squares();
+/// How many rows pass some contexts by what their prefixes have, and by all that they have.
+class CodesPassing {
+ public:
+  /// An answer may be wrong with a probability. Cost: 4,096·(d·M + n·M) for n contexts and M coordinates, and
+  /// 4,096·n for each end of a prefix or of a tail.
+  CodesPassing(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
+               double failure_probability, const std::vector<CodeWidths>& choices)
+      : dithered_(failure_probability > 0.0),
+        reach_(dithered_ ? Dither::reach_of(layer.vocab(), failure_probability) : 0.0) {
+    CodeTrials met(layer, basis, trials);
+    const auto vocab = static_cast<double>(layer.vocab());
+    const CodeTrials::Lengths none = met.squares();
     for (const CodeWidths& widths : choices) {
-      if (widths.end() != end) continue;
-      const CodeTrials::Lengths& int8 = squares[widths.prefix];
-      const CodeTrials::Lengths& int4 = squares[widths.prefix + widths.int4];
-      const double to_int4 = dithered ? lost_to_dithered(4, widths.int4, reach) : kLostToInt4;
-      const CodeTrials::Rounded rounded[] = {{none, int8, kLostToInt8},
-                                             {int8, int4, to_int4},
-                                             {int4, at_end, lost_to_dithered(2, widths.int2, reach)}};
-      const double passing = vocab * met.share_passing(rounded);
-      const kernels::PrefixTails tails = {.width = met.width() - widths.prefix};
-      const double row = kRowCost + kCodeRowCost + static_cast<double>(widths.prefix) +
-                         kInt4Cost * static_cast<double>(widths.int4) +
-                         kInt2Cost * static_cast<double>(widths.int2);
-      const double cost =
-          vocab * row + passing * (kTailCost + kTailLineCost * static_cast<double>(tails.lines() - 1));
-      if (cost < best.cost) best = {widths, cost};
+      for (const std::size_t end : {widths.prefix, widths.prefix + widths.int4, widths.end(), widths.width})
+        squares_[end] = {};
+    }
+    for (auto& [end, at_end] : squares_) {
+      met.meet(end);
+      at_end = met.squares();
+      for (const CodeWidths& widths : choices) {
+        if (widths.end() == end && !by_prefix_.contains(key(widths))) {
+          by_prefix_[key(widths)] = vocab * met.share_passing(rounded(widths, none));
+        }
+        if (widths.width == end && !by_all_.contains(end)) {
+          const CodeTrials::Rounded all[] = {{none, at_end, kLostToInt8}};
+          by_all_[end] = vocab * met.share_passing(all);
+        }
+      }
     }
   }
-  if (choices.empty()) return best;
-  const CodeTrials::Rounded all[] = {{none, met.squares(), kLostToInt8}};
-  const double left = vocab * met.share_passing(all);
-  const auto dim = static_cast<double>(layer.dim());
-  best.cost += left * kScoredByteCost * static_cast<double>(layer.rows().bytes(1)) + 2.0 * dim * dim;
+
+  double by_prefix(const CodeWidths& widths) const { return by_prefix_.at(key(widths)); }
+  double by_all(const CodeWidths& widths) const { return by_all_.at(widths.width); }
+
+ private:
+  using Key = std::array<std::size_t, 3>;
+  static Key key(const CodeWidths& widths) { return {widths.prefix, widths.int4, widths.int2}; }
+
+  std::array<CodeTrials::Rounded, 3> rounded(const CodeWidths& widths,
+                                             const CodeTrials::Lengths& none) const {
+    const CodeTrials::Lengths& int8 = squares_.at(widths.prefix);
+    const CodeTrials::Lengths& int4 = squares_.at(widths.prefix + widths.int4);
+    const double to_int4 = dithered_ ? lost_to_dithered(4, widths.int4, reach_) : kLostToInt4;
+    return {{{none, int8, kLostToInt8},
+             {int8, int4, to_int4},
+             {int4, squares_.at(widths.end()), lost_to_dithered(2, widths.int2, reach_)}}};
+  }
+
+  bool dithered_;
+  double reach_;
+  std::map<std::size_t, CodeTrials::Lengths> squares_;
+  std::map<Key, double> by_prefix_;
+  std::map<std::size_t, double> by_all_;
+};
+
+/// What the bound of a row costs.
+inline double cost_of_row(const CodeWidths& widths) {
+  return kRowCost + static_cast<double>(widths.prefix) + (widths.end() > widths.prefix ? kCodeRowCost : 0.0) +
+         kInt4Cost * static_cast<double>(widths.int4) + kInt2Cost * static_cast<double>(widths.int2);
+}
+
+/// The choice that makes least work for some contexts, given their coordinates: of some widths, each with the
+/// scans whose boxes have no more coordinates than its prefix. An answer may be wrong with a probability.
+inline CodeChoice choose_codes(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
+                               double failure_probability, const std::vector<CodeWidths>& choices,
+                               std::span<const FirstScan> scans) {
+  const CodesPassing passing(layer, basis, trials, failure_probability, choices);
+  const auto coordinates = static_cast<std::size_t>(basis.Q.rows());
+  CodeChoice best{.coordinates = coordinates};
+  for (const CodeWidths& widths : choices) {
+    const auto more_lines = static_cast<double>(std::max<std::size_t>(widths.tails().lines(), 1) - 1);
+    const double later =
+        passing.by_prefix(widths) * (kTailCost + kTailLineCost * more_lines) +
+        passing.by_all(widths) * kScoredByteCost * static_cast<double>(layer.rows().bytes(1)) +
+        transform_cost(layer.dim(), coordinates);
+    for (const FirstScan& scan : scans) {
+      if (scan.box_width > widths.prefix) continue;
+      const double cost = scan.boxes + scan.rows * cost_of_row(widths) + later;
+      if (cost < best.cost) best = {widths, scan, coordinates, cost};
+    }
+  }
   return best;
 }
 

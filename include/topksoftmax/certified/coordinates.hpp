@@ -20,6 +20,8 @@
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/rows/prefix_writer.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -179,16 +181,36 @@ Eigen::MatrixXd stored(const StoredArray<T>& values, std::size_t room, std::size
   return m;
 }
 
+/// What is stored of the coordinates in bytes of some rows [rows×width].
+inline Eigen::MatrixXd stored(const PrefixStore& rows, std::size_t width) {
+  const std::size_t count = rows.blocks().rows;
+  Eigen::MatrixXd m(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(width));
+  for (std::size_t row = 0; row < count; ++row) {
+    for (std::size_t j = 0; j < width; ++j) {
+      m(static_cast<Eigen::Index>(row), static_cast<Eigen::Index>(j)) =
+          rows.scale(row) * rows.coordinate(row, j);
+    }
+  }
+  return m;
+}
+
 /// Stores RQ as queries meet it where there are as many coordinates as dimensions. Its largest value becomes
-/// 1, to be well within what float16 holds.
+/// 1, to be well within what floats hold.
 inline ContextTransform whole_transform_of(const CoordinateBasis& basis) {
   const auto dim = static_cast<std::size_t>(basis.Q.cols());
-  const std::size_t room = ContextTransform::room_for(dim);
-  const Eigen::MatrixXd product = basis.R * basis.Q;
+  Eigen::MatrixXd product = basis.R * basis.Q;
   const double largest = product.cwiseAbs().maxCoeff();
-  StoredArray<Float16> kept = halves(filled_up(product.transpose() / (largest > 0.0 ? largest : 1.0), room));
-  const double norm = stored(kept, room, dim).norm() * kOutward;
-  return {dim, dim, std::move(kept), {}, 0.0, norm};
+  if (largest > 0.0) product /= largest;
+  PrefixWriter rows(dim, (dim + 3) / 4 * 4);
+  std::vector<double> row(rows.blocks().width, 0.0);
+  std::vector<std::int8_t> q(row.size());
+  for (std::size_t i = 0; i < dim; ++i) {
+    Eigen::Map<Eigen::RowVectorXd>(row.data(), product.cols()) = product.row(static_cast<Eigen::Index>(i));
+    rows.put(i, 0.0F, row, q.data());
+  }
+  PrefixStore kept = std::move(rows).finish();
+  const double norm = stored(kept, dim).norm() * kOutward;
+  return {std::move(kept), norm};
 }
 
 /// Stores Q and R as queries meet them, and measures what that has made of them: η and ‖R‖.
@@ -209,6 +231,7 @@ inline ContextTransform transform_of(const CoordinateBasis& basis) {
 
 /// (RQ)ᵀ [d×width], of what is stored.
 inline Eigen::MatrixXd basis_of(const ContextTransform& transform) {
+  if (transform.in_bytes()) return stored(transform.whole(), transform.dim()).transpose();
   if (transform.is_whole()) return stored(transform.Q(), transform.room(), transform.width());
   return stored(transform.Q(), transform.room(), transform.width()) *
          stored(transform.R(), transform.room(), transform.width());

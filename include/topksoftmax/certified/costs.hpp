@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 #include "topksoftmax/config.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -41,6 +43,13 @@ inline constexpr double kTailCost = 400.0;
 inline constexpr double kTailLineCost = 96.0;
 /// A byte of a row that is scored.
 inline constexpr double kScoredByteCost = 3.0;
+/// Q and R: a float16 for each dimension and coordinate and R in float32; where there are as many coordinates
+/// as dimensions, a byte.
+inline double transform_cost(std::size_t dim, std::size_t width) {
+  const auto d = static_cast<double>(dim);
+  const auto M = static_cast<double>(width);
+  return width < dim ? (2.0 * d + 4.0 * M) * M : d * d;
+}
 /// Rows that are scored, of those that their prefixes let pass: a guess where tails are one line.
 inline constexpr double kScoredShare = 0.25;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -26,19 +27,19 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   if (in.has_option(kInt4Width)) in.option(kInt4Width, options.int4_width);
   if (in.has_option(kInt2Width)) in.option(kInt2Width, options.int2_width);
   if (in.has_option(kFailureProbability)) in.option(kFailureProbability, options.failure_probability);
+  const bool boxed = options.boxes == BoundBoxes::always;
+  if (boxed) options.box_width = options.prefix;
+  if (boxed && in.has_tensor(kBoundWeights)) in.option(kBoxWidth, options.box_width);
   in.check([&] { check_chosen_options(options); });
   const StoredArray<double> norms = in.doubles("norms", {4});
   transform = ContextTransform(in, std::min(options.width, in.dim()), norms.data());
   longest_row = norms[2];
   largest_bias = norms[3];
-  const StoredArray<double> weights = in.doubles("weights", {2, kBoundTerms});
-  std::copy_n(weights.data(), kBoundTerms, prefix_weights.begin());
-  std::copy_n(weights.data() + kBoundTerms, kBoundTerms, tail_weights.begin());
+  read_weights(in);
   outside_position = in.doubles(kOutsidePosition, {1})[0];
   if (!(outside_position >= 0.0 && outside_position <= 1.0)) {
     throw in.damaged(kOutsidePosition, "is not between 0 and 1");
   }
-  const bool boxed = options.boxes == BoundBoxes::always;
   if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
   if (options.code_width() > 0) {
     const StoredArray<double> of_codes = in.doubles(kCodeWeights, {kCodeTerms});
@@ -49,9 +50,26 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   }
   prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix, options.int4_width, options.int2_width);
   prefixes.check_biases(in, kPrefixes, order);
-  if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.prefix);
+  if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.box_width);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
-  outside_mass = OutsideMass::load(in, kOutsideModels, outside_features(transform.width()));
+  outside_mass = OutsideMass::load(in, kOutsideModels, outside_features(outside_width()));
+}
+
+TOPKSOFTMAX_INLINE void CertifiedIndex::read_weights(const IndexReader& in) {
+  BoundTerms* const all[] = {&box_weights, &prefix_weights, &tail_weights};
+  if (in.has_tensor(kBoundWeights) || !in.has_tensor(kOlderWeights)) {
+    const StoredArray<double> weights = in.doubles(kBoundWeights, {std::size(all), kBoundTerms});
+    for (std::size_t i = 0; i < std::size(all); ++i) {
+      std::copy_n(weights.data() + i * kBoundTerms, kBoundTerms, all[i]->begin());
+    }
+    return;
+  }
+  // Of prefixes and tails alone: boxes had the prefixes', and tails no coordinates behind them, but codes.
+  const StoredArray<double> weights = in.doubles(kOlderWeights, {2, kOfCodes});
+  std::copy_n(weights.data(), kOfCodes, prefix_weights.begin());
+  std::copy_n(weights.data() + kOfCodes, kOfCodes, tail_weights.begin());
+  std::swap(tail_weights[kLonger], tail_weights[kOfCodes]);
+  box_weights = prefix_weights;
 }
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
@@ -62,6 +80,7 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
     out.array(kCodeWeights, {kCodeTerms},
               StoredArray<double>::own(std::vector<double>(code_weights.begin(), code_weights.end())));
   }
+  if (has_boxes()) out.option(kBoxWidth, options.box_width);
   if (!is_proven()) {
     out.option(kFailureProbability, options.failure_probability);
     dither.save(out);
@@ -70,9 +89,11 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   out.array("norms", {4},
             StoredArray<double>::own(
                 std::vector{transform.unorthogonality(), transform.norm(), longest_row, largest_bias}));
-  std::vector<double> weights(prefix_weights.begin(), prefix_weights.end());
-  weights.insert(weights.end(), tail_weights.begin(), tail_weights.end());
-  out.array("weights", {2, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
+  std::vector<double> weights;
+  for (const BoundTerms& some : {box_weights, prefix_weights, tail_weights}) {
+    weights.insert(weights.end(), some.begin(), some.end());
+  }
+  out.array(kBoundWeights, {3, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
   out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{outside_position}));
   prefixes.save(out, kPrefixes);
   if (has_boxes()) {

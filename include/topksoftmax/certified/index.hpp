@@ -32,8 +32,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// Coordinates of a context whose products with each other the estimate of log Z knows: the leading ones.
 inline constexpr std::size_t kPairedCoordinates = 16;
 
-/// How many values the estimate of log Z is linear in: h' [width], the products of its leading coordinates,
-/// and the bounds (outside.hpp).
+/// How many values the estimate of log Z is linear in: some coordinates of h' [width], the products of its
+/// leading coordinates, and the bounds (outside.hpp).
 inline std::size_t outside_features(std::size_t width) {
   const std::size_t paired = std::min(width, kPairedCoordinates);
   return width + paired * (paired + 1) / 2 + 2;
@@ -99,6 +99,9 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return outside_mass ? std::optional(outside_mass->error()) : std::nullopt;
   }
 
+  /// Coordinates that rows have, of those of contexts: all that the estimate of log Z knows of these.
+  std::size_t outside_width() const { return std::min(options.width, transform.width()); }
+
   /// Bytes that bounding a context reads: see bound().
   std::size_t bytes_scanned() const {
     return transform.bytes() + (has_boxes() ? boxes().bytes() : prefixes.blocks().bytes());
@@ -116,6 +119,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   std::shared_ptr<const char> identity = std::make_shared<const char>();
   CertifiedOptions options;  ///< with the prefix, the width and whether there are boxes as they were chosen
   ContextTransform transform;
+  BoundTerms box_weights{};     ///< κ of the boxes, where there are any
   BoundTerms prefix_weights{};  ///< κ of the prefixes
   BoundTerms tail_weights{};    ///< κ of prefixes and tails
   CodeTerms code_weights{};     ///< κ of coordinates in codes, where there are any
@@ -140,6 +144,11 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   static constexpr const char* kInt2Width = "int2_width";
   static constexpr const char* kFailureProbability = "failure_probability";
   static constexpr const char* kCodeWeights = "code_weights";
+  static constexpr const char* kBoxWidth = "box_width";
+  static constexpr const char* kBoundWeights = "bound_weights";
+  static constexpr const char* kOlderWeights = "weights";
+
+  void read_weights(const IndexReader& in);
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -65,14 +65,14 @@ struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads, as int8: a multiple of 4, at most `width`; 0 chooses
   /// by counting, on the contexts, the work that each choice would make, and int4_width with it.
   std::size_t prefix = 0;
-  /// Coordinates behind these that it reads as int4: a multiple of 32, all together at most `width`; none
-  /// where there are boxes. Only with a prefix.
+  /// Coordinates behind these that it reads as int4: a multiple of 32, all together at most `width`. Only
+  /// with a prefix.
   std::size_t int4_width = 0;
   /// Coordinates behind these that it reads as codes of two bits: likewise. Only with a failure_probability.
   std::size_t int2_width = 0;
-  /// Coordinates in all, 4 to 4096; what a row and a context have beyond them counts by its length alone. 0:
-  /// as many as lie in one cache line behind the prefix, or more where the contexts, or W without any, have
-  /// so many directions that fewer would leave many rows to score.
+  /// Coordinates that rows have in all, 4 to 4096; what a row and a context have beyond them counts by its
+  /// length alone. 0: as many as lie in one cache line behind the prefix, or more where the contexts, or W
+  /// without any, have so many directions that fewer would leave many rows to score.
   std::size_t width = 0;
   /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 20000;
@@ -82,6 +82,9 @@ struct CertifiedOptions {
   BoundCoordinates coordinates = BoundCoordinates::balanced;
   /// Whether blocks of similar rows are bounded before their rows are.
   BoundBoxes boxes = BoundBoxes::automatic;
+  /// Coordinates of a box, where there are any: the leading ones of the prefix, a multiple of 4 and no more
+  /// than that has; 0 chooses.
+  std::size_t box_width = 0;
   /// δ, up to 0.01: what the probability that a context's bounds are wrong may be; 0: they are proven. Where
   /// codes are read, they are then dithered (detail::Dither), and a row's rounding is bounded by what chance
   /// makes of it, about a quarter of what it could be. What is random is the dither, drawn once, at the
@@ -106,6 +109,7 @@ struct CertifiedOptions {
     visit("expected_k", options.expected_k, "the k that the prefix is chosen for", at_least(1));
     visit("coordinates", options.coordinates, "what bounds are made in", bound_coordinates_choices);
     visit("boxes", options.boxes, "whether blocks of similar rows are bounded first", bound_boxes_choices);
+    visit("box_width", options.box_width, "coordinates that these are bounded in; 0 chooses");
     visit("failure_probability", options.failure_probability,
           "what an answer may be wrong with; 0: it is proven", between(0.0, 0.01));
     visit("dither_seed", options.dither_seed, "of the dither that this is over");
@@ -116,14 +120,15 @@ struct CertifiedOptions {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The options that every index file records: the numbers but those of codes, and whether there are boxes.
+/// The options that every index file records: the numbers but those of codes and boxes, and whether there are
+/// boxes.
 template <class Options, class Visit>
 void visit_recorded_options(Options& options, const Visit& visit) {
   CertifiedOptions::visit(options, [&]<class T>(std::string_view name, T& value, const auto&... /*limits*/) {
     if constexpr (!std::is_enum_v<T>) {
-      constexpr std::string_view of_codes[] = {"int4_width", "int2_width", "failure_probability",
-                                               "dither_seed"};
-      if (std::find(std::begin(of_codes), std::end(of_codes), name) == std::end(of_codes)) visit(name, value);
+      constexpr std::string_view others[] = {"int4_width", "int2_width", "box_width", "failure_probability",
+                                             "dither_seed"};
+      if (std::find(std::begin(others), std::end(others), name) == std::end(others)) visit(name, value);
     }
   });
   unsigned boxes = options.boxes == BoundBoxes::always ? 1 : 0;
@@ -137,9 +142,9 @@ void visit_recorded_options(Options& options, const Visit& visit) {
 inline void check_code_width(std::string_view name, std::size_t width, std::size_t room,
                              const CertifiedOptions& options) {
   if (width == 0) return;
-  if (options.prefix == 0 || options.boxes == BoundBoxes::always) {
+  if (options.prefix == 0) {
     throw Error("certified: " + std::string(name) + " is " + std::to_string(width) +
-                ", which wants a prefix and no boxes");
+                ", which wants a prefix");
   }
   if (width % kernels::CodeContext::kSegment != 0 || width > room) {
     throw bad_value("certified: " + std::string(name), width,
@@ -154,6 +159,10 @@ inline void check_certified_options(const CertifiedOptions& options) {
   if (options.prefix % 4 != 0 || options.prefix > longest) {
     throw bad_value("certified: prefix", options.prefix, "a multiple of 4 and at most ", longest);
   }
+  if (options.box_width % 4 != 0 || options.box_width > (options.prefix == 0 ? longest : options.prefix)) {
+    throw bad_value("certified: box_width", options.box_width, "a multiple of 4 and at most the prefix: ",
+                    options.prefix == 0 ? longest : options.prefix);
+  }
   check_code_width("int4_width", options.int4_width, longest - options.prefix, options);
   check_code_width("int2_width", options.int2_width, longest - options.prefix - options.int4_width, options);
   if (options.int2_width > 0 && options.failure_probability == 0.0) {
@@ -165,15 +174,17 @@ inline void check_certified_options(const CertifiedOptions& options) {
 /// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
 inline void check_chosen_options(const CertifiedOptions& options) {
   if (options.width >= 1 && options.width <= kMostBoundWidth && options.prefix % 4 == 0 &&
-      options.prefix <= options.width && options.int4_width % kernels::CodeContext::kSegment == 0 &&
+      options.prefix <= options.width && options.box_width % 4 == 0 && options.box_width <= options.prefix &&
+      options.int4_width % kernels::CodeContext::kSegment == 0 &&
       options.int2_width % kernels::CodeContext::kSegment == 0 &&
       options.int4_width <= options.width - options.prefix &&
       options.int2_width <= options.width - options.prefix - options.int4_width) {
     return;
   }
-  throw Error("certified: prefix is " + std::to_string(options.prefix) + ", int4_width " +
-              std::to_string(options.int4_width) + ", int2_width " + std::to_string(options.int2_width) +
-              " and width " + std::to_string(options.width));
+  throw Error("certified: prefix is " + std::to_string(options.prefix) + ", box_width " +
+              std::to_string(options.box_width) + ", int4_width " + std::to_string(options.int4_width) +
+              ", int2_width " + std::to_string(options.int2_width) + " and width " +
+              std::to_string(options.width));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

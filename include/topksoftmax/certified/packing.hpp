@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/certified/box_maker.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
@@ -38,15 +39,17 @@ class RowPacker {
       : projector_(projector),
         order_(order),
         prefix_(options.prefix),
+        box_width_(options.boxes == BoundBoxes::always ? options.box_width : 0),
         codes_width_(options.int4_width + options.int2_width),
         biases_(layer.biases()),
         // A layer narrower than the prefix is filled up with zeros.
-        tail_width_(std::max(projector.width(), prefix_) - prefix_),
+        tail_width_(options.width - prefix_),
         prefixes_(layer.vocab(), prefix_, options.int4_width, options.int2_width),
         tails_(layer.vocab(), tail_width_) {
     by_prefix_.rows.resize(layer.vocab());
     by_tails_.rows.resize(layer.vocab());
     by_codes_.rows.resize(layer.vocab());
+    if (box_width_ > 0) by_boxes_.rows.resize(layer.vocab());
     const bool random = codes_width_ > 0 && options.failure_probability > 0.0;
     dither_ = random ? Dither(codes_width_, layer.vocab(), options.failure_probability, options.dither_seed)
                      : Dither(codes_width_);
@@ -80,6 +83,7 @@ class RowPacker {
       }
     });
     index.prefixes = std::move(prefixes_).finish();
+    if (box_width_ > 0) make_boxes(executor, index);
     index.tails = std::move(tails_).finish();
     index.dither = std::move(dither_);
   }
@@ -91,15 +95,19 @@ class RowPacker {
 
   /// Stores a row, of a token, at a place.
   void put(std::size_t place, TokenId token, const RowCoordinates& rows, Eigen::Index i) {
-    std::vector<double> values(prefix_ + tail_width_, 0.0);
+    std::vector<double> values(std::max(projector_.width(), prefix_ + tail_width_), 0.0);
     Eigen::Map<Eigen::RowVectorXd>(values.data(), rows.inside.cols()) = rows.inside.row(i);
     std::vector<std::int8_t> q(std::max<std::size_t>(prefix_, 1));
     const std::span<const double> all(values);
     const double length = rows.inside.row(i).norm();
-    const double longer =
-        Eigen::Map<const Eigen::VectorXd>(values.data() + prefix_ + codes_width_,
-                                          static_cast<Eigen::Index>(tail_width_ - codes_width_))
-            .norm();
+    const auto length_behind = [&values](std::size_t width) {
+      return Eigen::Map<const Eigen::VectorXd>(values.data() + width,
+                                               static_cast<Eigen::Index>(values.size() - width))
+          .norm();
+    };
+    const double behind_box = length_behind(box_width_);
+    const double behind_prefix = length_behind(prefix_ + codes_width_);
+    const double behind_tail = length_behind(prefix_ + tail_width_);
     double rounded = 0.0;
     double stored = 0.0;
     const auto count = [&rounded, &stored](double value, double kept) {
@@ -109,9 +117,11 @@ class RowPacker {
     const double scale = prefixes_.put(place, biases_[token], all.first(prefix_), q.data());
     for (std::size_t j = 0; j < prefix_; ++j) count(all[j], scale * q[j]);
     const double prefix_rounded = rounded;
+    double box_rounded = 0.0;
+    for (std::size_t j = 0; j < box_width_; ++j) box_rounded += std::pow(all[j] - scale * q[j], 2);
     CodeTerms of_codes{};
     if (tail_width_ > 0) {
-      const std::span<double> tail = std::span(values).subspan(prefix_);
+      const std::span<double> tail = std::span(values).subspan(prefix_, tail_width_);
       if (codes_width_ > 0) of_codes = put_codes(place, tail.first(codes_width_));
       const TailWriter::Coordinates kept = tails_.put(place, tail);
       for (std::size_t j = 0; j < tail.size(); ++j) count(tail[j], kept.scale * kept.q[j]);
@@ -119,8 +129,14 @@ class RowPacker {
     by_codes_.rows[place] = by_codes_.of_row(of_codes);
     const double code_length = of_codes[kCodeContext];
     const double errors = std::max({rows.norms[i], length, std::sqrt(stored)}) + code_length;
-    by_prefix_.rows[place] = by_prefix_.of_row({longer, rows.outside[i], std::sqrt(prefix_rounded), errors});
-    by_tails_.rows[place] = by_tails_.of_row({code_length, rows.outside[i], std::sqrt(rounded), errors});
+    if (box_width_ > 0) {
+      by_boxes_.rows[place] =
+          by_boxes_.of_row({behind_box, rows.outside[i], std::sqrt(box_rounded), errors, 0.0});
+    }
+    by_prefix_.rows[place] =
+        by_prefix_.of_row({behind_prefix, rows.outside[i], std::sqrt(prefix_rounded), errors, 0.0});
+    by_tails_.rows[place] =
+        by_tails_.of_row({behind_tail, rows.outside[i], std::sqrt(rounded), errors, code_length});
   }
 
   /// Stores coordinates x as codes, and leaves what these round off: tails are of this.
@@ -157,6 +173,14 @@ class RowPacker {
     return dither_.is_random() ? likely_error : std::sqrt(rounded);
   }
 
+  void make_boxes(const Executor& executor, CertifiedIndex& index) const {
+    index.box_weights = weigh(by_boxes_);
+    std::vector<float> radii(by_boxes_.rows.size());
+    std::transform(by_boxes_.rows.begin(), by_boxes_.rows.end(), radii.begin(),
+                   [&](const auto& terms) { return up(row_radius(terms, index.box_weights)); });
+    index.box_store = boxes_around(index.prefixes, box_width_, radii, executor);
+  }
+
   void share_contexts(const ContextCoordinates& contexts) {
     const Eigen::MatrixXd& inside = contexts.inside;
     const Eigen::Index prefix = std::min(static_cast<Eigen::Index>(prefix_), inside.cols());
@@ -165,23 +189,33 @@ class RowPacker {
     const double of_int4 = inside.middleCols(prefix, int4).rowwise().norm().sum();
     const double of_int2 = inside.middleCols(prefix + int4, codes - int4).rowwise().norm().sum();
     const double of_codes = inside.middleCols(prefix, codes).rowwise().norm().sum();
+    if (box_width_ > 0) {
+      const Eigen::Index boxed = std::min(static_cast<Eigen::Index>(box_width_), inside.cols());
+      by_boxes_.contexts = {inside.rightCols(inside.cols() - boxed).rowwise().norm().sum(),
+                            contexts.outside.sum(), inside.leftCols(boxed).rowwise().norm().sum(),
+                            contexts.errors.sum(), 0.0};
+    }
     by_codes_.contexts = {of_int4, of_int2, kTypicallyLost * of_codes};
     by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix - codes).rowwise().norm().sum(),
                            contexts.outside.sum(), inside.leftCols(prefix).rowwise().norm().sum(),
-                           contexts.errors.sum()};
-    by_tails_.contexts = {by_codes_.contexts[kCodeContext], contexts.outside.sum(),
-                          inside.rowwise().norm().sum(), contexts.errors.sum()};
+                           contexts.errors.sum(), 0.0};
+    const Eigen::Index stored = std::min(static_cast<Eigen::Index>(prefix_ + tail_width_), inside.cols());
+    by_tails_.contexts = {inside.rightCols(inside.cols() - stored).rowwise().norm().sum(),
+                          contexts.outside.sum(), inside.leftCols(stored).rowwise().norm().sum(),
+                          contexts.errors.sum(), by_codes_.contexts[kCodeContext]};
   }
 
   const RowProjector& projector_;
   const RowOrder& order_;
   std::size_t prefix_;
+  std::size_t box_width_;  ///< 0: no boxes
   std::size_t codes_width_;
   Dither dither_;
   Eigen::VectorXf biases_;
   std::size_t tail_width_;
   PrefixWriter prefixes_;
   TailWriter tails_;
+  BoundShares<BoundTerms> by_boxes_;
   BoundShares<BoundTerms> by_prefix_;
   BoundShares<BoundTerms> by_tails_;
   BoundShares<CodeTerms> by_codes_;

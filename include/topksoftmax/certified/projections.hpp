@@ -41,13 +41,12 @@ inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,
   constexpr std::size_t kTransformedAtOnce = 16;
   for_each_part(executor, static_cast<std::size_t>(contexts.rows()), kTransformedAtOnce,
                 [&](std::size_t first, std::size_t count) {
-                  std::vector<float> projected(transform.room());
+                  std::vector<float> projected(transform.projected_room());
                   std::vector<float> transformed(transform.room());
                   for (std::size_t i = first; i < first + count; ++i) {
                     const auto at = static_cast<Eigen::Index>(i);
                     const float* const h = contexts.row(at).data();
-                    transform.apply(h, projected.data(), transformed.data());
-                    const auto lengths = transform.lengths(h, projected.data(), transformed.data());
+                    const auto lengths = transform.apply(h, projected.data(), transformed.data());
                     outside[at] = transform.outside(lengths);
                     errors[at] = transform.error(lengths);
                   }

@@ -13,10 +13,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The products that an estimate leaves out, each of a row's part and a context's: of a prefix, all
-/// coordinates that it does not have of both, of a tail ŵ₂ with h'₂−ĥ₂ (codes); w⊥ with h⊥; w'−ŵ with h'; N
-/// with E.
-enum BoundTerm { kLonger, kOutside, kRounded, kRounding, kBoundTerms };
+/// The products that an estimate leaves out, each of a row's part and a context's: all coordinates that it
+/// does not have of both; w⊥ with h⊥; w'−ŵ with h'; N with E; of a tail, ŵ₂ with h'₂−ĥ₂ (codes).
+enum BoundTerm { kLonger, kOutside, kRounded, kRounding, kOfCodes, kBoundTerms };
 using BoundTerms = std::array<double, kBoundTerms>;
 
 /// The same of coordinates in codes: w'₂−ŵ₂ with h'₂ of either width, ŵ₂ with h'₂−ĥ₂ of both.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -15,6 +16,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -29,13 +31,17 @@ TOPKSOFTMAX_INLINE LengthBounds length_of(const float* x, std::size_t count) {
   return {std::sqrt(std::max(square * (1.0 - share) - lost, 0.0)), std::sqrt(square * (1.0 + share) + lost)};
 }
 
+inline constexpr const char* kWholeTransform = "RQ";
+
 TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std::size_t width,
                                                       const double* norms)
-    : dim_(in.dim()),
-      width_(width),
-      Q_(in.array<Float16>("Q", {in.dim(), room()}, DataType::float16)),
-      unorthogonality_(norms[0]),
-      transform_norm_(norms[1]) {
+    : dim_(in.dim()), width_(width), unorthogonality_(norms[0]), transform_norm_(norms[1]) {
+  if (in.has_tensor(kWholeTransform) || !in.has_tensor("Q")) {
+    width_ = dim_;
+    whole_ = PrefixStore(in, kWholeTransform, dim_, (dim_ + 3) / 4 * 4);
+    return;
+  }
+  Q_ = in.array<Float16>("Q", {in.dim(), room()}, DataType::float16);
   if (in.has_tensor("R") || width != dim_) R_ = in.floats("R", {width, room()});
   if (std::any_of(Q_.begin(), Q_.end(), [](Float16 x) { return !std::isfinite(static_cast<float>(x)); })) {
     throw in.damaged("Q", "has a value that is not finite");
@@ -43,21 +49,31 @@ TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std
 }
 
 TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
+  if (in_bytes()) return whole_.save(out, kWholeTransform);
   out.array("Q", {dim(), room()}, Q_, DataType::float16);
   if (!is_whole()) out.array("R", {width(), room()}, R_);
 }
 
-TOPKSOFTMAX_INLINE void ContextTransform::apply(const float* h, float* projected, float* transformed) const {
-  const kernels::Rows Q = as_rows(Q_, room(), WeightType::float16);
-  if (is_whole()) return kernels::combine_rows(Q, h, transformed);
-  kernels::combine_rows(Q, h, projected);
-  kernels::combine_rows(as_rows(R_, room(), WeightType::float32), projected, transformed);
-}
-
-TOPKSOFTMAX_INLINE ContextTransform::Lengths ContextTransform::lengths(const float* h, const float* projected,
-                                                                       const float* transformed) const {
-  return {length_of(h, dim()), is_whole() ? LengthBounds{} : length_of(projected, width()),
-          length_of(transformed, width())};
+TOPKSOFTMAX_INLINE ContextTransform::Lengths ContextTransform::apply(const float* h, float* projected,
+                                                                     float* transformed) const {
+  Lengths lengths{.context = length_of(h, dim()), .projected = {}, .transformed = {}};
+  if (in_bytes()) {
+    const kernels::PrefixBlocks& rows = whole_.blocks();
+    auto* const n = reinterpret_cast<std::int16_t*>(projected);
+    const float step = round_to_shorts(h, dim(), n);
+    std::fill(n + dim(), n + rows.width, std::int16_t{0});
+    kernels::prefix_bounds(rows, {.n = n, .scale = step}, transformed, projected + room());
+    std::fill(transformed + width(), transformed + room(), 0.0F);
+    lengths.lost = rounded_to_shorts(step) * std::sqrt(static_cast<double>(dim()));
+  } else if (is_whole()) {
+    kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), h, transformed);
+  } else {
+    kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), h, projected);
+    kernels::combine_rows(as_rows(R_, room(), WeightType::float32), projected, transformed);
+    lengths.projected = length_of(projected, width());
+  }
+  lengths.transformed = length_of(transformed, width());
+  return lengths;
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::projection_error(const Lengths& lengths) const {
@@ -68,7 +84,7 @@ TOPKSOFTMAX_INLINE double ContextTransform::projection_error(const Lengths& leng
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) const {
-  if (is_whole()) return lengths.context.high;
+  if (is_whole()) return lengths.context.high + lengths.lost;
   const double inside = std::max(lengths.projected.low - projection_error(lengths), 0.0);
   const double square =
       lengths.context.high * lengths.context.high - inside * inside / (1.0 + unorthogonality_);
@@ -76,13 +92,16 @@ TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) cons
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const {
-  const double transform_error =
-      is_whole()
-          ? transform_norm_ * roundings(kernels::combine_roundings(dim())) * lengths.context.high
-          : transform_norm_ * (projection_error(lengths) +
-                               roundings(kernels::combine_roundings(width())) * lengths.projected.high);
+  double transform_error = lengths.lost;  // its products are exact, and a coordinate is rounded three times
+  if (!in_bytes()) {
+    transform_error =
+        is_whole()
+            ? transform_norm_ * roundings(kernels::combine_roundings(dim())) * lengths.context.high
+            : transform_norm_ * (projection_error(lengths) +
+                                 roundings(kernels::combine_roundings(width())) * lengths.projected.high);
+  }
   return roundings(dim() + 3) * lengths.context.high + transform_error +
-         roundings(width() + 6) * lengths.transformed.high;
+         roundings(width() + 9) * lengths.transformed.high;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

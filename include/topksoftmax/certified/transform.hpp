@@ -10,6 +10,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -32,12 +33,17 @@ struct LengthBounds {
 };
 
 /// From contexts and rows to the coordinates that they are bounded in: Q and R of CertifiedScreener. Where
-/// there are as many coordinates as dimensions nothing lies outside of them: the product RQ alone is kept, as
-/// Q without an R, and need not be orthogonal.
+/// there are as many coordinates as dimensions nothing lies outside of them: the product RQ alone is kept, in
+/// int8, and need not be orthogonal. It meets contexts that are rounded to 15 bits, in exact integers.
 class TOPKSOFTMAX_EXPORT ContextTransform {
  public:
   ContextTransform() = default;
-  /// Of what is stored of Q and R, or of their product and none, of η and the norm of the last one.
+  /// Of RQ [d×d], whose norm is given, as rows of int8 alone.
+  ContextTransform(PrefixStore whole, double norm)
+      : dim_(whole.blocks().rows), width_(dim_), whole_(std::move(whole)), transform_norm_(norm) {}
+
+  /// Of what is stored of Q and R, or of their product in float16 and none, of η and the norm of the last
+  /// one.
   ContextTransform(std::size_t dim, std::size_t width, StoredArray<Float16> Q, StoredArray<float> R,
                    double unorthogonality, double norm)
       : dim_(dim),
@@ -47,10 +53,11 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
         unorthogonality_(unorthogonality),
         transform_norm_(norm) {}
 
-  /// Reads what save() has written; norms [2] are η and norm().
+  /// Reads what save() has written, of so many coordinates unless it is a whole transform; norms [2] are η
+  /// and norm().
   ContextTransform(const IndexReader& in, std::size_t width, const double* norms);
   /// The tensors "Q" F16 [d, room] and, if there is one, "R" F32 [width, room], both transposed, with zeros
-  /// behind `width` columns.
+  /// behind `width` columns. A whole transform in int8 is the tensor "RQ", as PrefixStore saves it.
   void save(IndexWriter& out) const;
 
   std::size_t dim() const { return dim_; }
@@ -60,26 +67,33 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   static std::size_t room_for(std::size_t width) {
     return (width + kernels::kSlack - 1) / kernels::kSlack * kernels::kSlack;
   }
-  std::size_t bytes() const { return Q_.size() * sizeof(Float16) + R_.size() * sizeof(float); }
+  /// Values that c takes, or what a whole transform needs in its place.
+  std::size_t projected_room() const { return in_bytes() ? 2 * room() : room(); }
+  std::size_t bytes() const {
+    return Q_.size() * sizeof(Float16) + R_.size() * sizeof(float) + whole_.blocks().bytes();
+  }
   double unorthogonality() const { return unorthogonality_; }
   double norm() const { return transform_norm_; }
 
-  const StoredArray<Float16>& Q() const { return Q_; }  ///< Qᵀ [d×room]
+  const StoredArray<Float16>& Q() const { return Q_; }  ///< Qᵀ [d×room], or nothing
   const StoredArray<float>& R() const { return R_; }    ///< Rᵀ [width×room], or nothing
-  /// Whether Q is the whole transform, of as many coordinates as dimensions.
+  const PrefixStore& whole() const { return whole_; }   ///< RQ [d×d], or nothing
+  /// Whether there are as many coordinates as dimensions, and Q and R are one.
   bool is_whole() const { return R_.size() == 0; }
-
-  /// c = Qh and h' = Rc, both [room()] with zeros behind `width`. There is no c where Q is the whole
-  /// transform: what it is given as is left.
-  void apply(const float* h, float* projected, float* transformed) const;
+  /// Whether they are one in int8.
+  bool in_bytes() const { return whole_.blocks().rows > 0; }
 
   /// How long a context and what becomes of it are.
   struct Lengths {
     LengthBounds context;      ///< ‖h‖
     LengthBounds projected;    ///< ‖c‖, 0 where there is none
     LengthBounds transformed;  ///< ‖h'‖
+    double lost = 0.0;         ///< what h loses at the most before it is transformed
   };
-  Lengths lengths(const float* h, const float* projected, const float* transformed) const;
+
+  /// c = Qh [projected_room()] and h' = Rc [room()], both with zeros behind `width`. Of a whole transform
+  /// there is no c: what it is given as is worked in.
+  Lengths apply(const float* h, float* projected, float* transformed) const;
 
   /// ‖h⊥‖ at the most.
   double outside(const Lengths& lengths) const;
@@ -95,8 +109,9 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   std::size_t width_ = 0;
   StoredArray<Float16> Q_;        ///< Qᵀ [d×room]
   StoredArray<float> R_;          ///< Rᵀ [width×room]
+  PrefixStore whole_;             ///< RQ [d×d]
   double unorthogonality_ = 0.0;  ///< η ≥ ‖QQᵀ − I‖
-  double transform_norm_ = 0.0;   ///< ‖R‖_F, or ‖Q‖_F of a whole transform
+  double transform_norm_ = 0.0;   ///< ‖R‖_F, or ‖RQ‖_F of a whole transform
 };
 
 /// ‖x‖ of x [count].

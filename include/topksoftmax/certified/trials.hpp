@@ -52,74 +52,69 @@ inline Trials::Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_
   });
 }
 
-/// How many blocks and rows a prefix lets pass, in the mean over some contexts.
-struct Passing {
-  double boxes = 0.0;
-  double rows = 0.0;
-};
-
-/// Rows as points, with the boxes around each sixteen. Columns: the coordinates,
-/// bias, ‖w'₂‖ and ‖w⊥‖, which a context meets with h'₁, 1, ‖h'₂‖ and ‖h⊥‖.
-struct BoundPoints {
-  BoundPoints(const RowCoordinates& rows, const Eigen::VectorXd& biases, std::size_t prefix,
-              const Executor& executor);
-
-  Eigen::MatrixXd points;  ///< [n×(prefix + 3)]
-  Eigen::MatrixXd low;     ///< [blocks×(prefix + 3)]
-  Eigen::MatrixXd high;
-};
-
-inline BoundPoints::BoundPoints(const RowCoordinates& rows, const Eigen::VectorXd& biases, std::size_t prefix,
-                                const Executor& executor) {
-  constexpr std::size_t kRowsOfBox = kernels::PrefixBlocks::kRows;
-  constexpr std::size_t kBlocksAtOnce = 512;
-  const auto p = static_cast<Eigen::Index>(prefix);
-  const Eigen::Index rest = rows.inside.cols() - p;
-  const Eigen::VectorXd tails = rows.inside.rightCols(rest).rowwise().norm();
-  const auto total = static_cast<std::size_t>(rows.inside.rows());
-  const std::size_t blocks = (total + kRowsOfBox - 1) / kRowsOfBox;
-  low = Eigen::MatrixXd::Constant(static_cast<Eigen::Index>(blocks), p + 3,
-                                  std::numeric_limits<double>::infinity());
-  high = -low;
-  points.resize(rows.inside.rows(), p + 3);
-  points << rows.inside.leftCols(p), biases, tails, rows.outside;
-  for_each_part(executor, blocks, kBlocksAtOnce, [&](std::size_t first, std::size_t count) {
-    const std::size_t end = std::min((first + count) * kRowsOfBox, total);
-    for (std::size_t place = first * kRowsOfBox; place < end; ++place) {
-      const auto block = static_cast<Eigen::Index>(place / kRowsOfBox);
-      const auto row = points.row(static_cast<Eigen::Index>(place));
-      low.row(block) = low.row(block).cwiseMin(row);
-      high.row(block) = high.row(block).cwiseMax(row);
-    }
-  });
+/// Rows as points [n×(width + 3)] in some leading coordinates. Columns: these, bias, the lengths of the
+/// others and of w⊥, which a context meets with h', 1, the length of its others and ‖h⊥‖: bound_context().
+inline Eigen::MatrixXd bound_points(const RowCoordinates& rows, const Eigen::VectorXd& biases,
+                                    std::size_t width) {
+  const auto w = static_cast<Eigen::Index>(width);
+  Eigen::MatrixXd points(rows.inside.rows(), w + 3);
+  points << rows.inside.leftCols(w), biases, rows.inside.rightCols(rows.inside.cols() - w).rowwise().norm(),
+      rows.outside;
+  return points;
 }
 
-/// What this prefix lets pass of some rows, and of the blocks that each sixteen of them make.
-inline Passing count_passing(const RowCoordinates& rows, const Eigen::VectorXd& biases,
-                             const Eigen::VectorXd& thresholds, const ContextCoordinates& contexts,
-                             std::size_t prefix, const Executor& executor) {
-  const BoundPoints bounds(rows, biases, prefix, executor);
-  const auto p = static_cast<Eigen::Index>(prefix);
-  const Eigen::Index rest = rows.inside.cols() - p;
+inline Eigen::VectorXd bound_context(const ContextCoordinates& contexts, Eigen::Index i, std::size_t width) {
+  const auto w = static_cast<Eigen::Index>(width);
+  Eigen::VectorXd h(w + 3);
+  h << contexts.inside.row(i).head(w).transpose(), 1.0,
+      contexts.inside.row(i).tail(contexts.inside.cols() - w).norm(), contexts.outside[i];
+  return h;
+}
+
+/// How many bounds reach the thresholds, in the mean over some contexts: bounds_of(h) are those of one.
+template <class BoundsOf>
+double count_reaching(const Eigen::VectorXd& thresholds, const ContextCoordinates& contexts,
+                      std::size_t width, const Executor& executor, const BoundsOf& bounds_of) {
   const auto trials = static_cast<std::size_t>(contexts.inside.rows());
-  std::vector<Passing> each(trials);
+  std::vector<double> each(trials);
   for_each_part(executor, trials, 1, [&](std::size_t trial, std::size_t) {
     const auto i = static_cast<Eigen::Index>(trial);
-    Eigen::VectorXd h(p + 3);
-    h << contexts.inside.row(i).head(p).transpose(), 1.0, contexts.inside.row(i).tail(rest).norm(),
-        contexts.outside[i];
-    each[trial].rows = static_cast<double>(((bounds.points * h).array() >= thresholds[i]).count());
-    const Eigen::VectorXd upper = bounds.high * h.cwiseMax(0.0) + bounds.low * h.cwiseMin(0.0);
-    each[trial].boxes = static_cast<double>((upper.array() >= thresholds[i]).count());
+    const Eigen::VectorXd bounds = bounds_of(bound_context(contexts, i, width));
+    each[trial] = static_cast<double>((bounds.array() >= thresholds[i]).count());
   });
-  Passing passing;
-  for (const Passing& of_one : each) {
-    passing.rows += of_one.rows;
-    passing.boxes += of_one.boxes;
+  double sum = 0.0;
+  for (const double of_one : each) sum += of_one;
+  return sum / static_cast<double>(trials);
+}
+
+/// How many of some rows a prefix lets pass.
+inline double count_rows_passing(const RowCoordinates& rows, const Eigen::VectorXd& biases,
+                                 const Eigen::VectorXd& thresholds, const ContextCoordinates& contexts,
+                                 std::size_t prefix, const Executor& executor) {
+  const Eigen::MatrixXd points = bound_points(rows, biases, prefix);
+  return count_reaching(thresholds, contexts, prefix, executor,
+                        [&](const Eigen::VectorXd& h) -> Eigen::VectorXd { return points * h; });
+}
+
+/// How many boxes around each sixteen of them are opened, where these have so many coordinates.
+inline double count_boxes_passing(const RowCoordinates& rows, const Eigen::VectorXd& biases,
+                                  const Eigen::VectorXd& thresholds, const ContextCoordinates& contexts,
+                                  std::size_t width, const Executor& executor) {
+  constexpr auto kRowsOfBox = static_cast<Eigen::Index>(kernels::PrefixBlocks::kRows);
+  const Eigen::MatrixXd points = bound_points(rows, biases, width);
+  const Eigen::Index boxes = (points.rows() + kRowsOfBox - 1) / kRowsOfBox;
+  Eigen::MatrixXd low(boxes, points.cols());
+  Eigen::MatrixXd high(boxes, points.cols());
+  for (Eigen::Index box = 0; box < boxes; ++box) {
+    const Eigen::Index first = box * kRowsOfBox;
+    const auto of_box = points.middleRows(first, std::min(kRowsOfBox, points.rows() - first));
+    low.row(box) = of_box.colwise().minCoeff();
+    high.row(box) = of_box.colwise().maxCoeff();
   }
-  passing.rows /= static_cast<double>(trials);
-  passing.boxes /= static_cast<double>(trials);
-  return passing;
+  return count_reaching(thresholds, contexts, width, executor,
+                        [&](const Eigen::VectorXd& h) -> Eigen::VectorXd {
+                          return high * h.cwiseMax(0.0) + low * h.cwiseMin(0.0);
+                        });
 }
 
 /// How many rows of a layer may reach the thresholds by their first coordinates, in the mean over some

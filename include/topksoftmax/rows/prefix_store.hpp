@@ -37,6 +37,12 @@ inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n)
   return scale;
 }
 
+/// How far a coordinate is from scale·n at the most. One too short to be divided counts as zero, wrong by as
+/// much as the largest.
+inline double rounded_to_shorts(float scale) {
+  return 0.51 * (scale > 0.0F ? static_cast<double>(scale) : 2.0 * kTooShortToRound);
+}
+
 /// Memory of PrefixBlocks.
 class TOPKSOFTMAX_EXPORT PrefixStore {
  public:

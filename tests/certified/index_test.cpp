@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/certified/index.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "support/saved_index.hpp"
+#include "support/temporary_folder.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/radii.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using detail::kBoundTerms;
+using detail::kOfCodes;
+using testing::Parts;
+using testing::TemporaryFolder;
+using testing::world;
+
+/// The same index as it was stored when boxes had the prefixes' coordinates and weights, and weights no term
+/// of codes: of tails that was what is longer.
+std::string as_before(const Certified& head) {
+  Parts parts(testing::saved(head));
+  std::array<std::array<double, kBoundTerms>, 3> weights{};
+  std::memcpy(weights.data(), parts.bytes.at("bound_weights").data(), sizeof(weights));
+  std::array<std::array<double, kOfCodes>, 2> before{};
+  for (std::size_t of : {0U, 1U}) {
+    for (std::size_t term = 0; term < kOfCodes; ++term) before[of][term] = weights[of + 1][term];
+  }
+  before[1][detail::kLonger] = weights[2][kOfCodes];
+  parts.tensors["weights"] = parts.tensors.at("bound_weights");
+  parts.tensors["weights"].shape = {2, kOfCodes};
+  parts.bytes["weights"].assign(reinterpret_cast<const char*>(before.data()), sizeof(before));
+  parts.tensors.erase("bound_weights");
+  parts.bytes.erase("bound_weights");
+  parts.metadata.erase("options.box_width");
+  parts.metadata.erase("checksum");
+  return parts.file();
+}
+
+TEST(CertifiedIndex, OfBeforeIsReadAsItWas) {
+  for (const CertifiedOptions& options :
+       {CertifiedOptions{.prefix = 8, .width = 16, .boxes = BoundBoxes::never},
+        CertifiedOptions{.prefix = 8, .width = 16, .boxes = BoundBoxes::always, .box_width = 8}}) {
+    const std::unique_ptr<Certified> head = Certified::build(world().layer, world().train, options);
+    const TemporaryFolder folder(testing::memory_folder());
+    const auto path = folder.write("before", as_before(*head));
+    const std::unique_ptr<Certified> before = load_index<Certified>(path, world().layer);
+    for (Eigen::Index i = 0; i < world().test.rows(); ++i) {
+      const TopK now = head->query(world().test.row(i), {.k = 3});
+      const TopK then = before->query(world().test.row(i), {.k = 3});
+      EXPECT_EQ(then.ids, now.ids);
+      EXPECT_EQ(then.log_z_low, now.log_z_low);
+      EXPECT_EQ(then.log_z_high, now.log_z_high);
+      EXPECT_EQ(then.work.screened, now.work.screened);
+      EXPECT_TRUE(then.certified);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace topksoftmax
