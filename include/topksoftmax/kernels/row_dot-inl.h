@@ -228,9 +228,23 @@ HWY_INLINE void DotTile(const typename Stored<type>::Lane* const* rows, const Ne
   FoldTile(acc, sums);
 }
 
-/// Rows and contexts of the tile of a batch.
+/// Rows and contexts of the tile of a batch, at the most.
 constexpr std::size_t kTileRows = 4;
 constexpr std::size_t kTileContexts = kTile / kTileRows;
+
+/// Contexts that a tile takes. Of AVX2's 16 registers 12 are sums then, so that contexts and weights have
+/// room too; blocks, which take more to unpack, gain nothing by it. (SSE4 has as many, but no multiply-add:
+/// three made float32 a tenth faster, and types that must be unpacked a fifth slower.)
+template <WeightType type>
+constexpr std::size_t kContextsOf = HWY_TARGET == HWY_AVX2 && !kInBlocks<type> ? 3 : kTileContexts;
+
+/// Those of the next tile, where so many are left. A tile of one takes hardly less time than one of two: four
+/// are two and two rather than three and one.
+template <WeightType type>
+constexpr std::size_t ContextsOfTile(std::size_t left) {
+  if (kContextsOf<type> == 3 && left == 4) return 2;
+  return std::min(left, kContextsOf<type>);
+}
 
 /// sums[q · kTileRows + r] = rows[r]·contexts[q] for the first kContexts ≤ kTileContexts of a tile's
 /// contexts. Asks for the rows so many bytes ahead.
@@ -257,16 +271,33 @@ HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std:
   std::size_t j = 0;
   for (; j + kGroup <= dim; j += kGroup) {
     PrefetchInOrder<kTileRows>(w[0], ahead, BytesBefore<type>(j), BytesBefore<type>(kGroup));
-    FloatVec group[kGroup / kLanes][kTileRows];
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t r = 0; r < kTileRows; ++r) {
-      Stored<type>::ForGroup(
-          w[r], j, [&group, r](std::size_t i, FloatVec weights) HWY_ATTR { group[i / kLanes][r] = weights; });
-    }
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t v = 0; v < kGroup / kLanes; ++v) {
+    if constexpr (kContextsOf<type> == 3) {
+      // Row by row: one register is enough for their weights, where all four would push sums out.
+      FloatVec context[kContexts];
       TOPKSOFTMAX_UNROLL
-      for (std::size_t q = 0; q < kContexts; ++q) add(group[v], hn::LoadU(d, h[q] + j + v * kLanes), q);
+      for (std::size_t q = 0; q < kContexts; ++q) context[q] = hn::LoadU(d, h[q] + j);
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t r = 0; r < kTileRows; ++r) {
+        Stored<type>::ForGroup(w[r], j, [&acc, &context, r](std::size_t, FloatVec weights) HWY_ATTR {
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t q = 0; q < kContexts; ++q) {
+            acc[q * kTileRows + r] = hn::MulAdd(weights, context[q], acc[q * kTileRows + r]);
+          }
+        });
+      }
+    } else {
+      FloatVec group[kGroup / kLanes][kTileRows];
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t r = 0; r < kTileRows; ++r) {
+        Stored<type>::ForGroup(w[r], j, [&group, r](std::size_t i, FloatVec weights) HWY_ATTR {
+          group[i / kLanes][r] = weights;
+        });
+      }
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t v = 0; v < kGroup / kLanes; ++v) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t q = 0; q < kContexts; ++q) add(group[v], hn::LoadU(d, h[q] + j + v * kLanes), q);
+      }
     }
   }
   if constexpr (!kInBlocks<type>) {
@@ -282,15 +313,17 @@ HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std:
   FoldTile(acc, sums);
 }
 
-/// The same for the first `count` of them: a batch's last tile costs what it holds.
+/// The same for the first `count` of them, from 1 to kContextsOf: a batch's last tile costs what it holds.
 template <WeightType type>
 HWY_INLINE void DotTileBatch(const typename Stored<type>::Lane* const* rows, std::size_t dim,
                              const float* const* contexts, std::size_t count, std::size_t ahead,
                              float* HWY_RESTRICT sums) {
-  static_assert(kTileContexts == 4 || kTileContexts < 4);
-  if (count >= kTileContexts) return DotTileOf<type, kTileContexts>(rows, dim, contexts, ahead, sums);
-  if (count == 1) return DotTileOf<type, 1>(rows, dim, contexts, ahead, sums);
-  DotTileOf<type, std::min<std::size_t>(3, kTileContexts)>(rows, dim, contexts, ahead, sums);
+  if constexpr (kContextsOf<type> == 4) {
+    if (count == 4) return DotTileOf<type, 4>(rows, dim, contexts, ahead, sums);
+  }
+  if (count == 3) return DotTileOf<type, 3>(rows, dim, contexts, ahead, sums);
+  if (count == 2) return DotTileOf<type, 2>(rows, dim, contexts, ahead, sums);
+  DotTileOf<type, 1>(rows, dim, contexts, ahead, sums);
 }
 
 /// Finite in any case: NaN becomes the lowest value.

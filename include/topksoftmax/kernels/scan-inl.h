@@ -225,7 +225,7 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
   });
 }
 
-/// kTile rows of a batch, the last one repeated where there are fewer, in tiles with kTileContexts contexts.
+/// kTile rows of a batch, the last one repeated where there are fewer, in tiles with as many contexts.
 template <WeightType type>
 class BatchTile {
  public:
@@ -235,14 +235,15 @@ class BatchTile {
         parts_{MakePart(rows, row_of, count, 0), MakePart(rows, row_of, count, 1),
                MakePart(rows, row_of, count, 2), MakePart(rows, row_of, count, 3)} {}
 
-  /// logits[q·kFusedBlock + r] of row r and context q, of whole tiles. Asks for the rows so many bytes ahead.
+  /// logits[q·kFusedBlock + r] of row r and context q < context_count ≤ kTileContexts. Asks for the rows so
+  /// many bytes ahead.
   HWY_INLINE void Scan(const float* const* contexts, std::size_t context_count, std::size_t ahead,
                        float* HWY_RESTRICT logits) const {
     HWY_ALIGN float sums[kTile];
     for (std::size_t part = 0; part < kParts; ++part) {
       DotTileBatch<type>(parts_[part].rows, dim_, contexts, context_count, ahead, sums);
       parts_[part].ends.Finish(sums);
-      for (std::size_t q = 0; q < kTileContexts; ++q) {
+      for (std::size_t q = 0; q < context_count; ++q) {
         std::memcpy(logits + q * kFusedBlock + part * kTileRows, sums + q * kTileRows,
                     kTileRows * sizeof(float));
       }
@@ -276,10 +277,10 @@ class BatchTile {
   Part parts_[kParts];
 };
 
-/// The kTileContexts contexts from the q-th on; the last tile repeats the last context.
-HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::size_t batch, std::size_t q,
+/// The `count` contexts from the q-th on.
+HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::size_t q, std::size_t count,
                              const float** tile) {
-  for (std::size_t i = 0; i < kTileContexts; ++i) tile[i] = contexts + std::min(q + i, batch - 1) * stride;
+  for (std::size_t i = 0; i < count; ++i) tile[i] = contexts + (q + i) * stride;
 }
 
 /// Asks for the lines of a row that will be read soon.
@@ -308,11 +309,12 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
       const std::size_t size = std::min(kTileRows, count - i);
       const TileEnds<decltype(type)::value> ends(rows,
                                                  [&](std::size_t r) { return row_at(i + r % kTileRows); });
-      for (std::size_t q = 0; q < batch; q += kTileContexts) {
-        TileContexts(contexts, stride, batch, q, tile);
-        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, batch - q, q == 0 ? ahead : 0, block);
+      for (std::size_t q = 0, together = 0; q < batch; q += together) {
+        together = ContextsOfTile<decltype(type)::value>(batch - q);
+        TileContexts(contexts, stride, q, together, tile);
+        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, together, q == 0 ? ahead : 0, block);
         ends.Finish(block);
-        for (std::size_t c = 0; c < kTileContexts && q + c < batch; ++c) {
+        for (std::size_t c = 0; c < together; ++c) {
           std::memcpy(logits + (q + c) * count + i, block + c * kTileRows, size * sizeof(float));
         }
       }
@@ -353,10 +355,11 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
         for (std::size_t i = 0; i < count; i += kTile) {
           const BatchTile<decltype(type)::value> rows_of_tile(
               rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i));
-          for (std::size_t q = 0; q < size; q += kTileContexts) {
+          for (std::size_t q = 0, together = 0; q < size; q += together) {
+            together = ContextsOfTile<decltype(type)::value>(size - q);
             const float* tile[kTileContexts];
-            TileContexts(contexts, stride, batch, group + q, tile);
-            rows_of_tile.Scan(tile, size - q, group + q == 0 ? kAhead : 0, logits + q * kFusedBlock + i);
+            TileContexts(contexts, stride, group + q, together, tile);
+            rows_of_tile.Scan(tile, together, group + q == 0 ? kAhead : 0, logits + q * kFusedBlock + i);
           }
         }
         for (std::size_t q = 0; q < size; ++q) {
