@@ -23,6 +23,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
@@ -71,6 +72,9 @@ struct AdaptiveSoftmaxOptions {
   /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// What its indexes have of them.
   template <class Self, class Visit>

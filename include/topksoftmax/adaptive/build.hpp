@@ -120,6 +120,7 @@ TOPKSOFTMAX_BUILD_INLINE AdaptiveTiers::AdaptiveTiers(const SoftmaxLayer& layer,
     : options_(chosen_adaptive(options, layer)),
       ids_(StoredArray<TokenId>::own(frequency_order(layer, options.counts, AdaptiveSoftmax::kind))) {
   options_.counts.clear();  // the order is all that is kept of them
+  options_.progress = {};   // whom it tells may not live as long
   const std::size_t head = *options_.head;
   const std::size_t tail = ids_.size() - head;
   std::vector<std::uint64_t> starts;
@@ -147,8 +148,12 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build
     SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
     const Executor& executor) {
   detail::check_contexts(layer, contexts, AdaptiveSoftmax::kind);
+  detail::report_indexing(options.progress);
   auto tiers = std::make_shared<detail::AdaptiveTiers>(layer, options, contexts, executor);
-  tiers->set_masses(detail::learn_tier_masses(layer, tiers, contexts, options.outside_sample, executor));
+  const detail::StepProgress report = detail::learning_outside(options.progress, detail::kIndexed);
+  tiers->set_masses(
+      detail::learn_tier_masses(layer, tiers, contexts, options.outside_sample, report, executor));
+  if (report) report(1.0);
   return std::unique_ptr<AdaptiveSoftmax>(
       new AdaptiveSoftmax(layer, AdaptiveSoftmaxScreener(layer, std::move(tiers))));
 }

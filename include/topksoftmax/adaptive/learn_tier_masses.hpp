@@ -21,10 +21,11 @@
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -39,17 +40,18 @@ class TierSample {
   /// Measures at most `count` of the contexts, evenly spaced ones. Cost: count·V·d multiply-adds, as many V
   /// exponentials and count queries of the screener, on the threads of the executor.
   TierSample(const SoftmaxLayer& layer, std::shared_ptr<const AdaptiveTiers> tiers, const Contexts& contexts,
-             std::size_t count, const Executor& executor)
+             std::size_t count, const StepProgress& report, const Executor& executor)
       : tiers_(std::move(tiers)), screener_(layer, tiers_), contexts_(evenly_spaced(contexts, count)) {
     masses_.resize(contexts_.rows(), static_cast<Eigen::Index>(parts()));
     scored_.resize(contexts_.rows(), static_cast<Eigen::Index>(parts()));
-    for_each_part(executor, size(), kMeasuredTogether, [&](std::size_t first, std::size_t together) {
+    const auto measure_part = [&](std::size_t first, std::size_t together) {
       Workspace workspace;
       std::vector<float> logits(together * layer.vocab());
       kernels::scan_batch(layer.rows(), context(first), layer.dim(), together, logits.data());
       for (std::size_t i = 0; i < together; ++i)
         measure(first + i, logits.data() + i * layer.vocab(), workspace);
-    });
+    };
+    for_each_reported_part(executor, size(), kMeasuredTogether, report, measure_part);
   }
 
   std::size_t size() const { return static_cast<std::size_t>(contexts_.rows()); }
@@ -175,9 +177,10 @@ inline std::optional<OutsideMass> fit_tier_masses(const TierSample& sample, std:
 inline std::optional<OutsideMass> learn_tier_masses(const SoftmaxLayer& layer,
                                                     const std::shared_ptr<const AdaptiveTiers>& tiers,
                                                     const Contexts& contexts, std::size_t count,
-                                                    const Executor& executor) {
+                                                    const StepProgress& report, const Executor& executor) {
   if (tiers->size() == 0 || std::min(count, contexts.count) < kFewestSampled) return std::nullopt;
-  return fit_tier_masses(TierSample(layer, tiers, contexts, count, executor), tiers->size(), executor);
+  return fit_tier_masses(TierSample(layer, tiers, contexts, count, report, executor), tiers->size(),
+                         executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

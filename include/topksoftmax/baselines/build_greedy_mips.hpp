@@ -54,10 +54,11 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> GreedyMips::build(SoftmaxLa
   const std::size_t budget = options.budget.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   check_options("greedy-mips", GreedyMipsOptions{.budget = budget});
   detail::check_contexts_if_any(layer, contexts, GreedyMips::kind);
+  detail::report_indexing(options.progress);
   auto index = std::make_shared<const detail::GreedyMipsIndex>(layer, executor);
-  return detail::with_learned_outside<GreedyMips>(std::move(layer),
-                                                  GreedyMipsScreener(std::move(index), budget), 1, contexts,
-                                                  options.outside_sample, executor);
+  return detail::with_learned_outside<GreedyMips>(
+      std::move(layer), GreedyMipsScreener(std::move(index), budget), 1, contexts, options.outside_sample,
+      executor, detail::learning_outside(options.progress, detail::kIndexed));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<GreedyMips> GreedyMips::build(SoftmaxLayer layer,

@@ -30,6 +30,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, const LshMipsOptions& options,
                                                     const Executor& executor)
     : options_(options), vocab_(layer.vocab()) {
+  options_.progress = {};  // whom it tells may not live as long
   const Eigen::MatrixXf lifted = lifted_rows(layer);
   std::mt19937_64 engine(options.seed);
   std::normal_distribution<float> normal;
@@ -69,9 +70,11 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer la
                                                                  const Executor& executor) {
   check_options("lsh-mips", options);
   detail::check_contexts_if_any(layer, contexts, LshMips::kind);
+  detail::report_indexing(options.progress);
   auto index = std::make_shared<const detail::LshMipsIndex>(layer, options, executor);
   return detail::with_learned_outside<LshMips>(std::move(layer), LshMipsScreener(std::move(index)), 1,
-                                               contexts, options.outside_sample, executor);
+                                               contexts, options.outside_sample, executor,
+                                               detail::learning_outside(options.progress, detail::kIndexed));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> LshMips::build(SoftmaxLayer layer,

@@ -97,10 +97,11 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer la
                                                                  const Executor& executor) {
   check_options("pca-mips", options);
   detail::check_contexts_if_any(layer, contexts, PcaMips::kind);
+  detail::report_indexing(options.progress);
   auto tree = std::make_shared<const detail::PcaTree>(layer, options.depth, executor);
-  return detail::with_learned_outside<PcaMips>(std::move(layer),
-                                               PcaMipsScreener(std::move(tree), options.leaves), 1, contexts,
-                                               options.outside_sample, executor);
+  return detail::with_learned_outside<PcaMips>(
+      std::move(layer), PcaMipsScreener(std::move(tree), options.leaves), 1, contexts, options.outside_sample,
+      executor, detail::learning_outside(options.progress, detail::kIndexed));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> PcaMips::build(SoftmaxLayer layer,

@@ -31,10 +31,11 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> WtaLshEach::build(SoftmaxLa
       options.top_collisions.value_or(std::max<std::size_t>(layer.vocab() / 10, 1));
   check_options("wta-lsh-each", WtaLshEachOptions{.top_collisions = collisions});
   detail::check_contexts_if_any(layer, contexts, WtaLshEach::kind);
+  detail::report_indexing(options.progress);
   auto index = std::make_shared<const detail::WtaIndex>(layer, options.hash, executor);
-  return detail::with_learned_outside<WtaLshEach>(std::move(layer),
-                                                  WtaLshEachScreener(std::move(index), collisions), 1,
-                                                  contexts, options.outside_sample, executor);
+  return detail::with_learned_outside<WtaLshEach>(
+      std::move(layer), WtaLshEachScreener(std::move(index), collisions), 1, contexts, options.outside_sample,
+      executor, detail::learning_outside(options.progress, detail::kIndexed));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> WtaLshEach::build(SoftmaxLayer layer,

@@ -20,6 +20,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -54,6 +55,9 @@ struct GreedyMipsOptions {
   /// Contexts, evenly spaced ones, that the mass outside of the candidates is learned from
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 5000;
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>

@@ -22,6 +22,7 @@
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -66,6 +67,9 @@ struct LshMipsOptions {
   /// Contexts, evenly spaced ones, that the mass outside of the buckets is learned from
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 5000;
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// What its indexes have of them.
   template <class Self, class Visit>

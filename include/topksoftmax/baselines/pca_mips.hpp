@@ -22,6 +22,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -59,6 +60,9 @@ struct PcaMipsOptions {
   /// Contexts, evenly spaced ones, that the mass outside of the leaves is learned from
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 5000;
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>

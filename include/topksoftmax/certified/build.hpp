@@ -35,6 +35,7 @@
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
@@ -104,19 +105,30 @@ inline RowMajorMatrix contexts_to_learn_from(const Contexts& contexts, std::size
 }
 
 /// Learns coordinates, chooses what is left open by the work that it makes for the contexts, and packs the
-/// rows. `contexts` [N×d] may be empty. Throws Error for unusable options.
+/// rows. `contexts` [N×d] may be empty. Throws Error for unusable options, and what options.progress throws.
 inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Contexts& contexts,
                                             const CertifiedOptions& options, const Executor& executor) {
   // Contexts that the choices are made by.
   constexpr std::size_t kChoosingContexts = 96;
   check_certified_options(options);
+  // What each step ends at: about the shares of time that they take.
+  constexpr double kLearned = 0.25;
+  constexpr double kChosen = 0.6;
+  constexpr double kPlaced = 0.75;
+  const auto report = [&options](const char* step, double done) {
+    if (options.progress) options.progress(step, done);
+  };
+  report("learning the coordinates", 0.0);
   const RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   const LearnedCoordinates coordinates(layer, sampled, options.coordinates, executor);
+  report("choosing the bounds", kLearned);
   const Trials trials(layer, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
                       executor);
   BoundChoice choice = BoundChooser(layer, coordinates, trials, options, executor).choose();
+  report("placing the rows", kChosen);
   CertifiedIndex index;
   index.options = choice.options;
+  index.options.progress = {};  // whom it tells may not live as long
   index.transform = std::move(choice.transform);
   const RowProjector projector(layer, index.transform);
   const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
@@ -125,8 +137,10 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
     index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(layer, projector, typical, executor)));
   }
   RowPacker(layer, projector, index.order, index.options).pack(typical, executor, index);
+  const StepProgress learned = step_of(options.progress, "learning the estimate of log Z", kPlaced, 1.0);
   index.outside_position = typical_position(layer, index, trials, executor);
-  index.outside_mass = learn_outside(layer, index, sampled, executor);
+  index.outside_mass = learn_outside(layer, index, sampled, options.outside_sample, learned, executor);
+  report("learning the estimate of log Z", 1.0);
   return index;
 }
 

@@ -18,9 +18,10 @@
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -28,9 +29,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Contexts that the estimate of log Z is learned from, at the most; and multiply-adds that their logits may
-/// take.
-inline constexpr std::size_t kOutsideContexts = 4000;
+/// Multiply-adds that the logits of contexts which log Z's estimate is learned from may take.
 inline constexpr std::size_t kOutsideWork = std::size_t{1} << 37;
 /// Fewer contexts than so many for each feature teach less than they mislead.
 inline constexpr std::size_t kContextsOfFeature = 4;
@@ -38,7 +37,8 @@ inline constexpr std::size_t kContextsOfFeature = 4;
 /// What the bounds of some contexts leave outside for each size of k (OutsideOf: the group), and the features
 /// that it is to be learned from.
 inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedIndex& index,
-                                     const RowMajorMatrix& contexts, const Executor& executor) {
+                                     const RowMajorMatrix& contexts, const StepProgress& report,
+                                     const Executor& executor) {
   const std::size_t vocab = layer.vocab();
   const auto total = static_cast<std::size_t>(contexts.rows());
   const std::size_t width = index.outside_width();
@@ -49,7 +49,7 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
   sample.groups.assign(size, Candidates::no_group);
   sample.inside.resize(size);
   sample.outside.resize(size);
-  for_each_part(executor, total, kMeasuredTogether, [&](std::size_t first, std::size_t count) {
+  const auto measure = [&](std::size_t first, std::size_t count) {
     Workspace workspace;
     std::vector<float> all(count * vocab);
     std::vector<float> logits(vocab);
@@ -72,20 +72,21 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
         if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = model;
       }
     }
-  });
+  };
+  for_each_reported_part(executor, total, kMeasuredTogether, report, measure);
   return sample;
 }
 
-/// Learns the estimate of log Z from some of the contexts [N×d]. Cost: at most 4,000·V·d
-/// multiply-adds, and no more than 2³⁷. Nothing where these allow too few contexts, or there are too few.
+/// Learns the estimate of log Z from at most `count` of the contexts [N×d]. Cost: count·V·d multiply-adds,
+/// and no more than 2³⁷. Nothing where these allow too few contexts, or there are too few.
 inline std::optional<OutsideMass> learn_outside(const SoftmaxLayer& layer, const CertifiedIndex& index,
-                                                const RowMajorMatrix& contexts, const Executor& executor) {
+                                                const RowMajorMatrix& contexts, std::size_t count,
+                                                const StepProgress& report, const Executor& executor) {
   const std::size_t affordable = kOutsideWork / (layer.vocab() * layer.dim());
-  const std::size_t most =
-      std::min({kOutsideContexts, affordable, static_cast<std::size_t>(contexts.rows())});
+  const std::size_t most = std::min({count, affordable, static_cast<std::size_t>(contexts.rows())});
   if (most < kContextsOfFeature * outside_features(index.outside_width())) return std::nullopt;
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
-  return fit_outside_mass(measure_bounded(layer, index, some, executor), kOutsideModels, executor);
+  return fit_outside_mass(measure_bounded(layer, index, some, report, executor), kOutsideModels, executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

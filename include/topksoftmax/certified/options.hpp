@@ -13,6 +13,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -93,6 +94,12 @@ struct CertifiedOptions {
   double failure_probability = 0.0;
   /// Of the dither.
   std::uint64_t dither_seed = 1;
+  /// Contexts, evenly spaced ones, that the estimate of log Z within its interval is learned from; fewer
+  /// where their logits would take more than 2³⁷ multiply-adds. 0: it is not learned.
+  std::size_t outside_sample = 4000;
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// Coordinates that are read as codes.
   std::size_t code_width() const { return int4_width + int2_width; }
@@ -113,6 +120,8 @@ struct CertifiedOptions {
     visit("failure_probability", options.failure_probability,
           "what an answer may be wrong with; 0: it is proven", between(0.0, 0.01));
     visit("dither_seed", options.dither_seed, "of the dither that this is over");
+    visit("outside_sample", options.outside_sample,
+          "contexts that the estimate of log Z is learned from; 0: it is not");
   }
 };
 
@@ -120,14 +129,14 @@ struct CertifiedOptions {
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The options that every index file records: the numbers but those of codes and boxes, and whether there are
-/// boxes.
+/// The options that every index file records: the numbers that the bounds are made by, but those of codes and
+/// boxes, and whether there are boxes.
 template <class Options, class Visit>
 void visit_recorded_options(Options& options, const Visit& visit) {
   CertifiedOptions::visit(options, [&]<class T>(std::string_view name, T& value, const auto&... /*limits*/) {
     if constexpr (!std::is_enum_v<T>) {
-      constexpr std::string_view others[] = {"int4_width", "int2_width", "box_width", "failure_probability",
-                                             "dither_seed"};
+      constexpr std::string_view others[] = {"int4_width",          "int2_width",  "box_width",
+                                             "failure_probability", "dither_seed", "outside_sample"};
       if (std::find(std::begin(others), std::end(others), name) == std::end(others)) visit(name, value);
     }
   });

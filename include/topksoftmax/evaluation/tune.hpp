@@ -298,7 +298,9 @@ inline TuneResult tune_checked(const SoftmaxLayer& layer, const Contexts& contex
                                          reporter.tell_of_trial(step);
                                        },
                                    .executor = executor};
-  const Axes axes = {standard_axes(registry, material), searched_axes(registry, material)};
+  TuningMaterial always = material;  // whatever the time
+  always.progress = [&](std::string_view step, double) { reporter.tell_of_trial(step); };
+  const Axes axes = {standard_axes(registry, always), searched_axes(registry, material)};
   if (axes.standard.empty() || !axes.standard.front().exact) {
     throw Error("tune: the registry plans no exact backend to be always tried, first of all; add one: fused");
   }

@@ -36,8 +36,9 @@ struct TuneOptions {
   TuneBudget budget = {};
   /// How sure the bounds are, above 0 and at most 1 − 1e-9: that of all rows together.
   double confidence = 0.95;
-  /// After this many seconds nothing new is begun, and the learning of L2S is given up; at least 0. What is
-  /// always tried, other builds once begun, and the timing in the end (about ten seconds) are finished.
+  /// After this many seconds nothing new is begun, and builds that tell of their progress are given up; at
+  /// least 0. What is always tried, other builds once begun, and the timing in the end (about ten seconds)
+  /// are finished.
   double max_seconds = 120.0;
   /// Contexts that backends learn from, at most; at least 1.
   std::size_t max_fit = 50000;

@@ -11,6 +11,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/rows/int8_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -27,9 +28,9 @@ inline FgdOptions read_fgd_options(const IndexReader& in) {
 /// What a query walks on.
 class FgdIndex {
  public:
-  /// Defined in fgd/build.hpp.
+  /// Tells `inserted` what share of the rows is in the graph. Defined in fgd/build.hpp.
   TOPKSOFTMAX_BUILD_INLINE FgdIndex(const SoftmaxLayer& layer, const FgdOptions& options,
-                                    std::vector<TokenId> entries);
+                                    std::vector<TokenId> entries, const StepProgress& inserted);
 
   /// Reads what save() has written.
   explicit FgdIndex(const IndexReader& in)

@@ -8,6 +8,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/graph/search_beam.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
@@ -31,6 +32,9 @@ struct FgdOptions {
   /// Contexts, evenly spaced ones, that the mass outside of the tokens found is learned from
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 5000;
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// What its indexes have of them.
   template <class Self, class Visit>

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -58,17 +59,18 @@ class Hnsw {
   Hnsw(const SoftmaxLayer& layer, const SmallWorldOptions& options)
       : ippt_(layer),
         space_(ippt_.dim()),
-        graph_(&space_, layer.vocab(), options.M, options.ef_construction, options.seed) {
+        graph_(&space_, layer.vocab(), options.M, options.ef_construction, options.seed),
+        transformed_(ippt_.dim()),
+        point_(ippt_.dim()) {}
+
+  /// Inserts the next row: tokens come in their order, so that they are hnswlib's own numbers too.
+  void insert(std::size_t token) {
     // x̄/U, of length 1, has the same neighbours as x̄ and no distances that overflow.
     const double scale = ippt_.radius() > 0.0 ? 1.0 / ippt_.radius() : 1.0;
-    std::vector<double> transformed(ippt_.dim());
-    std::vector<float> point(ippt_.dim());
-    for (std::size_t token = 0; token < layer.vocab(); ++token) {
-      ippt_.transform_row(token, transformed.data());
-      std::transform(transformed.begin(), transformed.end(), point.begin(),
-                     [scale](double x) { return static_cast<float>(x * scale); });
-      graph_.addPoint(point.data(), token);  // so its own numbers are the tokens
-    }
+    ippt_.transform_row(token, transformed_.data());
+    std::transform(transformed_.begin(), transformed_.end(), point_.begin(),
+                   [scale](double x) { return static_cast<float>(x * scale); });
+    graph_.addPoint(point_.data(), token);
   }
 
   std::size_t vocab() const { return graph_.cur_element_count; }
@@ -100,7 +102,34 @@ class Hnsw {
   Ippt ippt_;
   KernelSpace space_;
   hnswlib::HierarchicalNSW<float> graph_;
+  std::vector<double> transformed_;
+  std::vector<float> point_;
 };
+
+/// Calls hnswlib; what it throws becomes an Error.
+template <class Call>
+void call_hnswlib(const Call& call) {
+  try {
+    call();
+  } catch (const std::runtime_error& failure) {
+    throw Error(std::string("fgd: hnswlib failed: ") + failure.what());
+  }
+}
+
+/// Inserts all rows.
+inline void insert_rows(std::optional<Hnsw>& hnsw, const SoftmaxLayer& layer,
+                        const SmallWorldOptions& options) {
+  constexpr std::size_t kReports = 100;
+  const std::size_t vocab = layer.vocab();
+  call_hnswlib([&] { hnsw.emplace(layer, options); });
+  for (std::size_t token = 0; token < vocab; ++token) {
+    call_hnswlib([&] { hnsw->insert(token); });
+    const bool reports = (token + 1) % (vocab / kReports + 1) == 0 || token + 1 == vocab;
+    if (options.progress && reports) {
+      options.progress(static_cast<double>(token + 1) / static_cast<double>(vocab));
+    }
+  }
+}
 
 /// The nearest to `row` of the rows of a range that are reached; −1 if none is.
 template <class Range>
@@ -148,18 +177,14 @@ TOPKSOFTMAX_BUILD_INLINE SmallWorldGraph::SmallWorldGraph(const SoftmaxLayer& la
                                                           const SmallWorldOptions& options,
                                                           std::vector<TokenId> entries)
     : entries_(std::move(entries)) {
-  std::vector<std::vector<TokenId>> ground;
-  try {
-    const Hnsw hnsw(layer, options);
-    if (entries_.empty()) {
-      entries_.push_back(hnsw.entry());
-      for (int level = hnsw.top_level(); level > 0; --level) upper_.emplace_back(hnsw.links(level));
-    }
-    ground = hnsw.links(0);
-    link_unreached(hnsw, entries_, ground);
-  } catch (const std::runtime_error& failure) {
-    throw Error(std::string("fgd: hnswlib failed: ") + failure.what());
+  std::optional<Hnsw> hnsw;
+  insert_rows(hnsw, layer, options);
+  if (entries_.empty()) {
+    entries_.push_back(hnsw->entry());
+    for (int level = hnsw->top_level(); level > 0; --level) upper_.emplace_back(hnsw->links(level));
   }
+  std::vector<std::vector<TokenId>> ground = hnsw->links(0);
+  link_unreached(*hnsw, entries_, ground);
   ground_ = Links(ground);
 }
 

@@ -11,6 +11,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -51,6 +52,7 @@ struct SmallWorldOptions {
   std::size_t M = 16;
   std::size_t ef_construction = 200;
   std::uint64_t seed = 1;
+  StepProgress progress = {};  ///< told how many of the rows are inserted
 };
 
 /// A navigable small world over the transformed rows of a layer: HNSW (Malkov and Yashunin), built by
@@ -59,7 +61,7 @@ struct SmallWorldOptions {
 class TOPKSOFTMAX_EXPORT SmallWorldGraph {
  public:
   /// Searches start at `entries`, or, if there are none, where the upper layers lead them. Throws Error where
-  /// hnswlib fails. Defined in graph/build.hpp.
+  /// hnswlib fails, and what options.progress throws. Defined in graph/build.hpp.
   TOPKSOFTMAX_BUILD_INLINE SmallWorldGraph(const SoftmaxLayer& layer, const SmallWorldOptions& options,
                                            std::vector<TokenId> entries);
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "topksoftmax/contexts.hpp"
+#include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
 #include "topksoftmax/l2s/options.hpp"
 #include "topksoftmax/l2s/training.hpp"
@@ -18,6 +19,7 @@
 #include "topksoftmax/learning/exact_labels.hpp"
 #include "topksoftmax/learning/labels.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -29,17 +31,24 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, con
                                                          const Executor& executor) {
   detail::check_contexts(layer, contexts, "l2s");
   detail::check(options);
-  if (options.progress) options.progress("labelling the contexts", 0.0);
-  const Labels labels =
-      detail::exact_labels(layer, contexts, options.label_count, options.label_depth, options.near_miss_value,
-                           options.near_miss_temperature, executor);
-  L2SScreener screener(train_l2s(contexts, labels, options, executor), options, layer.vocab(), layer.dim(),
+  // What each step ends at: about the shares of time that they take.
+  constexpr double kLabelled = 0.5;
+  const double trained = options.outside_sample > 0 ? 0.75 : 1.0;
+  const Labels labels = detail::exact_labels(
+      Fused(layer), contexts,
+      {.top = options.label_count,
+       .depth = options.label_depth,
+       .near_miss_value = options.near_miss_value,
+       .near_miss_temperature = options.near_miss_temperature},
+      detail::step_of(options.progress, "labelling the contexts", 0.0, kLabelled), executor);
+  L2SOptions training = options;
+  training.progress = detail::part_of(options.progress, kLabelled, trained);
+  L2SScreener screener(train_l2s(contexts, labels, training, executor), options, layer.vocab(), layer.dim(),
                        std::string(name));
-  if (options.progress && options.outside_sample > 0)
-    options.progress("learning the mass outside of the sets", 1.0);
   const std::size_t clusters = screener.model().clusters;
   return detail::with_learned_outside<L2S>(std::move(layer), std::move(screener), clusters, contexts,
-                                           options.outside_sample, executor);
+                                           options.outside_sample, executor,
+                                           detail::learning_outside(options.progress, trained));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const ConstRows& contexts,

@@ -18,6 +18,7 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -285,9 +286,21 @@ inline std::optional<OutsideMass> fit_outside_mass(const OutsideSample& sample, 
 template <class Screener>
 std::optional<OutsideMass> learn_outside_mass(const SoftmaxLayer& layer, const Screener& screener,
                                               std::size_t groups, const Contexts& contexts, std::size_t count,
-                                              const Executor& executor) {
+                                              const Executor& executor, const StepProgress& report = {}) {
   if (std::min(count, contexts.count) < kFewestSampled) return std::nullopt;
-  return fit_outside_mass(measure_outside(layer, screener, contexts, count, executor), groups, executor);
+  return fit_outside_mass(measure_outside(layer, screener, contexts, count, report, executor), groups,
+                          executor);
+}
+
+/// What tells of that, which takes a build from the share `begin` to its end.
+inline StepProgress learning_outside(const TrainingProgress& progress, double begin) {
+  return step_of(progress, "learning the mass outside", begin, 1.0);
+}
+
+/// Tells that an index is being made, which takes a build to the share kIndexed.
+inline constexpr double kIndexed = 0.3;
+inline void report_indexing(const TrainingProgress& progress) {
+  if (progress) progress("indexing the rows", 0.0);
 }
 
 /// The backend of this screener, which counts the mass outside of its candidates as learn_outside_mass() has
@@ -295,8 +308,10 @@ std::optional<OutsideMass> learn_outside_mass(const SoftmaxLayer& layer, const S
 template <class Backend, class Screener>
 std::unique_ptr<Backend> with_learned_outside(SoftmaxLayer layer, Screener screener, std::size_t groups,
                                               const Contexts& contexts, std::size_t count,
-                                              const Executor& executor) {
-  std::optional<OutsideMass> outside = learn_outside_mass(layer, screener, groups, contexts, count, executor);
+                                              const Executor& executor, const StepProgress& report = {}) {
+  std::optional<OutsideMass> outside =
+      learn_outside_mass(layer, screener, groups, contexts, count, executor, report);
+  if (report) report(1.0);
   return std::make_unique<Backend>(std::move(layer), std::move(screener), std::move(outside));
 }
 

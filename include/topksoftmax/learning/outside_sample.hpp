@@ -12,8 +12,9 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -57,7 +58,7 @@ inline void split_mass(const Candidates& candidates, std::size_t vocab, float* l
 /// exponentials and count queries of the screener, on the threads of the executor.
 template <class Screener>
 OutsideSample measure_outside(const SoftmaxLayer& layer, const Screener& screener, const Contexts& contexts,
-                              std::size_t count, const Executor& executor) {
+                              std::size_t count, const StepProgress& report, const Executor& executor) {
   OutsideSample sample;
   sample.contexts = evenly_spaced(contexts, count);
   const auto total = static_cast<std::size_t>(sample.contexts.rows());
@@ -65,7 +66,8 @@ OutsideSample measure_outside(const SoftmaxLayer& layer, const Screener& screene
   sample.groups.assign(total, Candidates::no_group);
   sample.inside.resize(total);
   sample.outside.resize(total);
-  for_each_part(executor, total, 8 * kMeasuredTogether, [&](std::size_t first, std::size_t in_part) {
+  const std::size_t size = 8 * kMeasuredTogether;
+  for_each_reported_part(executor, total, size, report, [&](std::size_t first, std::size_t in_part) {
     Workspace workspace;
     std::vector<float> logits(kMeasuredTogether * vocab);
     for (std::size_t begin = first; begin < first + in_part; begin += kMeasuredTogether) {

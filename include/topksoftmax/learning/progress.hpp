@@ -2,14 +2,40 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "topksoftmax/config.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Told now and then, on the thread that trains, what is being done and what share of the whole is done, 0
-/// to 1.
+/// Told now and then, on the thread that builds or trains, what is being done and what share of the whole is
+/// done, 0 to 1, never less than before. It may throw to give the work up: that is passed on, and nothing is
+/// left of what was begun.
 using TrainingProgress = std::function<void(std::string_view step, double done)>;
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Told the share of a single step that is done, 0 to 1; may be empty.
+using StepProgress = std::function<void(double done)>;
+
+/// What tells of the part of `whole` from one share to another as if it were a whole; empty where that is.
+inline TrainingProgress part_of(const TrainingProgress& whole, double begin, double end) {
+  if (!whole) return {};
+  return
+      [whole, begin, end](std::string_view step, double done) { whole(step, begin + (end - begin) * done); };
+}
+
+/// What tells of the step of this name from one share to another, the first of them now; empty where `whole`
+/// is.
+inline StepProgress step_of(const TrainingProgress& whole, std::string step, double begin, double end) {
+  if (!whole) return {};
+  whole(step, begin);
+  return
+      [whole, step = std::move(step), begin, end](double done) { whole(step, begin + (end - begin) * done); };
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

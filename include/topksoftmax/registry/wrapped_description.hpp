@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/registry/backend_builder.hpp"
 #include "topksoftmax/registry/description.hpp"
 #include "topksoftmax/registry/settings.hpp"
 
@@ -75,8 +77,11 @@ inline BackendBuilder wrapped_builder(const BackendDescription& outer, const Bac
   made.build = [options, outer = outer.builder.build, inner = inner.builder.build](
                    std::string_view backend, const BuildMaterial& material, const Settings& settings) {
     check_known(backend, options.options(), settings);
+    BuildMaterial within = material;
+    within.progress = part_of(material.progress, 0.0, 0.5);
     BuildMaterial around = material;
-    around.wrapped = inner(backend, material, options.inner(settings));
+    around.progress = part_of(material.progress, 0.5, 1.0);
+    around.wrapped = inner(backend, within, options.inner(settings));
     return outer(backend, around, options.outer(settings));
   };
   made.values = [options, outer = outer.builder.values, inner = inner.builder.values](

@@ -128,11 +128,17 @@ Eigen::MatrixXd cluster_sums(const Contexts& rows, const std::vector<std::int32_
 /// A cluster for every row, by spherical k-means in which none holds more than `capacity` of them,
 /// capacity·clusters ≥ rows. Begins with the clusters of spherical_kmeans(), and ends when no row changes its
 /// cluster, or after so many iterations. Deterministic for a seed, for any number of threads of the executor,
-/// which lends them. Cost: twice iterations·rows·clusters·d multiply-adds, and more where many rows wait (see
-/// balanced_assignment).
+/// which lends them. Tells options.progress of both as one. Cost: twice iterations·rows·clusters·d
+/// multiply-adds, and more where many rows wait (see balanced_assignment).
 inline std::vector<std::int32_t> balanced_kmeans(const Contexts& rows, const SphericalKMeansOptions& options,
                                                  std::size_t capacity, const Executor& executor) {
-  const std::vector<float> start = spherical_kmeans(rows, options, executor);
+  constexpr double kStarted = 0.4;
+  const auto report = [&options](double done) {
+    if (options.progress) options.progress(done);
+  };
+  SphericalKMeansOptions starting = options;
+  starting.progress = [&report](double done) { report(kStarted * done); };
+  const std::vector<float> start = spherical_kmeans(rows, starting, executor);
   RowMajorMatrix v = Eigen::Map<const RowMajorMatrix>(
       start.data(), static_cast<Eigen::Index>(options.clusters), static_cast<Eigen::Index>(rows.dim));
   std::vector<std::int32_t> cluster = balanced_assignment(rows, v, capacity, executor);
@@ -149,7 +155,10 @@ inline std::vector<std::int32_t> balanced_kmeans(const Contexts& rows, const Sph
     std::vector<std::int32_t> next = balanced_assignment(rows, v, capacity, executor);
     if (next == cluster) break;
     cluster = std::move(next);
+    report(kStarted +
+           (1.0 - kStarted) * static_cast<double>(iteration + 1) / static_cast<double>(options.iterations));
   }
+  report(1.0);
   return cluster;
 }
 

@@ -21,6 +21,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/row_clusters/balanced_kmeans.hpp"
@@ -30,6 +31,11 @@
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The share of a build after which only the mass outside is left to learn.
+inline double clustered_share(const RowClustersOptions& options) {
+  return options.outside_sample > 0 ? 0.6 : 1.0;
+}
 
 /// The options with what they leave open chosen; throws Error for unusable ones.
 inline RowClustersOptions chosen_row_clusters(RowClustersOptions options, const SoftmaxLayer& layer) {
@@ -68,7 +74,11 @@ inline RowClustersScreener learned_row_clusters(const SoftmaxLayer& layer, const
   const RowMajorMatrix W = layer.weights();
   const std::size_t clusters = *options.clusters;
   const std::vector<std::int32_t> cluster = balanced_kmeans(
-      Contexts::of(W), {.clusters = clusters, .iterations = options.iterations, .seed = options.seed},
+      Contexts::of(W),
+      {.clusters = clusters,
+       .iterations = options.iterations,
+       .seed = options.seed,
+       .progress = step_of(options.progress, "clustering the rows", 0.0, clustered_share(options))},
       cluster_capacity(layer.vocab(), clusters, options.balance), executor);
   const Eigen::MatrixXd sums =
       cluster_sums(Contexts::of(W), cluster, clusters, [](const Eigen::VectorXd&) { return 1.0; });
@@ -140,8 +150,9 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::build(Softmax
   const RowClustersOptions all = detail::chosen_row_clusters(options, layer);
   detail::check_contexts_if_any(layer, contexts, RowClusters::kind);
   RowClustersScreener screener = detail::learned_row_clusters(layer, all, executor);
-  return detail::with_learned_outside<RowClusters>(std::move(layer), std::move(screener), 1, contexts,
-                                                   all.outside_sample, executor);
+  return detail::with_learned_outside<RowClusters>(
+      std::move(layer), std::move(screener), 1, contexts, all.outside_sample, executor,
+      detail::learning_outside(all.progress, detail::clustered_share(all)));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::build(SoftmaxLayer layer,
@@ -166,7 +177,8 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::from_centroid
   check_options(RowClusters::kind, RowClustersOptions{.visited = visited});
   RowClustersScreener screener = detail::screener_of_lists(layer, centroids, lists, visited);
   return detail::with_learned_outside<RowClusters>(std::move(layer), std::move(screener), 1, contexts,
-                                                   options.outside_sample, executor);
+                                                   options.outside_sample, executor,
+                                                   detail::learning_outside(options.progress, 0.0));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> RowClusters::from_centroids(

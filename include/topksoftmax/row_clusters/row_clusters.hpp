@@ -25,6 +25,7 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -70,6 +71,9 @@ struct RowClustersOptions {
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 5000;
 
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
+
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
@@ -89,6 +93,8 @@ struct GivenClustersOptions {
   /// Contexts, evenly spaced ones, that the mass outside of the rows scored is learned from
   /// (Normalizer::learned); 0: it is not.
   std::size_t outside_sample = 5000;
+  /// Told how far that is; may be empty.
+  TrainingProgress progress = {};
 };
 
 /// Screens by clusters of rows: candidates are the tokens of the clusters with the best centroids.

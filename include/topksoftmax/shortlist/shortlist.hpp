@@ -20,6 +20,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -51,6 +52,9 @@ struct ShortlistOptions {
   /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>

@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
@@ -23,22 +24,30 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width,
-                                                const Executor& executor)
+                                                const Executor& executor, const TrainingProgress& progress)
     : transform_(layer.transform()) {
+  const auto report = [&progress](const char* step, double done) {
+    if (progress) progress(step, done);
+  };
+  report("correlating the dimensions", 0.0);
   const Eigen::MatrixXd W = layer.weights().cast<double>();
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(detail::gram(W, executor));
+  const Eigen::MatrixXd squares = detail::gram(W, executor);
+  report("finding the singular directions", 0.6);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(squares);
   const Eigen::MatrixXd V =
       eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
+  report("turning the rows", 0.7);
   directions_ = detail::StoredRows(V.transpose().cast<float>());
   tokens_ = detail::StoredRows(detail::product(W, V, executor).cast<float>(), layer.biases());
+  report("turning the rows", 1.0);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> SvdSoftmax::build(SoftmaxLayer layer,
                                                                        const SvdSoftmaxOptions& options,
                                                                        const Executor& executor) {
   const SvdSoftmaxOptions all = detail::chosen_svd(options, layer);
-  auto preview = std::make_shared<const SvdPreview>(layer, *all.preview_width, executor);
+  auto preview = std::make_shared<const SvdPreview>(layer, *all.preview_width, executor, all.progress);
   return std::unique_ptr<SvdSoftmax>(
       new SvdSoftmax(std::move(layer), SvdSoftmaxScreener(std::move(preview), *all.refine_width)));
 }

@@ -8,6 +8,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
@@ -23,8 +24,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 class SvdPreview {
  public:
   /// The leading `width` directions, from 1 to d. Cost: V·d² on the executor's threads and d³ on one, and V·d
-  /// float64 values of memory. Defined in svd/build.hpp.
-  TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width, const Executor& executor);
+  /// float64 values of memory. Throws what `progress` throws. Defined in svd/build.hpp.
+  TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width, const Executor& executor,
+                                      const TrainingProgress& progress = {});
 
   /// What save() has written, for the layer that `in` is of. Throws Error where it cannot be that.
   SvdPreview(const IndexReader& in, std::size_t width);

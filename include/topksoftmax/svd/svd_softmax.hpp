@@ -13,6 +13,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -42,6 +43,9 @@ struct SvdSoftmaxOptions {
   /// N, tokens whose logits are computed exactly, at least 1; V/50 unless given. A query's `effort` overrides
   /// it.
   std::optional<std::size_t> refine_width = std::nullopt;
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>

@@ -33,6 +33,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer laye
   detail::check_threshold(options.threshold, options.hash.bands);
   detail::check_contexts_if_any(layer, contexts, WtaLsh::kind);
   const std::vector<TokenId> order = detail::frequency_order(layer, options.counts, WtaLsh::kind);
+  detail::report_indexing(options.progress);
   auto index = std::make_shared<const detail::WtaIndex>(layer, options.hash, executor);
   std::vector<std::uint64_t> frequent(index->mark_words(), 0);
   for (std::size_t i = 0; i < top; ++i) {
@@ -42,7 +43,8 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer laye
   WtaLshScreener screener(std::move(index), options.threshold, top,
                           StoredArray<std::uint64_t>::own(std::move(frequent)));
   return detail::with_learned_outside<WtaLsh>(std::move(layer), std::move(screener), 1, contexts,
-                                              options.outside_sample, executor);
+                                              options.outside_sample, executor,
+                                              detail::learning_outside(options.progress, detail::kIndexed));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> WtaLsh::build(SoftmaxLayer layer, const ConstRows& contexts,

@@ -18,6 +18,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -63,6 +64,9 @@ struct WtaLshOptions {
   /// How often each token occurred in the training text [V], to tell which are frequent. Empty: the layer's
   /// biases tell, or if it has none, the lengths of its rows.
   std::vector<std::int64_t> counts = {};
+
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
 
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
