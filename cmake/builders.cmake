@@ -4,16 +4,16 @@
 # project (TOPKSOFTMAX_BUILDERS_ELSEWHERE in topksoftmax/config.hpp), and for users of the installed harness. No
 # archive of it is installed: users include the headers, and may do the same.
 set(builders_adaptive adaptive/build)
-set(builders_certified certified/build)
+# (L2S is labelled by Certified: both are in one file, which has the one definition of what they share.)
+set(builders_certified certified/build l2s/build)
 set(builders_fgd fgd/build)
-set(builders_l2s l2s/build)
 set(builders_mips baselines/build_greedy_mips baselines/build_lsh_mips baselines/build_pca_mips)
 set(builders_svd svd/build)
 set(builders_others baselines/build_wta_lsh_each quantized/build row_clusters/build shortlist/build
   wta/build)
 
 set(builder_sources)
-foreach(group adaptive certified fgd l2s mips svd others)
+foreach(group adaptive certified fgd mips svd others)
   set(text "#define TOPKSOFTMAX_BUILDERS_HERE\n")
   foreach(header IN LISTS builders_${group})
     string(APPEND text "#include \"topksoftmax/${header}.hpp\"\n")

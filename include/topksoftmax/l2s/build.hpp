@@ -11,12 +11,11 @@
 #include <utility>
 
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/l2s/labelling.hpp"
 #include "topksoftmax/l2s/options.hpp"
 #include "topksoftmax/l2s/training.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
-#include "topksoftmax/learning/exact_labels.hpp"
 #include "topksoftmax/learning/labels.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/progress.hpp"
@@ -34,13 +33,12 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, con
   // What each step ends at: about the shares of time that they take.
   constexpr double kLabelled = 0.5;
   const double trained = options.outside_sample > 0 ? 0.75 : 1.0;
-  const Labels labels = detail::exact_labels(
-      Fused(layer), contexts,
-      {.top = options.label_count,
-       .depth = options.label_depth,
-       .near_miss_value = options.near_miss_value,
-       .near_miss_temperature = options.near_miss_temperature},
-      detail::step_of(options.progress, "labelling the contexts", 0.0, kLabelled), executor);
+  const Labels labels = detail::cheapest_labels(layer, contexts,
+                                                {.top = options.label_count,
+                                                 .depth = options.label_depth,
+                                                 .near_miss_value = options.near_miss_value,
+                                                 .near_miss_temperature = options.near_miss_temperature},
+                                                detail::part_of(options.progress, 0.0, kLabelled), executor);
   L2SOptions training = options;
   training.progress = detail::part_of(options.progress, kLabelled, trained);
   L2SScreener screener(train_l2s(contexts, labels, training, executor), options, layer.vocab(), layer.dim(),

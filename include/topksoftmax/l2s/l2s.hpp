@@ -89,7 +89,8 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
 class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
  public:
   /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same
-  /// model for any number of them. Cost: N·V·d multiply-adds for the labels, train_l2s, and what learning the
+  /// model for any number of them. Cost: N·V·d multiply-adds for the labels, or less where the bounds of
+  /// Certified find them cheaper (with its memory as long as that takes), train_l2s, and what learning the
   /// mass outside takes: min(N, outside_sample)·V·d multiply-adds and as many V exponentials. Throws Error
   /// for contexts of another dimension or that are not finite, and for unusable options. Defined in
   /// l2s/build.hpp.
