@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "support/by_bounds.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
@@ -58,10 +59,12 @@ TEST_P(RealHeads, CertifiedIsExactAndReadsAFewPercent) {
   const auto certified = Certified::build(layer, train);
   const auto exact = Exact::make(layer);
   std::size_t bytes = 0;
+  testing::ByBounds by_bounds;
   for (const std::size_t k : {1U, 5U, 50U}) {
     for (Eigen::Index i = 0; i < test.rows(); ++i) {
       const TopK answer = certified->query(test.row(i), {.k = k});
       const TopK truth = exact->query(test.row(i), {.k = k});
+      by_bounds.count(answer, layer.vocab());
       ASSERT_TRUE(answer.certified);
       ASSERT_EQ(answer.ids, truth.ids);
       ASSERT_EQ(answer.logits, truth.logits);
@@ -71,6 +74,7 @@ TEST_P(RealHeads, CertifiedIsExactAndReadsAFewPercent) {
     }
   }
   EXPECT_LT(bytes, layer.bytes() * 300 / 10);
+  by_bounds.expect_mostly_by_bounds();
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, RealHeads, ::testing::Values("novels", "translation"),

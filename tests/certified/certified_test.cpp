@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/by_bounds.hpp"
 #include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
@@ -33,23 +34,9 @@ using testing::random_matrix;
 using testing::random_vector;
 using testing::Reference;
 
-/// What a test asks in, and how often bounds have answered: a query for which all rows are scored is right
-/// whatever they are.
-struct Asked {
+/// What a test asks in, and how often bounds have answered.
+struct Asked : testing::ByBounds {
   Workspace workspace;
-  std::size_t queries = 0;
-  std::size_t by_bounds = 0;  ///< of them, without a scan, and with at most half of the rows scored
-
-  void count(const TopK& answer, std::size_t vocab) {
-    ++queries;
-    if (!answer.work.fell_back && 2 * answer.work.candidates <= vocab) ++by_bounds;
-  }
-  /// Fails unless at least half of the queries were answered by bounds.
-  void expect_mostly_by_bounds() const {
-    EXPECT_GT(queries, 0U);
-    EXPECT_GE(2 * by_bounds, queries)
-        << "share " << static_cast<double>(by_bounds) / static_cast<double>(queries);
-  }
 };
 
 /// Asks both heads and compares bit for bit; log Z must lie in its interval.
@@ -184,9 +171,11 @@ TEST(Certified, AgreesWithDoublePrecisionWithinItsRounding) {
   const SoftmaxLayer layer = random_layer(500, 32, 3);
   const RowMajorMatrix contexts = clustered_contexts(400, 32, 6, 4);
   const auto certified = Certified::build(layer, contexts, {.width = 16});
+  testing::ByBounds by_bounds;
   for (Eigen::Index i = 0; i < 100; ++i) {
     const Reference reference(layer, contexts.row(i));
     const TopK answer = certified->query(contexts.row(i), {.k = 3});
+    by_bounds.count(answer, layer.vocab());
     const auto last = static_cast<std::size_t>(answer.ids.back());
     for (std::size_t v = 0; v < 500; ++v) {
       if (std::find(answer.ids.begin(), answer.ids.end(), static_cast<TokenId>(v)) != answer.ids.end())
@@ -197,6 +186,7 @@ TEST(Certified, AgreesWithDoublePrecisionWithinItsRounding) {
     EXPECT_LE(answer.log_z_low, reference.log_z + 1e-5);
     EXPECT_GE(answer.log_z_high, reference.log_z - 1e-5);
   }
+  by_bounds.expect_mostly_by_bounds();
 }
 
 /// The same for so many contexts: every second one of those given, the others random, of all lengths.
@@ -308,12 +298,13 @@ TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
   const SoftmaxLayer layer = random_layer(3000, 80, 3);
   const RowMajorMatrix contexts = clustered_contexts(60, 80, 6, 4);
   const auto exact = Exact::make(layer);
+  Asked asked;
   for (const std::size_t prefix : {4U, 8U, 20U}) {
     for (std::size_t behind = 54; behind <= 60; ++behind) {
       const auto certified = Certified::build(
           layer, contexts, {.prefix = prefix, .width = prefix + behind, .boxes = BoundBoxes::never});
       for (Eigen::Index i = 0; i < 20; ++i) {
-        Asked asked;
+        asked.workspace = Workspace();
         auto& [coordinates, integers, bytes, estimates, radii, transformed, opened, blocks, survivors, ids,
                logits, features] = asked.workspace.scratch<detail::CertifiedScratch>();
         for (ScratchBuffer* const buffer : {&coordinates, &integers, &bytes, &estimates, &radii, &transformed,
@@ -325,6 +316,7 @@ TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
       }
     }
   }
+  asked.expect_mostly_by_bounds();
 }
 
 TEST(Certified, IntervalsHoldLogZWhateverIsRounded) {
@@ -505,6 +497,7 @@ TEST(Certified, MasksAndBiasesAreCertifiedToo) {
   const RowMajorMatrix contexts = clustered_contexts(300, 24, 6, 4);
   const auto exact = Exact::make(layer);
   const std::vector<TokenBias> bias = {{4, 3.0F}, {5, 100.0F}, {600, -50.0F}, {1998, 6.0F}};
+  testing::ByBounds by_bounds;
   for (const BoundBoxes boxes : kBoxes) {
     const auto certified = Certified::build(layer, contexts, {.width = 24, .boxes = boxes});
     for (const TokenId step : {2, 7}) {
@@ -514,6 +507,7 @@ TEST(Certified, MasksAndBiasesAreCertifiedToo) {
         const QueryOptions options = {.k = 6, .allowed = mask, .logit_bias = bias};
         const TopK answer = certified->query(contexts.row(i), options);
         const TopK truth = exact->query(contexts.row(i), options);
+        by_bounds.count(answer, options.allowed.count(layer.vocab()));
         EXPECT_TRUE(answer.certified);
         EXPECT_EQ(answer.ids, truth.ids);
         EXPECT_EQ(answer.logits, truth.logits);
@@ -522,6 +516,7 @@ TEST(Certified, MasksAndBiasesAreCertifiedToo) {
       }
     }
   }
+  by_bounds.expect_mostly_by_bounds();
 }
 
 TEST(Certified, StoredTypesAreCertifiedAsStored) {
@@ -574,6 +569,7 @@ TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
   for (TokenId id = 0; id < 3000; id += 200) bias.push_back({id, 2.0F});
   TokenMask mask(layer.vocab());
   for (TokenId id = 0; id < 3000; id += 2) mask.allow(id);
+  testing::ByBounds by_bounds;
   const auto check = [&](const Certified& certified, bool edited) {
     for (const double tolerance : {3.0, 1.0, 0.3, 0.01, 0.0}) {
       QueryOptions options{.k = 5, .log_z_tolerance = tolerance};
@@ -584,6 +580,7 @@ TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
       for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
         const TopK answer = certified.query(contexts.row(i), options);
         const TopK truth = exact->query(contexts.row(i), options);
+        if (tolerance >= 1.0) by_bounds.count(answer, options.allowed.count(layer.vocab()));
         ASSERT_EQ(answer.ids, truth.ids);
         ASSERT_EQ(answer.logits, truth.logits);
         ASSERT_LE(answer.log_z_high - answer.log_z_low, tolerance + 1e-12);
@@ -597,6 +594,7 @@ TEST(Certified, NarrowsTheIntervalOfLogZAsFarAsAskedFor) {
     check(*certified, false);
     check(*certified, true);
   }
+  by_bounds.expect_mostly_by_bounds();
   const auto certified = Certified::build(layer, contexts);
   EXPECT_THROW(certified->query(contexts.row(0), {.log_z_tolerance = -1.0}), std::invalid_argument);
   EXPECT_THROW(
@@ -658,6 +656,7 @@ TEST(Certified, AMillionRandomCases) {
 TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
   const SoftmaxLayer layer = random_layer(30000, 12, 1);  // more prefixes than one part of a pass
   const RowMajorMatrix contexts = clustered_contexts(27, 12, 3, 2);
+  testing::ByBounds by_bounds;
   for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
     const auto certified = Certified::build(layer, contexts, {.prefix = 12, .width = 12, .boxes = boxes});
     for (const std::size_t k : {1U, 20U, 9000U}) {
@@ -665,6 +664,7 @@ TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
       for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
         const TopK single = certified->query(contexts.row(i), {.k = k});
         const TopK& answer = batched[static_cast<std::size_t>(i)];
+        by_bounds.count(answer, layer.vocab());
         ASSERT_EQ(answer.ids, single.ids);
         ASSERT_EQ(answer.logits, single.logits);
         ASSERT_EQ(answer.log_z_low, single.log_z_low);
@@ -672,6 +672,7 @@ TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
       }
     }
   }
+  by_bounds.expect_mostly_by_bounds();
 }
 
 TEST(Certified, IsTheSameWhateverThreadsBuildIt) {

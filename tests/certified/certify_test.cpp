@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "support/by_bounds.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/error.hpp"
@@ -27,9 +28,12 @@ constexpr Eigen::Index kDim = 20;
 
 class CertifyTest : public ::testing::Test {
  protected:
-  void expect_exact(const TopKSoftmax& head, const QueryOptions& options) const {
+  void expect_exact(const TopKSoftmax& head, const QueryOptions& options) {
     for (Eigen::Index i = 0; i < H_.rows(); ++i) {
       const TopK answer = head.query(H_.row(i), options);
+      // Where Exact is wrapped, or all tokens are wanted, all rows are scored anyway.
+      if (head.name() != "certify:exact" && options.k < layer_.vocab())
+        by_bounds_.count(answer, options.allowed.count(layer_.vocab()));
       const TopK expected = exact_->query(H_.row(i), options);
       ASSERT_EQ(answer.ids, expected.ids);
       ASSERT_EQ(answer.logits, expected.logits);
@@ -40,6 +44,7 @@ class CertifyTest : public ::testing::Test {
   SoftmaxLayer layer_ = random_layer(kVocab, kDim, 1);
   RowMajorMatrix H_ = clustered_contexts(120, kDim, 8, 2);
   std::unique_ptr<Exact> exact_ = Exact::make(layer_);
+  testing::ByBounds by_bounds_;
 };
 
 TEST_F(CertifyTest, AnswersExactlyWhateverIsWrapped) {
@@ -64,6 +69,7 @@ TEST_F(CertifyTest, AnswersExactlyWhateverIsWrapped) {
     }
     expect_exact(*head, {.k = kVocab});
   }
+  by_bounds_.expect_mostly_by_bounds();
 }
 
 TEST_F(CertifyTest, SaysWhatItHadToRepair) {
@@ -112,6 +118,7 @@ TEST_F(CertifyTest, WorksWithoutContexts) {
   const auto head = Certify::wrap(Shortlist::build(layer_), RowMajorMatrix(0, kDim));
   EXPECT_EQ(head->name(), "certify:shortlist");
   expect_exact(*head, {.k = 5});
+  by_bounds_.expect_mostly_by_bounds();
 }
 
 TEST_F(CertifyTest, RefusesWhatItCannotUse) {

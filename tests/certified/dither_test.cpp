@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "support/by_bounds.hpp"
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/certified/build.hpp"
@@ -170,7 +171,7 @@ TEST(DitheredCertified, AnswersAreExactWithConfidence) {
   }
 }
 
-/// How many of `count` answers are not the exact ones.
+/// How many of `count` answers, most of them by bounds, are not the exact ones.
 std::size_t wrong_answers(const HardHead& head, double failure_probability, std::size_t count) {
   constexpr Eigen::Index kTogether = 10'000;
   const auto dithered = Certified::build(
@@ -178,12 +179,17 @@ std::size_t wrong_answers(const HardHead& head, double failure_probability, std:
       {.prefix = 8, .int4_width = 32, .int2_width = 96, .failure_probability = failure_probability});
   const auto exact = Exact::make(head.layer);
   std::size_t wrong = 0;
+  testing::ByBounds by_bounds;
   for (std::size_t asked = 0; asked < count; asked += kTogether) {
     const RowMajorMatrix contexts = leaning_contexts(head.W, kTogether, asked + 3);
     const std::vector<TopK> found = dithered->query_batch(contexts, {.k = 1, .probabilities = false});
     const std::vector<TopK> right = exact->query_batch(contexts, {.k = 1, .probabilities = false});
-    for (std::size_t q = 0; q < found.size(); ++q) wrong += found[q].ids != right[q].ids ? 1 : 0;
+    for (std::size_t q = 0; q < found.size(); ++q) {
+      wrong += found[q].ids != right[q].ids ? 1 : 0;
+      by_bounds.count(found[q], head.layer.vocab());
+    }
   }
+  by_bounds.expect_mostly_by_bounds();
   return wrong;
 }
 
