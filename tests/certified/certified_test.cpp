@@ -689,6 +689,20 @@ TEST(Certified, IsTheSameWhateverThreadsBuildIt) {
   }
 }
 
+TEST(Certified, BoxesAreAsWideAsThePrefixAtTheMost) {
+  const SoftmaxLayer layer = random_layer(300, 80, 1);
+  const CertifiedOptions options = {.prefix = 4, .int4_width = 32, .boxes = BoundBoxes::always};
+  for (const auto& head :
+       {Certified::build(layer, random_matrix(200, 80, 2), options), Certified::build(layer, options)}) {
+    const detail::CertifiedIndex& index = head->screener().index();
+    EXPECT_EQ(index.options.prefix, 4U);
+    EXPECT_EQ(index.options.int4_width, 32U);
+    EXPECT_EQ(index.options.width, 80U);
+    EXPECT_EQ(index.options.box_width, 4U);
+    EXPECT_TRUE(index.has_boxes());
+  }
+}
+
 TEST(Certified, RefusesWhatItCannotUse) {
   const SoftmaxLayer layer = random_layer(50, 8, 1);
   RowMajorMatrix contexts = random_matrix(10, 8, 2);

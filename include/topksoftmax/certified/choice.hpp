@@ -173,13 +173,16 @@ inline std::vector<FirstScan> BoundChooser::first_scans(const RowCoordinates& ro
   if (options_.boxes == BoundBoxes::never) return scans;
   std::span<const std::size_t> widths = kBoxWidths;
   if (options_.box_width != 0) widths = {&options_.box_width, 1};
-  for (const std::size_t width : widths) {
+  for (const std::size_t asked : widths) {
+    // Boxes have coordinates of the prefix.
+    const std::size_t width = options_.prefix == 0 ? asked : std::min(asked, options_.prefix);
     const auto within = static_cast<std::size_t>(rows.inside.cols());
     const double opened =
         count_boxes_passing(rows, biases, trials_.thresholds, contexts, std::min(width, within), executor_) *
         vocab / static_cast<double>(rows.inside.rows());
     scans.push_back({width, kOpenedRows * opened * block_rows,
                      kBoxRows * vocab / block_rows * (static_cast<double>(width) + kRowCost)});
+    if (width != asked) break;
   }
   return scans;
 }
@@ -270,8 +273,13 @@ inline std::vector<CodeWidths> BoundChooser::widths_of_codes(std::size_t coordin
 inline CodeChoice BoundChooser::choose_code_widths(std::span<const FirstScan> scans) const {
   const std::size_t coordinates = std::min(layer_.dim(), kMostBoundWidth);
   const std::vector<CodeWidths> widths = widths_of_codes(coordinates);
-  // Without contexts there is nothing to see: all rows are read.
-  if (trials_.count() == 0) return {.widths = widths.front(), .scan = {}, .coordinates = coordinates};
+  if (trials_.count() == 0) {  // there is nothing to see
+    FirstScan scan;
+    if (options_.boxes == BoundBoxes::always) {
+      scan.box_width = options_.box_width != 0 ? options_.box_width : kTypicalBox;
+    }
+    return {.widths = widths.front(), .scan = scan, .coordinates = coordinates};
+  }
   return choose_codes(layer_, basis(coordinates), trials_, options_.failure_probability, widths, scans);
 }
 

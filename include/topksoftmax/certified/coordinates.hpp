@@ -232,7 +232,6 @@ inline ContextTransform transform_of(const CoordinateBasis& basis) {
 /// (RQ)ᵀ [d×width], of what is stored.
 inline Eigen::MatrixXd basis_of(const ContextTransform& transform) {
   if (transform.in_bytes()) return stored(transform.whole(), transform.dim()).transpose();
-  if (transform.is_whole()) return stored(transform.Q(), transform.room(), transform.width());
   return stored(transform.Q(), transform.room(), transform.width()) *
          stored(transform.R(), transform.room(), transform.width());
 }

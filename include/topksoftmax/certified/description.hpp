@@ -22,7 +22,7 @@ inline std::vector<TensorDescription> bound_tensors() {
       {"R", "F32", "[M, *]", "… behind the M columns of it, and of Rᵀ"},
       {"RQ", "U8", "[⌈d/16⌉, *]", "in place of both where M = d: kernels::PrefixBlocks of d coordinates"},
       {"norms", "F64", "[4]",
-       "η, ‖R‖ (‖Q‖ where there is no R), the largest ‖w‖, the largest bias by magnitude"},
+       "η, ‖R‖ (‖RQ‖ where that is one matrix), the largest ‖w‖, the largest bias by magnitude"},
       {"bound_weights", "F64", "[3, 5]", "κ of the boxes, of the prefixes, of prefixes and tails"},
       {"code_weights", "F64", "[3]", "κ of coordinates in codes, if there are any"},
       {"dither", "F32", "[*]", "t of these, if options.failure_probability is not 0"},
@@ -32,9 +32,8 @@ inline std::vector<TensorDescription> bound_tensors() {
        "kernels::PrefixBlocks, options.prefix coordinates as int8, options.int4_width as int4, "
        "options.int2_width as codes of two bits"},
       {"boxes.centres", "U8", "[⌈V/256⌉, *]",
-       "if options.boxes is 1, with boxes.spreads: kernels::PrefixBoxes, around the options.box_width "
-       "leading "
-       "coordinates (absent: options.prefix) of each block of 16 rows"},
+       "if options.boxes is 1, with boxes.spreads: kernels::PrefixBoxes, around the leading "
+       "options.box_width coordinates (absent: options.prefix) of each block of 16 rows"},
       {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},
       {"tails", "U8", "[V, *]", "kernels::PrefixTails of the others, if there are any"},
       {"outside.weights", "F32", "[3, *]",
