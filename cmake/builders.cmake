@@ -4,7 +4,7 @@
 # project (TOPKSOFTMAX_BUILDERS_ELSEWHERE in topksoftmax/config.hpp), and for users of the installed harness. No
 # archive of it is installed: users include the headers, and may do the same.
 set(builders_adaptive adaptive/build)
-# (L2S is labelled by Certified: both are in one file, which has the one definition of what they share.)
+# (L2S is labelled by Certified: in one file, what they share is compiled once.)
 set(builders_certified certified/build l2s/build)
 set(builders_fgd fgd/build)
 set(builders_mips baselines/build_greedy_mips baselines/build_lsh_mips baselines/build_pca_mips)

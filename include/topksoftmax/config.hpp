@@ -55,8 +55,11 @@
 
 /// What builds and trains (the files build*.hpp) takes compilers long. A program of many such files may
 /// compile it once: all files are given TOPKSOFTMAX_BUILDERS_ELSEWHERE, for which these headers declare only,
-/// but one, which defines TOPKSOFTMAX_BUILDERS_HERE and includes those that the others do.
-#if defined(TOPKSOFTMAX_BUILDERS_HERE) || defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)
+/// but some, which define TOPKSOFTMAX_BUILDERS_HERE and include those that the others do. Each header needs
+/// to be in one of these; where one builder uses another, the linker keeps one of the two that it then finds.
+#if defined(TOPKSOFTMAX_BUILDERS_HERE)
+#define TOPKSOFTMAX_BUILD_INLINE inline __attribute__((used))
+#elif defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 #define TOPKSOFTMAX_BUILD_INLINE
 #else
 #define TOPKSOFTMAX_BUILD_INLINE inline

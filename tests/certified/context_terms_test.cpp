@@ -126,7 +126,7 @@ TEST(ContextTerms, LengthsOfCoordinatesAreBounded) {
     const std::size_t prefix = options.prefix;
     const std::size_t int4 = prefix + options.int4_width;
     const std::size_t coded = prefix + options.code_width();
-    const std::size_t stored = index.outside_width();
+    const std::size_t stored = index.stored_width();
     const std::size_t all = index.transform.width();
     const auto prepared = [&](std::size_t term, std::size_t of_codes, const Eigen::VectorXf& h) {
       for (detail::BoundTerms* const weights :

@@ -229,7 +229,7 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   bounds.prefix.scale = quantum;
   bounds.prefix.radius = context_radius(terms, index.prefix_weights);
   if (index.has_boxes()) bounds.box = box_context(index, terms, transformed, bounds.prefix);
-  const std::size_t stored = index.outside_width();
+  const std::size_t stored = index.stored_width();
   terms[kLonger] = length_of(transformed + stored, width - stored).high;
   terms[kRounded] = length_of(transformed, stored).high;
   terms[kOfCodes] = lost_to_codes;

@@ -313,6 +313,10 @@ inline std::size_t BoundChooser::width_of_rows() const {
 inline BoundChoice BoundChooser::choose() const {
   if (options_.width != 0 && options_.code_width() == 0) return choose_for(kOneLine).choice;
   if (trials_.count() == 0 && options_.code_width() == 0) return choose_for(width_of_rows()).choice;
+  if (options_.code_width() != 0 && options_.boxes == BoundBoxes::never) {
+    const FirstScan all{.rows = static_cast<double>(layer_.vocab())};
+    return with_codes(choose_code_widths({&all, 1}));
+  }
   Estimate estimate = choose_for(kOneLine);
   if (options_.code_width() != 0) return with_codes(choose_code_widths(estimate.scans));
   const WidthChoice width = choose_width(estimate.rows_passing);

@@ -52,7 +52,7 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.box_width);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
-  outside_mass = OutsideMass::load(in, kOutsideModels, outside_features(outside_width()));
+  outside_mass = OutsideMass::load(in, kOutsideModels, outside_features(stored_width()));
 }
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::read_weights(const IndexReader& in) {
@@ -93,7 +93,8 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   for (const BoundTerms& some : {box_weights, prefix_weights, tail_weights}) {
     weights.insert(weights.end(), some.begin(), some.end());
   }
-  out.array(kBoundWeights, {3, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
+  out.array(kBoundWeights, {weights.size() / kBoundTerms, kBoundTerms},
+            StoredArray<double>::own(std::move(weights)));
   out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{outside_position}));
   prefixes.save(out, kPrefixes);
   if (has_boxes()) {

@@ -100,7 +100,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   }
 
   /// Coordinates that rows have, of those of contexts: all that the estimate of log Z knows of these.
-  std::size_t outside_width() const { return std::min(options.width, transform.width()); }
+  std::size_t stored_width() const { return std::min(options.width, transform.width()); }
 
   /// Bytes that bounding a context reads: see bound().
   std::size_t bytes_scanned() const {

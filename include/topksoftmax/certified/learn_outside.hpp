@@ -41,7 +41,7 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
                                      const Executor& executor) {
   const std::size_t vocab = layer.vocab();
   const auto total = static_cast<std::size_t>(contexts.rows());
-  const std::size_t width = index.outside_width();
+  const std::size_t width = index.stored_width();
   const std::size_t size = total * kOutsideModels;
   OutsideSample sample;
   sample.contexts = RowMajorMatrix::Zero(static_cast<Eigen::Index>(size),
@@ -84,7 +84,7 @@ inline std::optional<OutsideMass> learn_outside(const SoftmaxLayer& layer, const
                                                 const StepProgress& report, const Executor& executor) {
   const std::size_t affordable = kOutsideWork / (layer.vocab() * layer.dim());
   const std::size_t most = std::min({count, affordable, static_cast<std::size_t>(contexts.rows())});
-  if (most < kContextsOfFeature * outside_features(index.outside_width())) return std::nullopt;
+  if (most < kContextsOfFeature * outside_features(index.stored_width())) return std::nullopt;
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
   return fit_outside_mass(measure_bounded(layer, index, some, report, executor), kOutsideModels, executor);
 }

@@ -31,7 +31,7 @@ inline double estimated_outside(const BoundedQuery& bounded, double low, double 
   const CertifiedIndex& index = bounded.index;
   const bool learned = index.outside_mass && bounded.query.edits.allowed.empty();
   if (!learned || !(low < high) || !std::isfinite(high)) return index.outside_between(low, high);
-  const std::size_t width = index.outside_width();
+  const std::size_t width = index.stored_width();
   auto* const features = bounded.scratch().features.get<float>(outside_features(width));
   put_outside_features({bounded.bounds.coordinates, width}, low, high, features);
   const auto model = static_cast<std::size_t>(outside_of(bounded.query.k, index.options.expected_k));
