@@ -93,8 +93,8 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   for (const BoundTerms& some : {box_weights, prefix_weights, tail_weights}) {
     weights.insert(weights.end(), some.begin(), some.end());
   }
-  out.array(kBoundWeights, {weights.size() / kBoundTerms, kBoundTerms},
-            StoredArray<double>::own(std::move(weights)));
+  const std::size_t kinds = weights.size() / kBoundTerms;
+  out.array(kBoundWeights, {kinds, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
   out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{outside_position}));
   prefixes.save(out, kPrefixes);
   if (has_boxes()) {
