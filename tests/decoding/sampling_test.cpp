@@ -226,9 +226,9 @@ TEST(Sampling, TokensFarFromTheBestAreDrawnAsOftenAsTheyShould) {
     for (std::size_t i = 0; i < best.size(); ++i)
       leader.offer(static_cast<double>(best.logits[i]) + gumbels[best.ids[i]], {best.logits[i], best.ids[i]});
     const double limit = leader.score - static_cast<double>(best.logits.back()) + above;
-    gumbels.visit_above(limit, logits.size(), [&](TokenId id, double gumbel) {
+    gumbels.visit_possible(limit, logits.size(), [&](TokenId id, double /*least*/) {
       const float logit = logits[static_cast<std::size_t>(id)];
-      leader.offer(static_cast<double>(logit) + gumbel, {logit, id});
+      if (gumbels[id] > limit) leader.offer(static_cast<double>(logit) + gumbels[id], {logit, id});
     });
     return leader.token.id;
   };

@@ -103,33 +103,71 @@ TEST(TokenGumbels, TheSecondLargestOfABlockIsAnyOfItsTokens) {
   EXPECT_LT(testing::chi_square_deviations(pairs, expected), 4.0);
 }
 
-TEST(TokenGumbels, VisitsAllAboveALimit) {
-  for (const std::size_t vocab : {1U, 15U, 16U, 17U, 1000U}) {
+TEST(TokenGumbels, EveryRankOfABlockIsAnyOfItsTokens) {
+  constexpr std::size_t kRanks = 5;
+  RandomStream random(21);
+  std::vector<std::vector<std::size_t>> counts(kRanks, std::vector<std::size_t>(TokenGumbels::kBlock));
+  std::vector<std::vector<std::size_t>> excesses(kRanks, std::vector<std::size_t>(kCells));
+  for (int i = 0; i < kKeys; ++i) {
+    const TokenGumbels gumbels(random.bits());
+    std::vector<std::size_t> places(TokenGumbels::kBlock);
+    std::iota(places.begin(), places.end(), 0);
+    const auto exponential = [&](std::size_t place) {
+      return std::exp(-gumbels[static_cast<TokenId>(place)]);
+    };
+    std::sort(places.begin(), places.end(),
+              [&](std::size_t a, std::size_t b) { return exponential(a) < exponential(b); });
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      ++counts[rank][places[rank]];
+      // What it exceeds the one before by is exponential, of the mean 1/(tokens that are left).
+      const double before = rank == 0 ? 0.0 : exponential(places[rank - 1]);
+      const double excess = exponential(places[rank]) - before;
+      const auto left = static_cast<double>(TokenGumbels::kBlock - rank);
+      ++excesses[rank][cell(-std::log(excess), left)];
+    }
+  }
+  const std::vector<double> equal(TokenGumbels::kBlock, 1.0 / static_cast<double>(TokenGumbels::kBlock));
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_LT(testing::chi_square_deviations(counts[rank], equal), 4.0) << rank;
+    EXPECT_LT(testing::chi_square_deviations(excesses[rank], kEqual), 4.0) << rank;
+  }
+}
+
+TEST(TokenGumbels, VisitsAllThatMayBeAboveALimit) {
+  std::size_t above = 0;
+  std::size_t visits = 0;
+  for (const std::size_t vocab : {1U, 15U, 16U, 17U, 1000U, 1025U}) {
     for (const double limit : {-40.0, -1.5, 0.0, 2.0, 6.0, 40.0}) {
       for (std::uint64_t key = 0; key < 40; ++key) {
         const TokenGumbels gumbels(key);
-        std::vector<TokenId> visited;
-        gumbels.visit_above(limit, vocab, [&](TokenId id, double gumbel) {
-          ASSERT_EQ(gumbel, gumbels[id]);
-          ASSERT_GT(gumbel, limit - 1e-9);
-          visited.push_back(id);
+        std::vector<bool> visited(vocab);
+        gumbels.visit_possible(limit, vocab, [&](TokenId id, double least) {
+          ASSERT_LE(gumbels[id], -std::log(least));
+          ASSERT_GT(-std::log(least), limit - 1e-9);
+          ASSERT_FALSE(visited[static_cast<std::size_t>(id)]) << "twice";
+          visited[static_cast<std::size_t>(id)] = true;
+          visits += limit >= 2.0 ? 1 : 0;
         });
-        ASSERT_TRUE(std::is_sorted(visited.begin(), visited.end()));
         for (std::size_t token = 0; token < vocab; ++token) {
-          const auto id = static_cast<TokenId>(token);
-          if (gumbels[id] <= limit) continue;
-          ASSERT_TRUE(std::binary_search(visited.begin(), visited.end(), id)) << vocab << " " << limit;
+          if (gumbels[static_cast<TokenId>(token)] <= limit) continue;
+          ASSERT_TRUE(visited[token]) << vocab << " " << limit;
+          above += limit >= 2.0 ? 1 : 0;
         }
       }
     }
   }
+  // Where the limit is high, few are visited in vain.
+  EXPECT_GT(above, 1000U);
+  EXPECT_LT(visits, above * 3 / 2);
 }
 
 TEST(TokenGumbels, AreTheSameOnEveryPlatform) {
   const TokenGumbels gumbels(42);
-  EXPECT_NEAR(gumbels[0], -0.8789473274623625, 1e-12);
-  EXPECT_NEAR(gumbels[4], 1.959729818662411, 1e-12);  // the second of its block
-  EXPECT_NEAR(gumbels[17], 2.594387723089681, 1e-12);
+  // By another implementation, in Python.
+  EXPECT_NEAR(gumbels[0], 1.5274925761111344, 1e-12);   // the third of its block
+  EXPECT_NEAR(gumbels[4], 1.9597298186624108, 1e-12);   // the second
+  EXPECT_NEAR(gumbels[17], 1.9393287720028132, 1e-12);  // of no rank
+  EXPECT_NEAR(gumbels[8], -1.036239852372305, 1e-12);
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// A Gumbel is −log E with E exponential. Of n exponentials the least is exponential too, with a mean n times
 /// smaller, and belongs to each of the tokens alike; what the others exceed it by is independent of it, and
-/// exponential again: it has no memory. So a block has its least one, then that of the others, then these.
+/// exponential again: it has no memory. So a block has its least one, then that of the others, then that of
+/// what is left, and then these.
 /// Random bits are outputs of SplitMix64 (Steele et al. 2014), seeded with the key, by their number.
 class TokenGumbels {
  public:
@@ -34,27 +35,40 @@ class TokenGumbels {
   double operator[](TokenId id) const {
     const auto token = static_cast<std::size_t>(id);
     const std::size_t block = token / kBlock;
-    const Ranked least = least_of(block);
-    if (token % kBlock == least.place) return -std::log(least.exponential);
-    const Ranked second = second_of(block, least);
-    if (token % kBlock == second.place) return -std::log(second.exponential);
-    return -std::log(second.exponential + exponential(uniform(own_bits(token))));
+    std::size_t places[kRanked];
+    double sum = 0.0;
+    for (std::size_t rank = 0; rank < kRanked; ++rank) {
+      sum += exponential(uniform(bits(number_of(block, rank)))) / behind(rank);
+      places[rank] = place_of(block, rank, places);
+      if (places[rank] == token % kBlock) return -std::log(sum);
+    }
+    return -std::log(sum + exponential(uniform(own_bits(token))));
   }
 
   /// The largest of tokens kBlock·block, …, kBlock·block + kBlock − 1.
-  double largest_of(std::size_t block) const { return -std::log(least_of(block).exponential); }
+  double largest_of(std::size_t block) const {
+    return -std::log(exponential(uniform(bits(number_of(block, 0)))) / behind(0));
+  }
 
-  /// Calls visit(id, Gumbel) for every token below `vocab` whose Gumbel is above `limit`, and perhaps, by
-  /// rounding, for some just below it; ids ascend. Cost: V/kBlock random numbers, two more for each block
-  /// that has such a token, and kBlock for each that has two.
+  /// Calls visit(id, least) for every token below `vocab` whose Gumbel may be above `limit`: its exponential
+  /// is no less than `least`, so the Gumbel no more than −log least, and no logarithm is taken. Few are below
+  /// the limit where few are above it. Cost: V/kBlock random numbers, and two for each token that is visited,
+  /// or kBlock where a block has more than three.
   template <class Visit>
-  void visit_above(double limit, std::size_t vocab, const Visit& visit) const {
+  void visit_possible(double limit, std::size_t vocab, const Visit& visit) const {
     // E < most, and for a block's least: u > exp(−kBlock·most).
     const double most = std::exp(-limit) * kRoundedUp;
     const double lowest = std::exp(-static_cast<double>(kBlock) * most) * kRoundedDown;
     const std::size_t blocks = (vocab + kBlock - 1) / kBlock;
-    for (std::size_t block = 0; block < blocks; ++block) {
-      if (uniform(bits(kNumbers * block)) >= lowest) visit_block(block, most, vocab, visit);
+    for (std::size_t first = 0; first < blocks; first += kAtOnce) {
+      // Whether a block has any cannot be foreseen: no branch depends on it.
+      std::size_t some[kAtOnce];
+      std::size_t count = 0;
+      for (std::size_t block = first; block < std::min(first + kAtOnce, blocks); ++block) {
+        some[count] = block;
+        count += uniform(bits(number_of(block, 0))) >= lowest ? 1 : 0;
+      }
+      for (std::size_t i = 0; i < count; ++i) visit_block(some[i], most, vocab, visit);
     }
   }
 
@@ -65,15 +79,13 @@ class TokenGumbels {
   /// Allowance for the rounding of exponentials and logarithms.
   static constexpr double kRoundedUp = 1.0 + 1e-12;
   static constexpr double kRoundedDown = 1.0 - 1e-12;
+  /// Blocks that are looked at before those among them that matter are visited.
+  static constexpr std::size_t kAtOnce = 64;
 
-  /// Numbers of a block's random bits: of its least one, of the second one and of that one's place; behind
-  /// these those of its tokens.
+  /// Tokens of a block that have ranks: those with its least exponentials.
+  static constexpr std::size_t kRanked = 3;
+  /// Numbers of a block's random bits: of its ranks, and behind them those of its tokens.
   static constexpr std::size_t kNumbers = 2 * kBlock;
-
-  struct Ranked {
-    double exponential;
-    std::size_t place;  ///< in its block
-  };
 
   std::uint64_t bits(std::uint64_t n) const { return detail::split_mix(key_, n); }
   std::uint64_t own_bits(std::size_t token) const {
@@ -82,43 +94,50 @@ class TokenGumbels {
 
   /// One of 2⁵² equally likely numbers in (0, 1), of the upper bits.
   static double uniform(std::uint64_t random) { return (static_cast<double>(random >> 12) + 0.5) * 0x1p-52; }
-  static double exponential(double uniform) { return -std::log(uniform); }
-
-  Ranked least_of(std::size_t block) const {
-    const std::uint64_t random = bits(kNumbers * block);
-    return {exponential(uniform(random)) / static_cast<double>(kBlock), random % kBlock};
+  /// Where the random bits of a rank are. All but the first have a number more, for their places.
+  static std::size_t number_of(std::size_t block, std::size_t rank) {
+    return kNumbers * block + (rank == 0 ? 0 : 2 * rank - 1);
   }
+  /// Tokens of a block that have this rank, or one behind it.
+  static constexpr double behind(std::size_t rank) { return static_cast<double>(kBlock - rank); }
 
-  Ranked second_of(std::size_t block, const Ranked& least) const {
-    constexpr std::size_t others = kBlock - 1;
-    const double excess = exponential(uniform(bits(kNumbers * block + 1))) / static_cast<double>(others);
+  /// The place of a rank, which is none of those before it.
+  std::size_t place_of(std::size_t block, std::size_t rank, const std::size_t* before) const {
+    if (rank == 0) return bits(number_of(block, 0)) % kBlock;
     // 32 bits: each place as likely as another within 2⁻²⁸.
-    const std::size_t place = ((bits(kNumbers * block + 2) >> 32) * others) >> 32;
-    return {least.exponential + excess, place < least.place ? place : place + 1};
+    const std::uint64_t random = bits(number_of(block, rank) + 1) >> 32;
+    std::size_t place = (random * (kBlock - rank)) >> 32;
+    if (rank == 1) return place + (place >= before[0] ? 1 : 0);
+    place += place >= std::min(before[0], before[1]) ? 1 : 0;
+    return place + (place >= std::max(before[0], before[1]) ? 1 : 0);
   }
 
-  /// visit_above() in a block whose least exponential may be below `most`.
+  static double exponential(double uniform) { return -std::log(uniform); }
+  /// No more than that, without the logarithm: the beginning of its series in x = 1 − u.
+  static double least_exponential(double uniform) {
+    const double x = 1.0 - uniform;
+    return x * (1.0 + x * (0.5 + x * (1.0 / 3.0))) * kRoundedDown;
+  }
+
+  /// visit_possible() in a block whose least exponential may be below `most`.
   template <class Visit>
   void visit_block(std::size_t block, double most, std::size_t vocab, const Visit& visit) const {
     const std::size_t begin = block * kBlock;
-    const auto visit_at = [&](std::size_t place, double exponential) {
-      if (begin + place < vocab) visit(static_cast<TokenId>(begin + place), -std::log(exponential));
+    const auto visit_at = [&](std::size_t place, double least) {
+      if (begin + place < vocab) visit(static_cast<TokenId>(begin + place), least);
     };
-    const Ranked least = least_of(block);
-    // −log u ≥ 1 − u: for most blocks this says as much as the second one.
-    const double little = (1.0 - uniform(bits(kNumbers * block + 1))) / static_cast<double>(kBlock - 1);
-    if (least.exponential + little >= most) return visit_at(least.place, least.exponential);
-    const Ranked second = second_of(block, least);
-    if (second.exponential >= most) return visit_at(least.place, least.exponential);
-    const double lowest_of_others = std::exp(second.exponential - most) * kRoundedDown;
+    std::size_t places[kRanked];
+    double least = 0.0;
+    for (std::size_t rank = 0; rank < kRanked; ++rank) {
+      least += least_exponential(uniform(bits(number_of(block, rank)))) / behind(rank);
+      if (least >= most) return;
+      places[rank] = place_of(block, rank, places);
+      visit_at(places[rank], least);
+    }
     for (std::size_t place = 0; place < kBlock; ++place) {
-      if (place == least.place) {
-        visit_at(place, least.exponential);
-      } else if (place == second.place) {
-        visit_at(place, second.exponential);
-      } else if (const double u = uniform(own_bits(begin + place)); u >= lowest_of_others) {
-        visit_at(place, second.exponential + exponential(u));
-      }
+      if (std::find(places, places + kRanked, place) != places + kRanked) continue;
+      const double own = least + least_exponential(uniform(own_bits(begin + place)));
+      if (own < most) visit_at(place, own);
     }
   }
 
