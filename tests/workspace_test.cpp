@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <new>
+#include <vector>
 
 #include "support/allocations.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -75,6 +78,30 @@ TEST(TokenSet, IsEmptyWhereItsStampsBeginAgain) {
   EXPECT_TRUE(set.insert(1));
   set.clear(4);
   EXPECT_FALSE(set.contains(1));
+}
+
+TEST(Workspace, EveryThreadOfACrewGetsAsManyParts) {
+  constexpr std::size_t kItem = std::size_t{16} << 10;
+  const SerialExecutor executor;
+  for (const std::size_t threads : {1U, 2U, 3U}) {
+    Workspace workspace;
+    workspace.set_crew({&executor, threads});
+    for (std::size_t total = 1; total < 400; ++total) {
+      std::vector<int> done(total);
+      std::size_t parts = 0;
+      detail::share(workspace, total, kItem, [&](std::size_t first, std::size_t count) {
+        ++parts;
+        for (std::size_t i = first; i < first + count; ++i) ++done[i];
+      });
+      ASSERT_EQ(std::count(done.begin(), done.end(), 1), static_cast<std::ptrdiff_t>(total));
+      ASSERT_LE(parts, 4 * threads);
+      // No part is too small to be worth a thread, but what rounding leaves for the last.
+      ASSERT_LE((parts - 1) * 8, total);
+      // Parts of a size that is rounded up may be one fewer.
+      const std::size_t spare = parts % threads;
+      ASSERT_TRUE(parts < threads || spare == 0 || spare + 1 == threads) << total << " of " << threads;
+    }
+  }
 }
 
 }  // namespace
