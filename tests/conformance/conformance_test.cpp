@@ -20,6 +20,7 @@
 
 #include "conformance/backends.hpp"
 #include "support/allocations.hpp"
+#include "support/by_bounds.hpp"
 #include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
@@ -123,16 +124,24 @@ void expect_best_of(const Reference& reference, const TopK& answer) {
   }
 }
 
+/// Whether answers are proven by bounds, which a full scan does not ask: Certified in any form, and what it
+/// wraps.
+bool answers_by_bounds(const Backend& backend) {
+  return backend.description.name.starts_with("certif");
+}
+
 TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
   const bool is_exact = GetParam().description.traits.exact;
   EXPECT_LE(head().certifies(), is_exact);
   const auto exact = Exact::make(world().layer);
+  testing::ByBounds by_bounds;
   for (Eigen::Index i = 0; i < 20; ++i) {
     const Reference reference(world().layer, context(i));
     for (const std::size_t k : {1U, 5U, 40U}) {
       const TopK truth = exact->query(context(i), {.k = k});
       const TopK answer = head().query(context(i), {.k = k});
       EXPECT_EQ(answer.certified, answer.confidence == 1.0);
+      by_bounds.count(answer, kVocab);
       if (head().certifies()) {
         EXPECT_TRUE(answer.certified);
       }
@@ -152,6 +161,7 @@ TEST_P(Conformance, CertifiedAnswersAreTheExactTopK) {
       }
     }
   }
+  if (answers_by_bounds(GetParam())) by_bounds.expect_mostly_by_bounds();
 }
 
 /// What an answer of k tokens says of log Z is true.
