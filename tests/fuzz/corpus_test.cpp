@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpus,
                                            Target{"head_file", head_file}, Target{"index_file", index_file},
                                            Target{"alignment_lists", alignment_lists},
                                            Target{"vocabulary_map", vocabulary_map},
-                                           Target{"queries", queries}),
+                                           Target{"queries", queries}, Target{"kept_heads", kept_heads}),
                          [](const auto& target) { return target.param.name; });
 
 }  // namespace
