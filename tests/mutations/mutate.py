@@ -5,6 +5,7 @@
 # behind a condition, so that every program is compiled once: the variable TOPKSOFTMAX_MUTANT says which is alive.
 #
 #   mutate.py --source REPOSITORY --work FOLDER [--only PROGRAM] [--mutant PREFIX]… [--jobs N] [-- CMAKE ARGUMENTS]
+#   mutate.py --source REPOSITORY --check        only whether every mutant's text still stands where it is to
 import argparse
 import concurrent.futures
 import dataclasses
@@ -75,21 +76,9 @@ def read_table(path):
     return mutants
 
 
-def plant(mutants, source, copy):
-    """Copies the sources, and puts every mutant where its text stands; it must stand there once."""
-    mutated = {str(source / m.file) for m in mutants}
-
-    def copy_file(original, target):  # only where something has changed, so that little is compiled again
-        if str(original) in mutated:
-            return
-        if not os.path.exists(target) or pathlib.Path(original).read_bytes() != pathlib.Path(target).read_bytes():
-            shutil.copyfile(original, target)
-
-    for folder in ("include", "src", "tests", "cmake", "examples"):
-        shutil.copytree(source / folder, copy / folder, dirs_exist_ok=True, copy_function=copy_file)
-    for name in ("CMakeLists.txt", "LICENSE", "README.md"):
-        copy_file(source / name, copy / name)
-    write_if_changed(copy / "mutation.hpp", HEADER)
+def mutated_texts(mutants, source):
+    """Each file's text with every mutant where its own text stands; it must stand there once."""
+    texts = {}
     for file in sorted({m.file for m in mutants}):
         text = (source / file).read_text()
         places = []
@@ -107,6 +96,27 @@ def plant(mutants, source, copy):
                 sys.exit(f"{a[2]} and {b[2]} change the same text of {file}")
         for (begin, end), after, _ in reversed(places):
             text = text[:begin] + after + text[end:]
+        texts[file] = text
+    return texts
+
+
+def plant(mutants, source, copy):
+    """Copies the sources, with every mutant in them."""
+    texts = mutated_texts(mutants, source)
+    mutated = {str(source / file) for file in texts}
+
+    def copy_file(original, target):  # only where something has changed, so that little is compiled again
+        if str(original) in mutated:
+            return
+        if not os.path.exists(target) or pathlib.Path(original).read_bytes() != pathlib.Path(target).read_bytes():
+            shutil.copyfile(original, target)
+
+    for folder in ("include", "src", "tests", "cmake", "examples"):
+        shutil.copytree(source / folder, copy / folder, dirs_exist_ok=True, copy_function=copy_file)
+    for name in ("CMakeLists.txt", "LICENSE", "README.md"):
+        copy_file(source / name, copy / name)
+    write_if_changed(copy / "mutation.hpp", HEADER)
+    for file, text in texts.items():
         write_if_changed(copy / file, text)
 
 
@@ -136,13 +146,19 @@ def run(binary, number, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=pathlib.Path, required=True)
-    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path)
+    parser.add_argument("--check", action="store_true", help="build nothing: ask only whether the table fits")
     parser.add_argument("--only", default="", help="mutants of this program alone")
     parser.add_argument("--mutant", action="append", default=[], help="mutants whose names begin with this alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("cmake", nargs="*")
     args = parser.parse_args()
     mutants = read_table(args.source / "tests/mutations/mutants.txt")
+    if args.check:
+        print(f"{len(mutants)} mutants in {len(mutated_texts(mutants, args.source.resolve()))} files")
+        return 0
+    if args.work is None:
+        parser.error("--work is needed")
     copy = args.work / "sources"
     copy.mkdir(parents=True, exist_ok=True)
     plant(mutants, args.source.resolve(), copy)
