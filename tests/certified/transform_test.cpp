@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -80,6 +82,8 @@ TEST(ContextTransform, OutsideIsAllThatMayBeMissing) {
   const ContextTransform skew = transform_of(false, 0.21, 1.0);
   EXPECT_GE(skew.outside({exactly(1.0), exactly(1.0), {}}), std::sqrt(1.0 - 1.0 / 1.21));
   EXPECT_GE(transform_of(true, 0.0, 1.0).outside({exactly(2.0), {}, {}}), 2.0);
+  // Rounding may have made the context longer.
+  EXPECT_GE(transform_of(true, 0.0, 1.0).outside({exactly(2.0), {}, {}, 0.25}), 2.25);
 }
 
 TEST(ContextTransform, AWholeTransformMeetsARoundedContextExactly) {
@@ -113,6 +117,26 @@ TEST(ContextTransform, AWholeTransformMeetsARoundedContextExactly) {
           << i;
     }
   }
+}
+
+TEST(ContextTransform, NothingIsLeftBehindAContextThatFillsNoGroup) {
+  constexpr Eigen::Index kSize = 97;  // rows are read by four coordinates
+  const Eigen::MatrixXd B = testing::random_matrix(kSize, kSize, 1).cast<double>();
+  const ContextTransform whole = detail::transform_of({Eigen::MatrixXd::Identity(kSize, kSize), B});
+  ASSERT_TRUE(whole.in_bytes());
+  ASSERT_EQ(whole.whole().blocks().width, 100U);
+  const Eigen::VectorXf h = testing::random_vector(kSize, 2);
+  std::vector<float> transformed(whole.room());
+  std::vector<float> clean(whole.projected_room());
+  whole.apply(h.data(), clean.data(), transformed.data());
+  const std::vector<float> right = transformed;
+  std::vector<float> used(whole.projected_room());
+  std::memset(used.data(), 0x7f, used.size() * sizeof(float));  // as another context may have left it
+  whole.apply(h.data(), used.data(), transformed.data());
+  EXPECT_EQ(transformed, right);
+  std::array<std::int16_t, 100> n;
+  std::memcpy(n.data(), used.data(), sizeof(n));
+  for (std::size_t j = 97; j < n.size(); ++j) EXPECT_EQ(n[j], 0) << j;
 }
 
 TEST(ContextTransform, LengthsAreBoundedFromBothSides) {
