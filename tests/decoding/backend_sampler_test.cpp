@@ -71,7 +71,8 @@ const SamplingOptions kOptions[] = {
 };
 
 /// Draws are of the backend's own distribution. Returns how many of them took a scan.
-std::size_t expect_own_draws(const TopKSoftmax& head, const Eigen::VectorXf& h, const SamplingOptions& options) {
+std::size_t expect_own_draws(const TopKSoftmax& head, const Eigen::VectorXf& h,
+                             const SamplingOptions& options) {
   const std::vector<double> expected = expected_distribution(own_logits(head, h), options);
   BackendSampler sampler(options);
   RandomStream random(11);
@@ -101,19 +102,50 @@ TEST(BackendSampler, DrawsFromTheBackendsOwnDistribution) {
   }
 }
 
+/// The share of listed tokens that rank before all others, since each has more than the others' mass.
+double leading_share(const TopKSoftmax& head, const Eigen::VectorXf& h) {
+  const std::vector<double> logits = own_logits(head, h);
+  Workspace workspace;
+  const std::optional<Candidates> found = head.candidates(h.data(), 24, {}, workspace);
+  std::vector<bool> inside(logits.size(), false);
+  for (const TokenId id : found->ids) inside[static_cast<std::size_t>(id)] = true;
+  double outside = 0.0;
+  double all = 0.0;
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    all += std::exp(logits[id]);
+    if (!inside[id]) outside += std::exp(logits[id]);
+  }
+  double leading = 0.0;
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if (inside[id] && std::exp(logits[id]) > outside) leading += std::exp(logits[id]);
+  }
+  return leading / all;
+}
+
 // Some listed tokens rank before all others, and the cut is behind them.
 TEST(BackendSampler, ScansWhereItsListDoesNotDecideACut) {
   const World world;
-  const Eigen::VectorXf h = 2.0F * world.contexts.row(0);
   std::size_t scans = 0;
   for (const std::size_t i : {0U, 2U, 3U}) {
+    const TopKSoftmax& head = *world.heads[i];
+    Eigen::VectorXf h = world.contexts.row(0);
+    double share = leading_share(head, h);
+    for (Eigen::Index q = 0; q < 400; ++q) {
+      const Eigen::VectorXf other = static_cast<float>(1 + q % 6) * world.contexts.row(q);
+      const double its = leading_share(head, other);
+      if (std::abs(its - 0.7) < std::abs(share - 0.7)) {
+        h = other;
+        share = its;
+      }
+    }
+    ASSERT_NEAR(share, 0.7, 0.15) << i;
     for (const SamplingOptions& options :
-         {SamplingOptions{.top_k = 40}, SamplingOptions{.top_p = 0.97}, SamplingOptions{.min_p = 0.02}}) {
+         {SamplingOptions{.top_k = 40}, SamplingOptions{.top_p = 0.97}, SamplingOptions{.min_p = 0.002}}) {
       SCOPED_TRACE(i);
-      scans += expect_own_draws(*world.heads[i], h, options);
+      scans += expect_own_draws(head, h, options);
     }
   }
-  EXPECT_GT(scans, 30000U);
+  EXPECT_EQ(scans, 90000U);
 }
 
 // Contexts unlike those that were learned from have the mass outside at its limit.
