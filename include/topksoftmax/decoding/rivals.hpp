@@ -61,7 +61,7 @@ class Rivals {
   std::size_t scored() const { return scored_; }
 
  private:
-  /// One that exceeds the score by no more than log(excess).
+  /// One that exceeds the score by no more than log(excess), with kAbout to spare.
   struct Hopeful {
     double excess;
     double least;  ///< what its exponential is no less than
@@ -135,7 +135,7 @@ inline void Rivals::bound(const Race& race) {
   const float last = race.answer.logits.back();
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     logits_[i] = std::min(logits_[i], last);
-    // Below 0: a token with the last one's logit is not among so few unless its Gumbel is large.
+    // Below 0, since find() looks at no more tokens than a share of all.
     most_[i] = static_cast<float>(race.log_weight(logits_[i]) - race.score);
   }
   kernels::exp(most_.data(), most_.size(), 0.0F, most_.data());
@@ -171,7 +171,7 @@ inline void Rivals::score_some(const Race& race) {
 
 /// Whether no rival surely has a higher score.
 inline bool Rivals::may_lead(const Hopeful& hopeful) const {
-  return rivals_.empty() || hopeful.excess * kAbout >= std::exp(rivals_.front().score - race_->score);
+  return rivals_.empty() || hopeful.excess >= std::exp(rivals_.front().score - race_->score);
 }
 
 inline std::optional<Rival> Rivals::next() {

@@ -38,7 +38,7 @@ class TokenGumbels {
     std::size_t places[kRanked];
     double sum = 0.0;
     for (std::size_t rank = 0; rank < kRanked; ++rank) {
-      sum += exponential(uniform(bits(number_of(block, rank)))) / behind(rank);
+      sum += exponential(uniform_of(block, rank)) / behind(rank);
       places[rank] = place_of(block, rank, places);
       if (places[rank] == token % kBlock) return -std::log(sum);
     }
@@ -47,7 +47,7 @@ class TokenGumbels {
 
   /// The largest of tokens kBlock·block, …, kBlock·block + kBlock − 1.
   double largest_of(std::size_t block) const {
-    return -std::log(exponential(uniform(bits(number_of(block, 0)))) / behind(0));
+    return -std::log(exponential(uniform_of(block, 0)) / behind(0));
   }
 
   /// Calls visit(id, least) for every token below `vocab` whose Gumbel may be above `limit`: its exponential
@@ -66,7 +66,7 @@ class TokenGumbels {
       std::size_t count = 0;
       for (std::size_t block = first; block < std::min(first + kAtOnce, blocks); ++block) {
         some[count] = block;
-        count += uniform(bits(number_of(block, 0))) >= lowest ? 1 : 0;
+        count += uniform_of(block, 0) >= lowest ? 1 : 0;
       }
       for (std::size_t i = 0; i < count; ++i) visit_block(some[i], most, vocab, visit);
     }
@@ -97,6 +97,10 @@ class TokenGumbels {
   /// Where the random bits of a rank are. All but the first have a number more, for their places.
   static std::size_t number_of(std::size_t block, std::size_t rank) {
     return kNumbers * block + (rank == 0 ? 0 : 2 * rank - 1);
+  }
+  /// The number that a rank's exponential is made of.
+  double uniform_of(std::size_t block, std::size_t rank) const {
+    return uniform(bits(number_of(block, rank)));
   }
   /// Tokens of a block that have this rank, or one behind it.
   static constexpr double behind(std::size_t rank) { return static_cast<double>(kBlock - rank); }
@@ -129,7 +133,7 @@ class TokenGumbels {
     std::size_t places[kRanked];
     double least = 0.0;
     for (std::size_t rank = 0; rank < kRanked; ++rank) {
-      least += least_exponential(uniform(bits(number_of(block, rank)))) / behind(rank);
+      least += least_exponential(uniform_of(block, rank)) / behind(rank);
       if (least >= most) return;
       places[rank] = place_of(block, rank, places);
       visit_at(places[rank], least);
