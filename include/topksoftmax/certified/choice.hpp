@@ -83,6 +83,9 @@ class BoundChooser {
   std::vector<FirstScan> first_scans(const RowCoordinates& rows, const Eigen::VectorXd& biases,
                                      const ContextCoordinates& contexts) const;
 
+  /// The same before codes that are asked for: boxes are counted where there may be some, and contexts.
+  std::vector<FirstScan> scans_before_codes() const;
+
   /// Coordinates in codes that make least work, or those that are asked for.
   CodeChoice choose_code_widths(std::span<const FirstScan> scans) const;
   std::vector<CodeWidths> widths_of_codes(std::size_t coordinates) const;
@@ -310,15 +313,17 @@ inline std::size_t BoundChooser::width_of_rows() const {
   return least_width <= width(kTypicalPrefix, kOneLine) ? kOneLine : least_width;
 }
 
+inline std::vector<FirstScan> BoundChooser::scans_before_codes() const {
+  const bool counted = options_.boxes != BoundBoxes::never && trials_.count() > 0;
+  if (!counted) return {{.rows = static_cast<double>(layer_.vocab())}};
+  return choose_for(kOneLine).scans;
+}
+
 inline BoundChoice BoundChooser::choose() const {
-  if (options_.width != 0 && options_.code_width() == 0) return choose_for(kOneLine).choice;
-  if (trials_.count() == 0 && options_.code_width() == 0) return choose_for(width_of_rows()).choice;
-  if (options_.code_width() != 0 && options_.boxes == BoundBoxes::never) {
-    const FirstScan all{.rows = static_cast<double>(layer_.vocab())};
-    return with_codes(choose_code_widths({&all, 1}));
-  }
+  if (options_.code_width() != 0) return with_codes(choose_code_widths(scans_before_codes()));
+  if (options_.width != 0) return choose_for(kOneLine).choice;
+  if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
   Estimate estimate = choose_for(kOneLine);
-  if (options_.code_width() != 0) return with_codes(choose_code_widths(estimate.scans));
   const WidthChoice width = choose_width(estimate.rows_passing);
   if (width.least_width != kOneLine) estimate = choose_for(width.least_width);
   const bool open = options_.prefix == 0;
