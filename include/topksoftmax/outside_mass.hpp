@@ -49,6 +49,8 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
   double most() const { return learned_.most; }
   /// w_g and a_g of every group.
   const detail::StoredRows& models() const { return learned_.models; }
+  /// All that contexts have taught.
+  const Learned& learned() const { return learned_; }
 
   /// a_g + w_g·h for a group below groups().
   double log_mass(std::size_t group, const float* h) const {

@@ -139,7 +139,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   RowPacker(layer, projector, index.order, index.options).pack(typical, executor, index);
   const StepProgress learned = step_of(options.progress, "learning the estimate of log Z", kPlaced, 1.0);
   index.outside_position = typical_position(layer, index, trials, executor);
-  index.outside_mass = learn_outside(layer, index, sampled, options.outside_sample, learned, executor);
+  learn_outside(layer, sampled, options.outside_sample, learned, executor, index);
   report("learning the estimate of log Z", 1.0);
   return index;
 }

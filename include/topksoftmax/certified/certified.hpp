@@ -50,6 +50,7 @@
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
 //   threshold.hpp    a logit that k tokens reach
+//   context_regions.hpp  which models of it a context has, and
 //   outside.hpp      the estimate of log Z between its bounds
 //   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
 //   upper_bounds.hpp what the logits of some rows do not exceed
@@ -124,9 +125,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
 /// is linear in h', in the products of its 16 leading coordinates and in the bounds, learned by ridge
 /// regression from contexts (outside.hpp; log_z_error() says how well): one for a k of about expected_k, one
-/// for less and one for more. Where contexts are too few, and under a mask, it counts them as log Σ
-/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
-/// for expected_k; ½ without any.
+/// for less and one for more, in each of up to 16 regions of contexts (context_regions.hpp). Where contexts
+/// are too few, and under a mask, it counts them as log Σ exp(logit) = low + α(high − low), with the α that
+/// was right for the median of some contexts at the build, for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   /// Screens `layer` by an index that certified/build.hpp has made or load() has read.

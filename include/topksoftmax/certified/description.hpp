@@ -36,11 +36,13 @@ inline std::vector<TensorDescription> bound_tensors() {
        "options.box_width coordinates (absent: options.prefix) of each block of 16 rows"},
       {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},
       {"tails", "U8", "[V, *]", "kernels::PrefixTails of the others, if there are any"},
-      {"outside.weights", "F32", "[3, *]",
-       "for a k of 1, of about expected_k and for more, log Σ exp(logit) over the rows outside ≈ w·features "
-       "+ "
-       "offset (certified/outside.hpp); absent, as the next two, where it was not learned"},
-      {"outside.offsets", "F32", "[3]", "the offsets"},
+      {"outside.regions", "F32", "[r, min(M, 16)]",
+       "centres of the regions that a context's leading coordinates tell apart; absent where r is 1"},
+      {"outside.weights", "F32", "[3·r, *]",
+       "for a k of 1, of about expected_k and for more, of each region, log Σ exp(logit) over the rows "
+       "outside "
+       "≈ w·features + offset (certified/outside.hpp); absent, as the next two, where it was not learned"},
+      {"outside.offsets", "F32", "[3·r]", "the offsets"},
       {"outside.error", "F64", "[3]",
        "|error of log Z| on held-out contexts: median, 99th percentile; and the largest log(mass outside / "
        "mass of the candidates)"}};

@@ -52,7 +52,8 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.box_width);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
-  outside_mass = OutsideMass::load(in, kOutsideModels, outside_features(stored_width()));
+  regions = ContextRegions::load(in, paired_coordinates(stored_width()));
+  outside_mass = OutsideMass::load(in, regions.count() * kOutsideModels, outside_features(stored_width()));
 }
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::read_weights(const IndexReader& in) {
@@ -102,6 +103,7 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
     box_store.save(out);
   }
   tails.save(out);
+  regions.save(out);
   if (outside_mass) outside_mass->save(out);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "topksoftmax/certified/boxes.hpp"
+#include "topksoftmax/certified/context_regions.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/radii.hpp"
@@ -29,18 +30,21 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Coordinates of a context whose products with each other the estimate of log Z knows: the leading ones.
-inline constexpr std::size_t kPairedCoordinates = 16;
+/// Coordinates of a context whose products with each other the estimate of log Z knows, and which tell its
+/// region: the leading ones, of `width`.
+inline std::size_t paired_coordinates(std::size_t width) {
+  return std::min<std::size_t>(width, 16);
+}
 
 /// How many values the estimate of log Z is linear in: some coordinates of h' [width], the products of its
 /// leading coordinates, and the bounds (outside.hpp).
 inline std::size_t outside_features(std::size_t width) {
-  const std::size_t paired = std::min(width, kPairedCoordinates);
+  const std::size_t paired = paired_coordinates(width);
   return width + paired * (paired + 1) / 2 + 2;
 }
 
-/// Sizes of k that the estimate of log Z has a model for each: the more tokens are asked for, the fewer rows
-/// are outside.
+/// Sizes of k that the estimate of log Z has a model for each, in each region: the more tokens are asked for,
+/// the fewer rows are outside.
 enum class OutsideOf : std::uint8_t { fewest, expected, many };
 inline constexpr std::size_t kOutsideModels = 3;
 
@@ -89,7 +93,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
 
   std::size_t bytes() const {
     return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +
-           (outside_mass ? outside_mass->bytes() : 0);
+           regions.bytes() + (outside_mass ? outside_mass->bytes() : 0);
   }
   /// Whether every bound is proven, or all of a context but for a probability of options.failure_probability.
   bool is_proven() const { return !dither.is_random(); }
@@ -97,6 +101,11 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// How far the estimate of log Z was off in contexts that were held out, where it was learned.
   std::optional<LogZError> log_z_error() const {
     return outside_mass ? std::optional(outside_mass->error()) : std::nullopt;
+  }
+
+  /// Which of the models of outside_mass estimates for these coordinates of a context and this k.
+  std::size_t outside_model(const float* coordinates, OutsideOf size) const {
+    return static_cast<std::size_t>(size) * regions.count() + regions.of(coordinates);
   }
 
   /// Coordinates that rows have, of those of contexts: all that the estimate of log Z knows of these.
@@ -129,8 +138,10 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
   /// the lower, 1 at the upper.
   double outside_position = 0.5;
-  /// The same as contexts teach it, of features of the context and its bounds (outside.hpp).
+  /// The same as contexts teach it, of features of the context and its bounds (outside.hpp): for each size of
+  /// k a model for each region.
   std::optional<OutsideMass> outside_mass;
+  ContextRegions regions;
   RowOrder order;  ///< of prefixes and tails
   PrefixStore prefixes;
   BoxStore box_store;  ///< of no rows if there are none

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/context_regions.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/outside.hpp"
 #include "topksoftmax/config.hpp"
@@ -20,6 +23,7 @@
 #include "topksoftmax/learning/outside_sample.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/learning/reported_parts.hpp"
+#include "topksoftmax/learning/spherical_kmeans.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
@@ -33,6 +37,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr std::size_t kOutsideWork = std::size_t{1} << 37;
 /// Fewer contexts than so many for each feature teach less than they mislead.
 inline constexpr std::size_t kContextsOfFeature = 4;
+/// Contexts that a region has in the mean, at least: a few have nothing to add to the models of all contexts.
+inline constexpr std::size_t kContextsOfRegion = 1000;
 
 /// What the bounds of some contexts leave outside for each size of k (OutsideOf: the group), and the features
 /// that it is to be learned from.
@@ -77,16 +83,67 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
   return sample;
 }
 
-/// Learns the estimate of log Z from at most `count` of the contexts [N×d]. Cost: count·V·d multiply-adds,
-/// and no more than 2³⁷. Nothing where these allow too few contexts, or there are too few.
-inline std::optional<OutsideMass> learn_outside(const SoftmaxLayer& layer, const CertifiedIndex& index,
-                                                const RowMajorMatrix& contexts, std::size_t count,
-                                                const StepProgress& report, const Executor& executor) {
+/// Regions of the contexts that are in a sample of the bounds, by so many leading coordinates.
+inline ContextRegions learn_regions(const OutsideSample& sample, std::size_t leading,
+                                    const Executor& executor) {
+  std::vector<Eigen::Index> learned_from;
+  for (std::size_t i = 0; i < sample.size(); ++i) {
+    if (sample.groups[i] == static_cast<std::size_t>(OutsideOf::expected))
+      learned_from.push_back(static_cast<Eigen::Index>(i));
+  }
+  const std::size_t regions = std::min(learned_from.size() / kContextsOfRegion, ContextRegions::kMost);
+  if (regions < 2) return {};
+  const RowMajorMatrix coordinates =
+      sample.contexts(learned_from, Eigen::seqN(0, static_cast<Eigen::Index>(leading)));
+  const std::vector<float> centres =
+      spherical_kmeans(Contexts::of(coordinates), {.clusters = regions}, executor);
+  return ContextRegions(Eigen::Map<const RowMajorMatrix>(centres.data(), static_cast<Eigen::Index>(regions),
+                                                         coordinates.cols()));
+}
+
+/// The models of each size of k (OutsideOf) for each of so many regions, in this order; those of another
+/// where a size has none, and none where no size has any.
+inline std::optional<OutsideMass> all_models(
+    const std::array<std::optional<OutsideMass>, kOutsideModels>& of_size, std::size_t regions) {
+  const auto known = [](const std::optional<OutsideMass>& mass) { return mass.has_value(); };
+  const auto expected = of_size.begin() + static_cast<std::ptrdiff_t>(OutsideOf::expected);
+  const auto other = expected->has_value() ? expected : std::find_if(of_size.begin(), of_size.end(), known);
+  if (other == of_size.end()) return std::nullopt;
+  OutsideMass::Learned all = (*other)->learned();
+  const auto dim = static_cast<Eigen::Index>(all.models.dim());
+  const auto rows = static_cast<Eigen::Index>(regions);
+  RowMajorMatrix weights(rows * static_cast<Eigen::Index>(kOutsideModels), dim);
+  Eigen::VectorXf offsets(weights.rows());
+  Eigen::Index at = 0;
+  for (const std::optional<OutsideMass>& mass : of_size) {
+    const OutsideMass::Learned& one = (mass ? *mass : **other).learned();
+    weights.middleRows(at, rows) = Eigen::Map<const RowMajorMatrix>(one.models.weights().data(), rows, dim);
+    offsets.segment(at, rows) = Eigen::Map<const Eigen::VectorXf>(one.models.biases().data(), rows);
+    all.most = std::max(all.most, one.most);
+    at += rows;
+  }
+  all.models = StoredRows(weights, std::move(offsets));
+  return OutsideMass(std::move(all));
+}
+
+/// Learns the estimate of log Z of an index from at most `count` of the contexts [N×d]. Cost: count·V·d
+/// multiply-adds, and no more than 2³⁷. Nothing where these allow too few contexts, or there are too few.
+inline void learn_outside(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, std::size_t count,
+                          const StepProgress& report, const Executor& executor, CertifiedIndex& index) {
   const std::size_t affordable = kOutsideWork / (layer.vocab() * layer.dim());
   const std::size_t most = std::min({count, affordable, static_cast<std::size_t>(contexts.rows())});
-  if (most < kContextsOfFeature * outside_features(index.stored_width())) return std::nullopt;
+  if (most < kContextsOfFeature * outside_features(index.stored_width())) return;
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
-  return fit_outside_mass(measure_bounded(layer, index, some, report, executor), kOutsideModels, executor);
+  OutsideSample sample = measure_bounded(layer, index, some, report, executor);
+  index.regions = learn_regions(sample, paired_coordinates(index.stored_width()), executor);
+  const std::vector<std::size_t> sizes = sample.groups;
+  std::array<std::optional<OutsideMass>, kOutsideModels> of_size;
+  for (std::size_t size = 0; size < kOutsideModels; ++size) {
+    for (std::size_t i = 0; i < sample.size(); ++i)
+      sample.groups[i] = sizes[i] == size ? index.regions.of(sample.context(i)) : Candidates::no_group;
+    of_size[size] = fit_outside_mass(sample, index.regions.count(), executor);
+  }
+  index.outside_mass = all_models(of_size, index.regions.count());
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

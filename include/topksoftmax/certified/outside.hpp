@@ -17,7 +17,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline void put_outside_features(std::span<const float> coordinates, double low, double high,
                                  float* features) {
   features = std::copy(coordinates.begin(), coordinates.end(), features);
-  const std::size_t paired = std::min(coordinates.size(), kPairedCoordinates);
+  const std::size_t paired = paired_coordinates(coordinates.size());
   for (std::size_t i = 0; i < paired; ++i) {
     for (std::size_t j = i; j < paired; ++j) *features++ = coordinates[i] * coordinates[j];
   }
@@ -33,8 +33,10 @@ inline double estimated_outside(const BoundedQuery& bounded, double low, double 
   if (!learned || !(low < high) || !std::isfinite(high)) return index.outside_between(low, high);
   const std::size_t width = index.stored_width();
   auto* const features = bounded.scratch().features.get<float>(outside_features(width));
-  put_outside_features({bounded.bounds.coordinates, width}, low, high, features);
-  const auto model = static_cast<std::size_t>(outside_of(bounded.query.k, index.options.expected_k));
+  const float* const coordinates = bounded.bounds.coordinates;
+  put_outside_features({coordinates, width}, low, high, features);
+  const OutsideOf size = outside_of(bounded.query.k, index.options.expected_k);
+  const std::size_t model = index.outside_model(coordinates, size);
   const double estimate = index.outside_mass->log_mass(model, features);
   return std::isfinite(estimate) ? std::clamp(estimate, low, high) : index.outside_between(low, high);
 }
