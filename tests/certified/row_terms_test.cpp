@@ -210,7 +210,7 @@ Seen expect_terms(const CertifiedOptions& options, std::size_t coordinates) {
     CertifiedIndex index;
     index.options = options;
     index.transform = transform;
-    detail::RowPacker(layer, projector, index.order, options).pack(typical, kAlone, index);
+    detail::RowPacker(layer, projector, index.order, options).pack(typical, {}, kAlone, index);
     EXPECT_GE(index.longest_row, W.cast<double>().rowwise().norm().maxCoeff() * (1.0 - 1e-12));
     EXPECT_GE(index.largest_bias, static_cast<double>(layer.biases().cwiseAbs().maxCoeff()));
     for (std::size_t place = 0; place < index.rows(); ++place) {

@@ -121,11 +121,11 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   report("learning the coordinates", 0.0);
   const RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   const LearnedCoordinates coordinates(layer, sampled, options.coordinates, executor);
-  report("choosing the bounds", kLearned);
+  const StepProgress chosen = step_of(options.progress, "choosing the bounds", kLearned, kChosen);
   const Trials trials(layer, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
                       executor);
-  BoundChoice choice = BoundChooser(layer, coordinates, trials, options, executor).choose();
-  report("placing the rows", kChosen);
+  BoundChoice choice = BoundChooser(layer, coordinates, trials, options, executor).choose(chosen);
+  const StepProgress placed = step_of(options.progress, "placing the rows", kChosen, kPlaced);
   CertifiedIndex index;
   index.options = choice.options;
   index.options.progress = {};  // whom it tells may not live as long
@@ -136,7 +136,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   if (boxed) {
     index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(layer, projector, typical, executor)));
   }
-  RowPacker(layer, projector, index.order, index.options).pack(typical, executor, index);
+  RowPacker(layer, projector, index.order, index.options).pack(typical, placed, executor, index);
   const StepProgress learned = step_of(options.progress, "learning the estimate of log Z", kPlaced, 1.0);
   index.outside_position = typical_position(layer, index, trials, executor);
   learn_outside(layer, sampled, options.outside_sample, learned, executor, index);

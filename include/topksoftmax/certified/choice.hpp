@@ -24,6 +24,7 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -44,7 +45,8 @@ class BoundChooser {
                const CertifiedOptions& options, const Executor& executor)
       : layer_(layer), coordinates_(coordinates), trials_(trials), options_(options), executor_(executor) {}
 
-  BoundChoice choose() const;
+  /// Tells how far it is after each of its steps.
+  BoundChoice choose(const StepProgress& report = {}) const;
 
  private:
   /// A choice and what speaks for it.
@@ -319,13 +321,19 @@ inline std::vector<FirstScan> BoundChooser::scans_before_codes() const {
   return choose_for(kOneLine).scans;
 }
 
-inline BoundChoice BoundChooser::choose() const {
+inline BoundChoice BoundChooser::choose(const StepProgress& report) const {
+  const auto tell = [&report](double done) {
+    if (report) report(done);
+  };
   if (options_.code_width() != 0) return with_codes(choose_code_widths(scans_before_codes()));
   if (options_.width != 0) return choose_for(kOneLine).choice;
   if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
   Estimate estimate = choose_for(kOneLine);
+  tell(0.4);
   const WidthChoice width = choose_width(estimate.rows_passing);
+  tell(0.6);
   if (width.least_width != kOneLine) estimate = choose_for(width.least_width);
+  tell(0.8);
   const bool open = options_.prefix == 0;
   if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kMostBoundWidth) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;

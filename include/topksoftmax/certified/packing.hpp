@@ -19,6 +19,8 @@
 #include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/tail_writer.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -56,10 +58,11 @@ class RowPacker {
   }
 
   /// Stores the rows, and their radii with weights that suit contexts like these.
-  void pack(const ContextCoordinates& contexts, const Executor& executor, CertifiedIndex& index) && {
+  void pack(const ContextCoordinates& contexts, const StepProgress& report, const Executor& executor,
+            CertifiedIndex& index) && {
     const std::size_t vocab = by_prefix_.rows.size();
     std::vector<double> longest((vocab + kRowsAtOnce - 1) / kRowsAtOnce);
-    for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
+    for_each_reported_part(executor, vocab, kRowsAtOnce, report, [&](std::size_t first, std::size_t count) {
       std::vector<TokenId> tokens(count);
       for (std::size_t i = 0; i < count; ++i) tokens[i] = order_.token(first + i);
       const RowCoordinates rows = projector_.at(tokens);
