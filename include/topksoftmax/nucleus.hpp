@@ -14,8 +14,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 struct Nucleus {
   double share = 0.9;        ///< in (0, 1)
   double temperature = 1.0;  ///< logits are divided by it: 1e-30 to 1e30
-  /// A token is placed as with a log Z that is off by less than this, but for one seed in a thousand: above
-  /// 0.
+  /// A token is placed as with a log Z that is off by less than this, but for one seed in a thousand; 0: by
+  /// proven bounds, or its place is left open.
   double error = 0.01;
   /// Of the rows that are drawn.
   std::uint64_t seed = 1;
@@ -23,9 +23,10 @@ struct Nucleus {
 
 /// Where a token lies.
 struct NucleusPlace {
+  bool open = false;    ///< whether bounds do not tell; nothing else here counts then
   bool inside = false;  ///< whether the nucleus has it
-  SampledLogZ
-      log_z;  ///< log Σ exp(logit/temperature) over all tokens that are allowed, as far as it was needed
+  /// log Σ exp(logit/temperature) over all tokens that are allowed, as far as it was needed.
+  SampledLogZ log_z = {};
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

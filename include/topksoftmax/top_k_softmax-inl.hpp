@@ -133,13 +133,15 @@ inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::s
 }
 
 /// Throws unless a sample can be as exact, at this temperature.
-inline void check_sampling(const char* asked, double error, double temperature) {
+inline void check_error(const char* asked, double error, bool usable, const char* limit) {
+  if (usable) return;
+  throw std::invalid_argument(std::string(asked) + ": error is " + std::to_string(error) + "; it must be " +
+                              limit);
+}
+
+inline void check_temperature(const char* asked, double temperature) {
   constexpr double kLeast = 1e-30;
   constexpr double kMost = 1e30;
-  if (!(error > 0.0)) {
-    throw std::invalid_argument(std::string(asked) + ": error is " + std::to_string(error) +
-                                "; it must be above 0");
-  }
   if (!(temperature >= kLeast && temperature <= kMost)) {
     throw std::invalid_argument(std::string(asked) + ": temperature is " + std::to_string(temperature) +
                                 "; it must be from 1e-30 to 1e30");
@@ -376,7 +378,8 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
                                                                         Workspace& workspace) const {
   const Query query = check(h.data(), h.size(), options);
   detail::check_context(h.data(), h.size());
-  detail::check_sampling("sample_log_z", how.error, how.temperature);
+  detail::check_error("sample_log_z", how.error, how.error > 0.0, "above 0");
+  detail::check_temperature("sample_log_z", how.temperature);
   if (count_allowed(options.allowed) == 0) throw std::invalid_argument("sample_log_z: no token is allowed");
   return do_sample_log_z(on_rows(query, workspace), how, workspace);
 }
@@ -421,7 +424,8 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std
     throw std::invalid_argument("place_in_nucleus: share is " + std::to_string(nucleus.share) +
                                 "; it must be above 0 and below 1");
   }
-  detail::check_sampling("place_in_nucleus", nucleus.error, nucleus.temperature);
+  detail::check_error("place_in_nucleus", nucleus.error, nucleus.error >= 0.0, "at least 0");
+  detail::check_temperature("place_in_nucleus", nucleus.temperature);
   ScoredToken of_row = token;
   if (row_map_) of_row.id = row_map_->row_of(token.id);
   if (of_row.id == RowMap::none) {

@@ -177,8 +177,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Whether a nucleus for the context h [d] has a token, which is allowed and has this logit, from a part of
   /// the rows: as few as tell it at a confidence of 99.9 %, most of all near the nucleus' end. Of `options`,
   /// only the mask and the biases count. Nothing where the backend has no bounds to draw rows by; where a
-  /// sample would read too many rows it reads all, V·d weights. Throws std::invalid_argument as sample_log_z
-  /// does, for a share that is not in (0, 1), and for an id without a row.
+  /// sample would read too many rows it reads all, V·d weights. With an error of 0 nothing is drawn: where
+  /// bounds do not prove the place, it is left open. Throws std::invalid_argument as query does,
+  /// for a negative error or NaN, a temperature out of range, a share that is not in (0, 1), and for an id
+  /// without a row.
   std::optional<NucleusPlace> place_in_nucleus(std::span<const float> h, const ScoredToken& token,
                                                const Nucleus& nucleus, const QueryOptions& options,
                                                Workspace& workspace) const;

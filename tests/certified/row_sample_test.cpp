@@ -317,7 +317,8 @@ TEST(PlaceInNucleus, RefusesWhatIsNoNucleus) {
   EXPECT_THROW(place({0.0F, 1}, {.share = 1.0}), std::invalid_argument);
   EXPECT_THROW(place({0.0F, 1}, {.share = std::nan("")}), std::invalid_argument);
   EXPECT_THROW(place({0.0F, 1}, {.temperature = 0.0}), std::invalid_argument);
-  EXPECT_THROW(place({0.0F, 1}, {.error = 0.0}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.error = -0.01}), std::invalid_argument);
+  EXPECT_THROW(place({0.0F, 1}, {.error = std::nan("")}), std::invalid_argument);
 }
 
 TEST(SampledLogZ, RefusesWhatItCannotPromise) {

@@ -13,6 +13,7 @@
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/proven_place.hpp"
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"

@@ -13,6 +13,7 @@
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/row_guesses.hpp"
+#include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
@@ -148,15 +149,10 @@ class RowSample {
 
   /// Tokens that the query biases have no guess.
   void count_biased() {
-    const kernels::LogitEdits& edits = bounded_.query.edits;
-    for (std::size_t b = 0; b < edits.bias_count; ++b) {
-      const TokenBias& bias = edits.bias[b];
-      if (!edits.allows(bias.id)) continue;
-      float logit = 0.0F;
-      kernels::scan_gathered(bounded_.layer.rows(), &bias.id, 1, bounded_.query.h, &logit);
+    visit_biased(bounded_, [this](const ScoredToken& token) {
       ++rows_read_;
-      count_exactly({kernels::add_bias(logit, bias.bias), bias.id});
-    }
+      count_exactly(token);
+    });
   }
 
   /// Adds rows of which the weights are guessed to sum up to `sum`.
@@ -307,8 +303,8 @@ inline SampledLogZ sample_log_z(const BoundedQuery& bounded, const SampledLogZOp
 
 /// Whether a nucleus has a token: told where the margin is surely on one side, and where it does not matter
 /// within the error.
-inline NucleusPlace place_in_nucleus(const BoundedQuery& bounded, const ScoredToken& token,
-                                     const Nucleus& nucleus) {
+inline NucleusPlace sample_place(const BoundedQuery& bounded, const ScoredToken& token,
+                                 const Nucleus& nucleus) {
   const double tolerated = nucleus.share * (1.0 - std::exp(-nucleus.error));
   const SampledTally found = sample_until(
       bounded, nucleus.temperature, {token, nucleus.share}, nucleus.seed, [tolerated](const Tally& tally) {

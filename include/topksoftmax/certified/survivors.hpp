@@ -60,16 +60,18 @@ inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, s
   return kept;
 }
 
-/// The survivors of a threshold among rows that hold all which reach it. Where their prefixes let more than
-/// `most` pass, all these, unasked by their tails.
-inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows, float threshold,
+/// The survivors of a threshold among rows that hold all which reach `lower`, which is no higher: rows whose
+/// prefixes reach that are bounded by their tails too, and what they survive is the threshold. Where prefixes
+/// let more than `most` pass, all these, unasked by their tails.
+inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows, float threshold, float lower,
                            std::size_t most) {
   const CertifiedIndex& index = bounded.index;
   CertifiedScratch& scratch = bounded.scratch();
   auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
   Survivors result;
-  const auto [passing, rest] = divide_bounds(bounded, rows.estimates, rows.radii, rows.count, threshold, ids);
-  result.outside = rest;
+  const auto [passing, rest] = divide_bounds(bounded, rows.estimates, rows.radii, rows.count, lower, ids);
+  const double shift = std::exp(static_cast<double>(lower) - static_cast<double>(threshold));
+  result.outside = {rest.low * shift, rest.high * shift};
   if (rows.others > 0.0) {
     result.outside.high +=
         rows.others * std::exp(static_cast<double>(rows.threshold) - static_cast<double>(threshold));
@@ -100,6 +102,25 @@ inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows,
   }
   result.ids = {ids, kept};
   return result;
+}
+
+/// The same where no more rows are bounded by their tails than it takes.
+inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows, float threshold,
+                           std::size_t most) {
+  return survivors(bounded, rows, threshold, threshold, most);
+}
+
+/// Calls visit() with each token that the query biases and allows: it has no bounds.
+template <class Visit>
+void visit_biased(const BoundedQuery& bounded, const Visit& visit) {
+  const kernels::LogitEdits& edits = bounded.query.edits;
+  for (std::size_t b = 0; b < edits.bias_count; ++b) {
+    const TokenBias& bias = edits.bias[b];
+    if (!edits.allows(bias.id)) continue;
+    float logit = 0.0F;
+    kernels::scan_gathered(bounded.layer.rows(), &bias.id, 1, bounded.query.h, &logit);
+    visit(ScoredToken{kernels::add_bias(logit, bias.bias), bias.id});
+  }
 }
 
 /// log Σ exp of the candidates' logits, which stay in the workspace and with the candidates.

@@ -42,13 +42,13 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// below those of these, so only tokens whose Gumbels are large enough to beat the best score so far may win
 /// (Mussmann et al., UAI 2017, with a proven bound), and of these, in the order of their own bounds, some are
 /// scored (Rivals). That takes no log Z, and top_k and min_p take none either. top_p and XTC do: its bounds
-/// tell of most draws whether the token stays. Where they do not, and where too many tokens would have to be
-/// scored, more of the best tokens are asked for, and in the end the logits of all; with
-/// SamplingOptions::log_z_error a nucleus that nothing else cuts is asked for the place of the token that
-/// leads (TopKSoftmax::place_in_nucleus). typical_p and top_n_sigma look at every token that is left: unless
-/// top_k has left few, they take the logits of all. Backends that cannot prove their answers are asked for a
-/// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
-/// what such a backend itself answers, see distribution_of.
+/// tell of most draws whether the token stays. Where they do not, a nucleus that nothing else cuts is asked
+/// for the place of the token that leads (TopKSoftmax::place_in_nucleus): by proven bounds, or with
+/// SamplingOptions::log_z_error by a sample. Otherwise, and where too many tokens would have to be scored,
+/// more of the best tokens are asked for, and in the end the logits of all. typical_p and top_n_sigma look at
+/// every token that is left: unless top_k has left few, they take the logits of all. Backends that cannot
+/// prove their answers are asked for a greedy choice alone, which is theirs: for any other draw they take the
+/// logits of all tokens. To draw from what such a backend itself answers, see distribution_of.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
 /// SamplingOptions::log_z_error within that.
@@ -62,7 +62,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
   /// left them. Throws std::invalid_argument as a query does, and where no token is allowed.
   ///
   /// Cost: a query for 8 tokens (or top_k), V/16 random numbers and some tens of rows of d weights; in the
-  /// cases above, queries for 32 and 128 tokens, and V·d weights with V exponentials.
+  /// cases above, bounds of up to V/2 rows by all their coordinates and those of d weights that rank before
+  /// the token, queries for 32 and 128 tokens, or V·d weights with V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -95,10 +96,16 @@ class TOPKSOFTMAX_EXPORT Sampler {
   detail::Rival listed_rival(const detail::Race& race, std::size_t i) const;
   std::size_t meet_listed(const detail::Race& race, std::size_t first, std::size_t end,
                           detail::Leader& leader) const;
-  std::optional<Nucleus> sampled_nucleus(std::uint64_t seed) const;
-  std::optional<ScoredToken> draw_from_staying(const detail::Staying& stay, detail::Race race);
-  std::optional<ScoredToken> draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay,
-                                               detail::Race race);
+  std::optional<Nucleus> only_nucleus(std::uint64_t seed) const;
+
+  /// A token, if it can be told.
+  struct Drawn {
+    std::optional<ScoredToken> token;
+    bool may_be_told = true;  ///< where it cannot: whether a longer answer may tell
+  };
+
+  Drawn draw_from_staying(const detail::Staying& stay, detail::Race race);
+  Drawn draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay, detail::Race race);
   void narrow_mass(const NucleusPlace& place, const ScoredToken& token, const Nucleus& nucleus,
                    detail::Staying& stay) const;
   SampledToken with_probability(const ScoredToken& drawn, const detail::Staying& stay) const;
@@ -167,10 +174,8 @@ inline Sampler::Needed Sampler::needed(bool excludes) const {
   return needed;
 }
 
-/// The nucleus that is all that the options leave, where it is found by samples; nothing where they cut in
-/// another way too.
-inline std::optional<Nucleus> Sampler::sampled_nucleus(std::uint64_t seed) const {
-  if (!(options_.log_z_error > 0.0)) return std::nullopt;
+/// The nucleus that is all that the options leave; nothing where they cut in another way too.
+inline std::optional<Nucleus> Sampler::only_nucleus(std::uint64_t seed) const {
   double temperature = 1.0;
   std::optional<Nucleus> nucleus;
   for (const SamplingStep step : options_.order.steps) {
@@ -199,7 +204,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t rows = head.rows();
-  const std::optional<Nucleus> nucleus = sampled_nucleus(key);
+  const std::optional<Nucleus> nucleus = only_nucleus(key);
   log_zs_.clear();
   bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
@@ -224,12 +229,12 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
                                  .temperature = options_.temperature,
                                  .lowest = stay.lowest,
                                  .score = detail::kNoScore};
-      const std::optional<ScoredToken> token =
-          nucleus ? draw_from_nucleus(*nucleus, stay, race) : draw_from_staying(stay, race);
-      if (token) {
+      const Drawn drawn = nucleus ? draw_from_nucleus(*nucleus, stay, race) : draw_from_staying(stay, race);
+      if (drawn.token) {
         full_scans_ += scanned ? 1 : 0;
-        return with_probability(*token, stay);
+        return with_probability(*drawn.token, stay);
       }
+      if (!drawn.may_be_told) return draw_from_all(head, context, gumbels, query);
     }
     const std::size_t most = sampled ? rows / detail::kListedShare : detail::kMostTokens;
     if (scanned || asked.k >= most) return draw_from_all(head, context, gumbels, query);
@@ -238,53 +243,58 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   }
 }
 
-/// The token that leads among those that stay, if that can be told.
-inline std::optional<ScoredToken> Sampler::draw_from_staying(const detail::Staying& stay, detail::Race race) {
+/// The token that leads among those that stay.
+inline Sampler::Drawn Sampler::draw_from_staying(const detail::Staying& stay, detail::Race race) {
   detail::Leader leader;
   const std::size_t place = meet_listed(race, stay.first, stay.possible, leader);
   const bool listed_stays = place < stay.sure;
-  if (!stay.others) return listed_stays ? std::optional(leader.token) : std::nullopt;
+  const auto told = [&leader](bool stays) {
+    return Drawn{.token = stays ? std::optional(leader.token) : std::nullopt};
+  };
+  if (!stay.others) return told(listed_stays);
   race.score = leader.score;
-  if (!rivals_.find(race)) return std::nullopt;
+  if (!rivals_.find(race)) return {};
   const std::optional<detail::Rival> rival = rivals_.next();
   const bool is_beaten = rival && leader.offer(rival->score, rival->token);
-  const bool stays = is_beaten ? stay.others_sure : listed_stays;
-  return stays ? std::optional(leader.token) : std::nullopt;
+  return told(is_beaten ? stay.others_sure : listed_stays);
 }
 
 /// The same for a nucleus, of which the answer may not tell how far it goes: whoever leads of all tokens is
 /// asked for its place, then the next one. Where a token is outside, so are all behind it.
-inline std::optional<ScoredToken> Sampler::draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay,
-                                                             detail::Race race) {
+inline Sampler::Drawn Sampler::draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay,
+                                                 detail::Race race) {
+  Drawn untold;
   const auto is_inside = [&](const ScoredToken& token) -> std::optional<bool> {
     const std::optional<NucleusPlace> place =
         race.head.place_in_nucleus(race.h, token, nucleus, race.query, race.workspace);
-    if (!place) return std::nullopt;
+    untold.may_be_told = !place;  // no longer answer tells more than bounds of that very token
+    if (!place || place->open) return std::nullopt;
     narrow_mass(*place, token, nucleus, stay);
     return place->inside;
   };
   detail::Leader leader;
   std::size_t place = meet_listed(race, stay.first, stay.possible, leader);
   race.score = leader.score;
-  if (stay.others && !rivals_.find(race)) return std::nullopt;
+  if (stay.others && !rivals_.find(race)) return untold;
   ScoredToken outside = {-std::numeric_limits<float>::infinity(), 0};  // the best known one
   while (stay.others) {
     const std::optional<detail::Rival> rival = rivals_.next();
     if (!rival || !leader.is_beaten_by(rival->score, rival->token.id)) break;
     if (!ranks_before(rival->token, outside)) continue;
     const std::optional<bool> inside = is_inside(rival->token);
-    if (!inside || *inside) return inside ? std::optional(rival->token) : std::nullopt;
+    if (!inside) return untold;
+    if (*inside) return {.token = rival->token};
     outside = rival->token;
   }
   while (place >= stay.sure) {
     const std::optional<bool> inside = is_inside(leader.token);
-    if (!inside) return std::nullopt;
+    if (!inside) return untold;
     if (*inside) break;
     const std::size_t end = place;
     leader = {};
     place = meet_listed(race, stay.first, end, leader);
   }
-  return leader.token;
+  return {.token = leader.token};
 }
 
 /// What the place of a token tells of the mass of the nucleus, which is no more than its share and its last

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/certified/proven_place.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using testing::clustered_contexts;
+using testing::random_layer;
+using testing::Reference;
+
+constexpr std::size_t kVocab = 4000;
+
+std::span<const float> span_of(const Eigen::VectorXf& h) {
+  return {h.data(), static_cast<std::size_t>(h.size())};
+}
+
+/// Heads over one layer, with boxes and without.
+struct World {
+  explicit World(const LogitTransform& transform = {}) : layer(random_layer(kVocab, 24, 3).with(transform)) {
+    for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always})
+      heads.push_back(Certified::build(layer, contexts, {.width = 20, .boxes = boxes}));
+  }
+
+  SoftmaxLayer layer;
+  RowMajorMatrix contexts = clustered_contexts(300, 24, 6, 9);
+  std::vector<std::unique_ptr<Certified>> heads;
+  Workspace workspace;
+};
+
+/// How many places were asked for, told, and inside.
+struct Told {
+  std::size_t asked = 0;
+  std::size_t told = 0;
+  std::size_t inside = 0;
+};
+
+/// Asks for the places of every seventh token of those that rank first by these logits, −∞ for a forbidden
+/// one, and compares what is told with their sum in float64.
+void ask_for_places(const TopKSoftmax& head, const std::vector<double>& logits, const Eigen::VectorXf& h,
+                    const Nucleus& nucleus, const QueryOptions& options, Told& all) {
+  Workspace workspace;
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  const double best = logits[order.front()];
+  const auto weight = [&](std::size_t id) { return std::exp((logits[id] - best) / nucleus.temperature); };
+  double z = 0.0;
+  for (std::size_t id = 0; id < logits.size(); ++id) z += weight(id);
+  const std::span<const float> computed = head.logits(h, options, workspace);
+  const std::vector<float> as_floats(computed.begin(), computed.end());
+  double before = 0.0;
+  for (std::size_t place = 0; place < 400; before += weight(order[place++])) {
+    if (place % 7 != 0) continue;
+    const auto id = static_cast<TokenId>(order[place]);
+    const ScoredToken token = {as_floats[order[place]], id};
+    const std::optional<NucleusPlace> found =
+        head.place_in_nucleus(span_of(h), token, nucleus, options, workspace);
+    ++all.asked;
+    ASSERT_TRUE(found);
+    if (found->open) continue;
+    ++all.told;
+    all.inside += found->inside ? 1 : 0;
+    const bool is_clear = std::abs(before / (nucleus.share * z) - 1.0) > 1e-4;
+    ASSERT_TRUE(!is_clear || found->inside == (before < nucleus.share * z))
+        << "token " << id << " has " << before / z << " before it";
+    ASSERT_NEAR(found->log_z.log_z, best / nucleus.temperature + std::log(z), found->log_z.error + 1e-5);
+  }
+}
+
+TEST(ProvenPlace, IsThatOfAllLogits) {
+  World world;
+  for (const auto& head : world.heads) {
+    Told all;
+    for (const double temperature : {0.4, 1.0, 1.6}) {
+      for (const double share : {0.3, 0.7, 0.9}) {
+        for (Eigen::Index q = 0; q < 40; ++q) {
+          const Eigen::VectorXf h = 2.0F * world.contexts.row(q).transpose();
+          ask_for_places(*head, Reference(world.layer, h).logits, h,
+                         {.share = share, .temperature = temperature, .error = 0.0}, {}, all);
+        }
+      }
+    }
+    EXPECT_GT(all.told, all.asked / 2);
+    EXPECT_GT(all.inside, all.told / 10);
+    EXPECT_LT(all.inside, all.told / 10 * 9);
+  }
+}
+
+TEST(ProvenPlace, KnowsMasksBiasesAndTransforms) {
+  World world({.scale = 1.5F, .soft_cap = 20.0F});
+  TokenMask mask(kVocab);
+  for (std::size_t id = 0; id < kVocab; id += 2) mask.allow(static_cast<TokenId>(id));
+  const TokenBias bias[] = {{7, 50.0F}, {8, 6.0F}, {10, 5.0F}};
+  for (const auto& head : world.heads) {
+    Told all;
+    for (Eigen::Index q = 0; q < 40; ++q) {
+      const Eigen::VectorXf h = world.contexts.row(q);
+      std::vector<double> logits = Reference(world.layer, h).logits;
+      for (std::size_t id = 1; id < kVocab; id += 2) logits[id] = -HUGE_VAL;
+      logits[8] += 6.0;
+      logits[10] += 5.0;
+      ask_for_places(*head, logits, h, {.share = 0.8, .error = 0.0}, {.allowed = mask, .logit_bias = bias},
+                     all);
+    }
+    EXPECT_GT(all.told, all.asked / 2);
+    EXPECT_GE(all.inside, 40U);
+    EXPECT_LT(all.inside, all.told);
+  }
+}
+
+TEST(ProvenPlace, IsLeftOpenWhereNoBoundSaysIt) {
+  World world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const TopK best = world.heads[0]->query(h);
+  const ScoredToken token = {best.logits[0], best.ids[0]};
+  const auto place = [&](const TopKSoftmax& head, double temperature) {
+    return head.place_in_nucleus(span_of(h), token, {.temperature = temperature, .error = 0.0}, {},
+                                 world.workspace);
+  };
+  EXPECT_FALSE(place(*world.heads[0], 1.0)->open);
+  EXPECT_TRUE(place(*world.heads[0], 1e-30)->open) << "no transform divides by so little";
+  EXPECT_TRUE(place(*world.heads[0], 1e30)->open);
+  const auto dithered = Certified::build(
+      random_layer(kVocab, 80, 3), clustered_contexts(300, 80, 6, 9),
+      {.prefix = 8, .int4_width = 32, .width = 80, .boxes = BoundBoxes::never, .failure_probability = 1e-6});
+  const Eigen::VectorXf wide = clustered_contexts(300, 80, 6, 9).row(0);
+  const TopK answer = dithered->query(wide);
+  EXPECT_FALSE(dithered->place_in_nucleus(span_of(wide), {answer.logits[0], answer.ids[0]}, {.error = 0.0},
+                                          {}, world.workspace));
+}
+
+}  // namespace
+}  // namespace topksoftmax
