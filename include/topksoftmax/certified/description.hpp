@@ -36,13 +36,13 @@ inline std::vector<TensorDescription> bound_tensors() {
        "options.box_width coordinates (absent: options.prefix) of each block of 16 rows"},
       {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},
       {"tails", "U8", "[V, *]", "kernels::PrefixTails of the others, if there are any"},
-      {"outside.regions", "F32", "[r, min(M, 16)]",
-       "centres of the regions that a context's leading coordinates tell apart; absent where r is 1"},
-      {"outside.weights", "F32", "[3·r, *]",
+      {"outside.regions", "F32", "[*, *]",
+       "centres of up to 16 regions that leading coordinates of contexts tell apart, if there are several"},
+      {"outside.weights", "F32", "[*, *]",
        "for a k of 1, of about expected_k and for more, of each region, log Σ exp(logit) over the rows "
-       "outside "
-       "≈ w·features + offset (certified/outside.hpp); absent, as the next two, where it was not learned"},
-      {"outside.offsets", "F32", "[3·r]", "the offsets"},
+       "outside ≈ w·features + offset (certified/outside.hpp); absent, as the next two, where it was not "
+       "learned"},
+      {"outside.offsets", "F32", "[*]", "the offsets"},
       {"outside.error", "F64", "[3]",
        "|error of log Z| on held-out contexts: median, 99th percentile; and the largest log(mass outside / "
        "mass of the candidates)"}};
