@@ -33,7 +33,7 @@ inline const int alive = std::getenv("TOPKSOFTMAX_MUTANT") == nullptr ? 0 : std:
 class Mutant:
     number: int
     name: str
-    program: str
+    programs: list[str]  # each of them is to tell it from the original
     file: str
     before: str
     after: str
@@ -42,7 +42,7 @@ class Mutant:
 
 def read_table(path):
     """The mutants of a table: see the top of mutants.txt for what its lines say."""
-    mutants, program, name, file, before, after, reason = [], "", "", "", [], [], ""
+    mutants, programs, name, file, before, after, reason = [], [], "", "", [], [], ""
 
     def finish():
         nonlocal name, before, after, reason
@@ -51,7 +51,7 @@ def read_table(path):
             number = zlib.crc32(name.encode()) >> 1
             if any(m.number == number for m in mutants):
                 sys.exit(f"{path}: {name} has the name, or the number, of another mutant")
-            mutants.append(Mutant(number, name, program, file, "\n".join(before), "\n".join(after), reason))
+            mutants.append(Mutant(number, name, programs, file, "\n".join(before), "\n".join(after), reason))
         name, before, after, reason = "", [], [], ""
 
     for line in path.read_text().splitlines():
@@ -59,7 +59,7 @@ def read_table(path):
         if word in ("program", "file", "mutant"):
             finish()
         if word == "program":
-            program = rest
+            programs = rest.split()
         elif word == "file":
             file = rest
         elif word == "mutant":
@@ -165,10 +165,10 @@ def main():
     build = args.work / "build"
     subprocess.run(["cmake", "-G", "Ninja", "-S", str(copy / "tests/mutations/project"), "-B", str(build),
                     *args.cmake], check=True, stdout=subprocess.DEVNULL)
-    chosen = [m for m in mutants if not args.only or m.program == args.only]
+    chosen = [(m, program) for m in mutants for program in m.programs if args.only in ("", program)]
     if args.mutant:
-        chosen = [m for m in chosen if m.name.startswith(tuple(args.mutant))]
-    programs = sorted({m.program for m in chosen})
+        chosen = [(m, program) for m, program in chosen if m.name.startswith(tuple(args.mutant))]
+    programs = sorted({program for _, program in chosen})
     subprocess.run(["cmake", "--build", str(build), "-j", str(args.jobs), "--target", *programs], check=True)
     seconds = {}
     for program in programs:
@@ -179,8 +179,8 @@ def main():
         seconds[program] = time.monotonic() - start
     survivors = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        results = pool.map(lambda m: run(build / m.program, m.number, seconds[m.program]), chosen)
-        for mutant, dead in zip(chosen, results):
+        results = pool.map(lambda one: run(build / one[1], one[0].number, seconds[one[1]]), chosen)
+        for (mutant, program), dead in zip(chosen, results):
             if mutant.equivalent:
                 verdict = f"equivalent: {mutant.equivalent}" if not dead else f"LISTED AS EQUIVALENT, and killed by {dead[0]}"
                 survivors += 1 if dead else 0
@@ -189,9 +189,10 @@ def main():
             else:
                 verdict = "SURVIVES"
                 survivors += 1
-            print(f"{mutant.name}: {verdict}", flush=True)
-    killed = sum(1 for m in chosen if not m.equivalent) - survivors
-    print(f"{len(chosen)} mutants: {killed} killed, {sum(1 for m in chosen if m.equivalent)} equivalent, {survivors} not as they should be")
+            print(f"{mutant.name} in {program}: {verdict}", flush=True)
+    equivalent = sum(1 for m, _ in chosen if m.equivalent)
+    killed = len(chosen) - equivalent - survivors
+    print(f"{len(chosen)} mutants: {killed} killed, {equivalent} equivalent, {survivors} not as they should be")
     return 1 if survivors else 0
 
 
