@@ -3,7 +3,8 @@
 # Builds for a big-endian machine, IBM Z, with Debian's cross compiler, and runs the tests under qemu's user mode emulation:
 #
 #   dpkg --add-architecture s390x && apt-get update
-#   apt-get install g++-s390x-linux-gnu qemu-user libhwy-dev:s390x libgtest-dev:s390x libgmock-dev:s390x
+#   apt-get install g++-s390x-linux-gnu qemu-user libhwy-dev:s390x libgtest-dev:s390x libgmock-dev:s390x \
+#     libgomp1:s390x
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR s390x)
 set(CMAKE_LIBRARY_ARCHITECTURE s390x-linux-gnu)
