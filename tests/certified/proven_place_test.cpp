@@ -116,8 +116,8 @@ TEST(ProvenPlace, KnowsMasksBiasesAndTransforms) {
       for (std::size_t id = 1; id < kVocab; id += 2) logits[id] = -HUGE_VAL;
       logits[8] += 6.0;
       logits[10] += 5.0;
-      ask_for_places(*head, logits, h, {.share = 0.8, .error = 0.0}, {.allowed = mask, .logit_bias = bias},
-                     all);
+      ask_for_places(*head, logits, h, {.share = 0.8, .temperature = 0.7, .error = 0.0},
+                     {.allowed = mask, .logit_bias = bias}, all);
     }
     EXPECT_GT(all.told, all.asked / 2);
     EXPECT_GE(all.inside, 40U);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -68,14 +69,47 @@ TEST(Survivors, HoldAllThatReachTheThresholdUnderATransform) {
   EXPECT_GT(dropped, 3 * 40 * kVocab / 2);
 }
 
+// What is outside of the survivors is bounded however far below the threshold tails are asked.
+TEST(Survivors, LeaveOutWhatTheirBoundsSayOfOthers) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  for (const CertifiedOptions& options :
+       {CertifiedOptions{.prefix = 24, .width = 24}, {.prefix = 8, .width = 24}}) {
+    for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+      CertifiedOptions boxed = options;
+      boxed.boxes = boxes;
+      const auto head = Certified::build(layer, contexts, boxed);
+      for (Eigen::Index q = 0; q < 20; ++q) {
+        Asked asked(contexts.row(q));
+        const detail::BoundedQuery bounded = asked.of(*head);
+        const std::vector<double> logits = Reference(layer, asked.h).logits;
+        std::vector<double> sorted = logits;
+        std::sort(sorted.begin(), sorted.end(), std::greater<>());
+        const auto threshold = static_cast<float>(0.5 * (sorted[9] + sorted[10]));
+        for (const float depth : {0.0F, 1.0F, 3.0F}) {
+          const float lower = threshold - depth;
+          const detail::Survivors found =
+              detail::survivors(bounded, detail::rows_reaching(bounded, lower), threshold, lower,
+                                head->screener().index().rows());
+          double sum = 0.0;
+          for (const double logit : logits) sum += std::exp(logit - static_cast<double>(threshold));
+          for (const TokenId id : found.ids)
+            sum -= std::exp(logits[static_cast<std::size_t>(id)] - static_cast<double>(threshold));
+          ASSERT_LE(found.outside.low, sum * (1.0 + 1e-6)) << "depth " << depth;
+          ASSERT_GE(found.outside.high, sum * (1.0 - 1e-6)) << "depth " << depth;
+        }
+      }
+    }
+  }
+}
+
 // A threshold may come from elsewhere, another rank or a backend that proposes.
 TEST(Survivors, BoundsThatDoNotHoldRuleNothingOut) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
   const auto head = Certified::build(layer, clustered_contexts(300, kDim, 6, 9), {.width = 16});
-  for (const Eigen::VectorXf& h :
-       {Eigen::VectorXf(Eigen::VectorXf::Zero(kDim)),
-        Eigen::VectorXf(Eigen::VectorXf::Constant(kDim, 1e-30F)),
-        Eigen::VectorXf(Eigen::VectorXf::Constant(kDim, 1e30F))}) {
+  for (const Eigen::VectorXf& h : {Eigen::VectorXf(Eigen::VectorXf::Zero(kDim)),
+                                   Eigen::VectorXf(Eigen::VectorXf::Constant(kDim, 1e-30F)),
+                                   Eigen::VectorXf(Eigen::VectorXf::Constant(kDim, 1e30F))}) {
     Asked asked(h);
     const Candidates found = detail::candidates_reaching(asked.of(*head), 0.5F, kVocab);
     EXPECT_TRUE(found.everything);
@@ -146,12 +180,9 @@ TEST(Survivors, OutsideOfThemBiasedTokensDoNotCount) {
 TEST(Survivors, AnIntervalThatMustBeProvenTakesProvenBounds) {
   const SoftmaxLayer layer = random_layer(kVocab, 80, 3);
   const RowMajorMatrix contexts = clustered_contexts(300, 80, 6, 9);
-  const auto dithered = Certified::build(layer, contexts,
-                                         {.prefix = 8,
-                                          .int4_width = 32,
-                                          .width = 80,
-                                          .boxes = BoundBoxes::never,
-                                          .failure_probability = 1e-6});
+  const auto dithered = Certified::build(
+      layer, contexts,
+      {.prefix = 8, .int4_width = 32, .width = 80, .boxes = BoundBoxes::never, .failure_probability = 1e-6});
   ASSERT_EQ(dithered->query(contexts.row(0), {.k = 5}).normalizer, Normalizer::low_rank);
   for (Eigen::Index q = 0; q < 20; ++q) {
     const Eigen::VectorXf h = contexts.row(q);
