@@ -158,8 +158,8 @@ TEST(SampledLogZ, ADearSampleKnowsMasksAndBiasesToo) {
     Reference reference(world.layer, h);
     for (std::size_t id = 1; id < 4000; id += 2) reference.logits[id] = -HUGE_VAL;
     reference.logits[8] += 9.0;
-    const auto found = world.head->sample_log_z(
-        span_of(h), {.error = 1e-6}, {.allowed = mask, .logit_bias = bias}, world.workspace);
+    const auto found = world.head->sample_log_z(span_of(h), {.error = 1e-6},
+                                                {.allowed = mask, .logit_bias = bias}, world.workspace);
     EXPECT_EQ(found->rows_read, 4000U);
     EXPECT_NEAR(found->log_z, log_sum(reference.logits, 1.0), 1e-4);
   }
