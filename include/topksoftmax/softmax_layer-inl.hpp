@@ -80,10 +80,8 @@ inline void check_scales(const kernels::Rows& rows) {
 }
 
 TOPKSOFTMAX_INLINE void check_transform(const LogitTransform& transform) {
-  constexpr float least = 1e-9F;
-  constexpr float most = 1e9F;
   const auto check = [](const char* name, float value, const char* otherwise) {
-    if (value >= least && value <= most) return;
+    if (value >= LogitTransform::kLeast && value <= LogitTransform::kMost) return;
     throw Error("softmax layer: the " + std::string(name) + " is " +
                 (std::isfinite(value) ? shortest(value) : described(value)) +
                 "; it must be between 1e-09 and 1e+09" + otherwise);

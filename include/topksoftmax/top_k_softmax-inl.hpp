@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -22,7 +22,6 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/nucleus.hpp"
-#include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -85,67 +84,6 @@ class CrewOfQuery {
 /// Up to this many allowed tokens are simply scored: no index is faster, and the answer is exact.
 inline std::size_t few(std::size_t vocab) {
   return std::max<std::size_t>(64, vocab / 32);
-}
-
-inline void check_context(const float* h, std::size_t dim) {
-  if (all_finite(h, dim)) return;
-  for (std::size_t j = 0; j < dim; ++j) {
-    if (!std::isfinite(h[j])) {
-      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " +
-                                  (std::isnan(h[j]) ? "NaN" : std::to_string(h[j])) +
-                                  "; every value must be finite");
-    }
-  }
-}
-
-inline void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
-  TokenId previous = -1;
-  for (const TokenBias& bias : biases) {
-    if (bias.id < 0 || static_cast<std::size_t>(bias.id) >= vocab) {
-      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) +
-                                  "; ids must be at least 0 and below V = " + std::to_string(vocab));
-    }
-    if (bias.id <= previous) {
-      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) + " after " +
-                                  std::to_string(previous) + "; ids must be strictly ascending");
-    }
-    if (!std::isfinite(bias.bias)) {
-      throw std::invalid_argument("query: the logit_bias of token " + std::to_string(bias.id) +
-                                  " is not finite; forbid a token by the mask");
-    }
-    previous = bias.id;
-  }
-}
-
-/// Throws unless every id is one of a token and there is room for a number for each.
-inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::size_t room,
-                         std::size_t vocab) {
-  if (ids.size() != room) {
-    throw std::invalid_argument(std::string(asked) + ": there are " + std::to_string(ids.size()) +
-                                " tokens and room for " + std::to_string(room) +
-                                " values; they must be as many");
-  }
-  for (const TokenId id : ids) {
-    if (id >= 0 && static_cast<std::size_t>(id) < vocab) continue;
-    throw std::invalid_argument(std::string(asked) + ": there is no token " + std::to_string(id) +
-                                " among V = " + std::to_string(vocab));
-  }
-}
-
-/// Throws unless a sample can be as exact, at this temperature.
-inline void check_error(const char* asked, double error, bool usable, const char* limit) {
-  if (usable) return;
-  throw std::invalid_argument(std::string(asked) + ": error is " + std::to_string(error) + "; it must be " +
-                              limit);
-}
-
-inline void check_temperature(const char* asked, double temperature) {
-  constexpr double kLeast = 1e-30;
-  constexpr double kMost = 1e30;
-  if (!(temperature >= kLeast && temperature <= kMost)) {
-    throw std::invalid_argument(std::string(asked) + ": temperature is " + std::to_string(temperature) +
-                                "; it must be from 1e-30 to 1e30");
-  }
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -378,7 +316,7 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
                                                                         Workspace& workspace) const {
   const Query query = check(h.data(), h.size(), options);
   detail::check_context(h.data(), h.size());
-  detail::check_error("sample_log_z", how.error, how.error > 0.0, "above 0");
+  if (!(how.error > 0.0)) throw detail::unusable_error("sample_log_z", how.error, "above 0");
   detail::check_temperature("sample_log_z", how.temperature);
   if (count_allowed(options.allowed) == 0) throw std::invalid_argument("sample_log_z: no token is allowed");
   return do_sample_log_z(on_rows(query, workspace), how, workspace);
@@ -424,7 +362,7 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std
     throw std::invalid_argument("place_in_nucleus: share is " + std::to_string(nucleus.share) +
                                 "; it must be above 0 and below 1");
   }
-  detail::check_error("place_in_nucleus", nucleus.error, nucleus.error >= 0.0, "at least 0");
+  if (!(nucleus.error >= 0.0)) throw detail::unusable_error("place_in_nucleus", nucleus.error, "at least 0");
   detail::check_temperature("place_in_nucleus", nucleus.temperature);
   ScoredToken of_row = token;
   if (row_map_) of_row.id = row_map_->row_of(token.id);

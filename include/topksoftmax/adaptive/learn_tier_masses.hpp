@@ -130,8 +130,7 @@ inline std::optional<OutsideMass> fit_tier_masses(const TierSample& sample, std:
     one.groups.push_back(sample.usable(i) ? 0 : Candidates::no_group);
   one.inside.resize(sample.size());
   one.outside.resize(sample.size());
-  RowMajorMatrix weights(static_cast<Eigen::Index>(tiers), sample.contexts().cols());
-  Eigen::VectorXf offsets(weights.rows());
+  std::vector<StoredRows> models;
   for (std::size_t t = 0; t < tiers; ++t) {
     for (std::size_t i = 0; i < sample.size(); ++i) {
       one.inside[i] = sample.but_for(i, t);
@@ -139,12 +138,9 @@ inline std::optional<OutsideMass> fit_tier_masses(const TierSample& sample, std:
     }
     const std::optional<OutsideMass> fitted = fit_outside_mass(one, 1, executor);
     if (!fitted) return std::nullopt;
-    const StoredRows& model = fitted->models();
-    std::copy(model.weights().begin(), model.weights().end(),
-              weights.row(static_cast<Eigen::Index>(t)).data());
-    offsets[static_cast<Eigen::Index>(t)] = model.biases()[0];
+    models.push_back(fitted->models());
   }
-  OutsideMass::Learned learned = {.models = StoredRows(weights, std::move(offsets)),
+  OutsideMass::Learned learned = {.models = stacked(models),
                                   .error = {},
                                   .most = -std::numeric_limits<double>::infinity(),
                                   .sample = sample.size()};

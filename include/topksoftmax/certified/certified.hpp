@@ -56,6 +56,7 @@
 //   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
 //   upper_bounds.hpp what the logits of some rows do not exceed
 //   row_guesses.hpp  weights of all rows, guessed
+//   proven_place.hpp whether a nucleus has a token, by bounds
 //   row_sample.hpp   log Z, and the place of a token, from rows that are drawn by these guesses
 //   last_context.hpp whether a workspace still has the bounds of a context
 //   certified.hpp    these steps in turn; certify.hpp: after another backend's answer

@@ -46,7 +46,7 @@ class BoundChooser {
       : layer_(layer), coordinates_(coordinates), trials_(trials), options_(options), executor_(executor) {}
 
   /// Tells how far it is after each of its steps.
-  BoundChoice choose(const StepProgress& report = {}) const;
+  BoundChoice choose(const StepProgress& report) const;
 
  private:
   /// A choice and what speaks for it.

@@ -27,6 +27,7 @@
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -101,28 +102,22 @@ inline ContextRegions learn_regions(const OutsideSample& sample, std::size_t lea
                                                          coordinates.cols()));
 }
 
-/// The models of each size of k (OutsideOf) for each of so many regions, in this order; those of another
-/// where a size has none, and none where no size has any.
+/// The models of all sizes of k (OutsideOf), one size behind the other; where one has none, those of another
+/// stand for it. None where no size has any.
 inline std::optional<OutsideMass> all_models(
-    const std::array<std::optional<OutsideMass>, kOutsideModels>& of_size, std::size_t regions) {
+    const std::array<std::optional<OutsideMass>, kOutsideModels>& of_size) {
   const auto known = [](const std::optional<OutsideMass>& mass) { return mass.has_value(); };
   const auto expected = of_size.begin() + static_cast<std::ptrdiff_t>(OutsideOf::expected);
   const auto other = expected->has_value() ? expected : std::find_if(of_size.begin(), of_size.end(), known);
   if (other == of_size.end()) return std::nullopt;
   OutsideMass::Learned all = (*other)->learned();
-  const auto dim = static_cast<Eigen::Index>(all.models.dim());
-  const auto rows = static_cast<Eigen::Index>(regions);
-  RowMajorMatrix weights(rows * static_cast<Eigen::Index>(kOutsideModels), dim);
-  Eigen::VectorXf offsets(weights.rows());
-  Eigen::Index at = 0;
+  std::vector<StoredRows> models;
   for (const std::optional<OutsideMass>& mass : of_size) {
-    const OutsideMass::Learned& one = (mass ? *mass : **other).learned();
-    weights.middleRows(at, rows) = Eigen::Map<const RowMajorMatrix>(one.models.weights().data(), rows, dim);
-    offsets.segment(at, rows) = Eigen::Map<const Eigen::VectorXf>(one.models.biases().data(), rows);
-    all.most = std::max(all.most, one.most);
-    at += rows;
+    const OutsideMass& one = mass ? *mass : **other;
+    models.push_back(one.models());
+    all.most = std::max(all.most, one.most());
   }
-  all.models = StoredRows(weights, std::move(offsets));
+  all.models = stacked(models);
   return OutsideMass(std::move(all));
 }
 
@@ -143,7 +138,7 @@ inline void learn_outside(const SoftmaxLayer& layer, const RowMajorMatrix& conte
       sample.groups[i] = sizes[i] == size ? index.regions.of(sample.context(i)) : Candidates::no_group;
     of_size[size] = fit_outside_mass(sample, index.regions.count(), executor);
   }
-  index.outside_mass = all_models(of_size, index.regions.count());
+  index.outside_mass = all_models(of_size);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

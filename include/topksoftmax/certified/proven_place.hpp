@@ -29,7 +29,7 @@ inline std::optional<SoftmaxLayer> tempered_layer(const SoftmaxLayer& layer, dou
   LogitTransform transform = layer.transform();
   transform.scale = static_cast<float>(static_cast<double>(transform.scale) / temperature);
   transform.soft_cap = static_cast<float>(static_cast<double>(transform.soft_cap) / temperature);
-  const auto is_usable = [](float x) { return x >= 1e-9F && x <= 1e9F; };
+  const auto is_usable = [](float x) { return x >= LogitTransform::kLeast && x <= LogitTransform::kMost; };
   if (!is_usable(transform.scale)) return std::nullopt;
   if (layer.transform().soft_cap != 0.0F && !is_usable(transform.soft_cap)) return std::nullopt;
   return layer.with(transform);

@@ -12,6 +12,7 @@
 #include "topksoftmax/certified/outside.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/shared_scan.hpp"

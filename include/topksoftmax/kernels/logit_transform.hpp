@@ -14,6 +14,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// equal where floats tell their tanh no longer apart, from about 9·cap/scale on, and ties then go to the
 /// lower id.
 struct LogitTransform {
+  /// What a scale, and a soft cap that is not 0, may be.
+  static constexpr float kLeast = 1e-9F;
+  static constexpr float kMost = 1e9F;
+
   /// From 1e-9 to 1e9. Hugging Face's `logit_scale` (Cohere), or 1/`logits_scaling` (Granite).
   float scale = 1.0F;
   /// From 1e-9 to 1e9, or 0: none. Hugging Face's `final_logit_softcapping` (Gemma 2: 30).

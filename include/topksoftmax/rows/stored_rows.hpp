@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -50,5 +52,16 @@ class StoredRows {
   StoredArray<float> weights_;
   StoredArray<float> biases_;
 };
+
+/// The rows of all these, one behind the other: at least one, as wide as each other and with biases.
+inline StoredRows stacked(std::span<const StoredRows> parts) {
+  std::vector<float> weights;
+  std::vector<float> biases;
+  for (const StoredRows& part : parts) {
+    weights.insert(weights.end(), part.weights().begin(), part.weights().end());
+    biases.insert(biases.end(), part.biases().begin(), part.biases().end());
+  }
+  return {StoredArray<float>::copy(weights), parts.front().dim(), StoredArray<float>::own(std::move(biases))};
+}
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/finite.hpp"
+#include "topksoftmax/query_options.hpp"
+#include "topksoftmax/types.hpp"
+
+// What is asked of a backend is looked at before it is answered: all throw std::invalid_argument.
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Throws unless every value of a context [dim] is finite.
+inline void check_context(const float* h, std::size_t dim) {
+  if (all_finite(h, dim)) return;
+  for (std::size_t j = 0; j < dim; ++j) {
+    if (!std::isfinite(h[j])) {
+      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " +
+                                  (std::isnan(h[j]) ? "NaN" : std::to_string(h[j])) +
+                                  "; every value must be finite");
+    }
+  }
+}
+
+/// Throws unless biases are finite and of tokens, in ascending order.
+inline void check_biases(std::span<const TokenBias> biases, std::size_t vocab) {
+  TokenId previous = -1;
+  for (const TokenBias& bias : biases) {
+    if (bias.id < 0 || static_cast<std::size_t>(bias.id) >= vocab) {
+      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) +
+                                  "; ids must be at least 0 and below V = " + std::to_string(vocab));
+    }
+    if (bias.id <= previous) {
+      throw std::invalid_argument("query: logit_bias names token " + std::to_string(bias.id) + " after " +
+                                  std::to_string(previous) + "; ids must be strictly ascending");
+    }
+    if (!std::isfinite(bias.bias)) {
+      throw std::invalid_argument("query: the logit_bias of token " + std::to_string(bias.id) +
+                                  " is not finite; forbid a token by the mask");
+    }
+    previous = bias.id;
+  }
+}
+
+/// Throws unless every id is one of a token and there is room for a number for each.
+inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::size_t room,
+                         std::size_t vocab) {
+  if (ids.size() != room) {
+    throw std::invalid_argument(std::string(asked) + ": there are " + std::to_string(ids.size()) +
+                                " tokens and room for " + std::to_string(room) +
+                                " values; they must be as many");
+  }
+  for (const TokenId id : ids) {
+    if (id >= 0 && static_cast<std::size_t>(id) < vocab) continue;
+    throw std::invalid_argument(std::string(asked) + ": there is no token " + std::to_string(id) +
+                                " among V = " + std::to_string(vocab));
+  }
+}
+
+/// What to throw where log Z cannot be sampled as exactly.
+inline std::invalid_argument unusable_error(const char* asked, double error, const char* limit) {
+  return std::invalid_argument(std::string(asked) + ": error is " + std::to_string(error) + "; it must be " +
+                               limit);
+}
+
+/// Throws unless logits can be divided by it.
+inline void check_temperature(const char* asked, double temperature) {
+  constexpr double kLeast = 1e-30;
+  constexpr double kMost = 1e30;
+  if (!(temperature >= kLeast && temperature <= kMost)) {
+    throw std::invalid_argument(std::string(asked) + ": temperature is " + std::to_string(temperature) +
+                                "; it must be from 1e-30 to 1e30");
+  }
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
