@@ -38,6 +38,9 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     std::size_t sample = 0;     ///< contexts that were looked at
   };
 
+  /// The array that load() finds the weights in.
+  static constexpr std::string_view kWeights = "outside.weights";
+
   /// What contexts have taught.
   explicit OutsideMass(Learned learned) : learned_(std::move(learned)) {}
 
@@ -97,14 +100,15 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     return load(in, groups, in.dim());
   }
 
-  /// The same where it is not linear in the context but in `features` values.
+  /// The same where it is not linear in the context but in `features` values (IndexReader::any: in any
+  /// number).
   static std::optional<OutsideMass> load(const IndexReader& in, std::size_t groups, std::size_t features) {
     if (!in.has_option(kSample) && !in.has_tensor(kWeights)) return std::nullopt;
     Learned learned;
     in.option(kSample, learned.sample);
     const StoredArray<float> weights = finite(in, kWeights, in.floats(kWeights, {groups, features}));
     const StoredArray<float> offsets = finite(in, kOffsets, in.floats(kOffsets, {groups}));
-    learned.models = detail::StoredRows(weights, features, offsets);
+    learned.models = detail::StoredRows(weights, weights.size() / groups, offsets);
     const StoredArray<double> error = in.doubles(kError, {3});
     for (const double value : error) {
       if (!std::isfinite(value)) throw in.damaged(kError, "has a value that is not finite");
@@ -116,7 +120,6 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
 
  private:
   static constexpr std::string_view kSample = "outside_sample";
-  static constexpr std::string_view kWeights = "outside.weights";
   static constexpr std::string_view kOffsets = "outside.offsets";
   static constexpr std::string_view kError = "outside.error";
 

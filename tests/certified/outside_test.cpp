@@ -16,6 +16,7 @@
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -98,6 +99,34 @@ TEST_P(OutsideOfTheBounds, IsSaved) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Boxes, OutsideOfTheBounds, ::testing::Values(BoundBoxes::never, BoundBoxes::always));
+
+TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
+  const SoftmaxLayer layer = random_layer(1500, 64, 3);
+  const RowMajorMatrix contexts = clustered_contexts(1100, 64, 6, 9);
+  const CertifiedOptions options = {.prefix = 8, .width = 32, .boxes = BoundBoxes::never};
+  const auto head = Certified::build(layer, contexts.topRows(700), options);
+  const detail::CertifiedIndex& index = head->screener().index();
+  ASSERT_TRUE(index.outside_mass);
+  EXPECT_EQ(index.outside_features.coordinates(), 16U);
+  EXPECT_EQ(index.outside_mass->models().dim(), index.outside_features.count());
+  EXPECT_FALSE(Certified::build(layer, contexts.topRows(600), options)->log_z_error());
+
+  const testing::TemporaryFolder folder;
+  save_index(*head, folder.path() / "index");
+  const auto loaded = load_index<Certified>(folder.path() / "index", layer);
+  const TokenMask all = TokenMask::all(1500);
+  std::vector<double> errors;
+  std::vector<double> by_position;
+  for (Eigen::Index row = 700; row < contexts.rows(); ++row) {
+    const Eigen::VectorXf h = contexts.row(row);
+    const double exact = Reference(layer, h).log_z;
+    const double log_z = head->query(h, {.k = 5}).log_z;
+    EXPECT_EQ(loaded->query(h, {.k = 5}).log_z, log_z);
+    errors.push_back(std::abs(log_z - exact));
+    by_position.push_back(std::abs(head->query(h, {.k = 5, .allowed = all}).log_z - exact));
+  }
+  EXPECT_LT(detail::quantile(errors, 0.5), detail::quantile(by_position, 0.5));
+}
 
 TEST(OutsideOfTheBoundsItself, IsNotLearnedFromAFewContexts) {
   const SoftmaxLayer layer = random_layer(1500, 32, 3);

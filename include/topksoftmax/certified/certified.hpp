@@ -52,7 +52,7 @@
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
 //   threshold.hpp    a logit that k tokens reach
 //   context_regions.hpp  which models of it a context has, and
-//   outside.hpp      the estimate of log Z between its bounds
+//   outside.hpp      the estimate of log Z between its bounds; outside_features.hpp: what it is linear in
 //   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
 //   upper_bounds.hpp what the logits of some rows do not exceed
 //   row_guesses.hpp  weights of all rows, guessed
@@ -125,11 +125,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// and of those that these left. Threads that are lent to a single query share the bounds.
 ///
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
-/// is linear in h', in the products of its 16 leading coordinates and in the bounds, learned by ridge
-/// regression from contexts (outside.hpp; log_z_error() says how well): one for a k of about expected_k, one
-/// for less and one for more, in each of up to 16 regions of contexts (context_regions.hpp). Where contexts
-/// are too few, and under a mask, it counts them as log Σ exp(logit) = low + α(high − low), with the α that
-/// was right for the median of some contexts at the build, for expected_k; ½ without any.
+/// is linear in leading coordinates of h', in the products of the first 16 and in the bounds
+/// (outside_features.hpp), learned by ridge regression from contexts (log_z_error() says how well): one for a
+/// k of about expected_k, one for less and one for more, in each of up to 16 regions of contexts
+/// (context_regions.hpp). It knows as many coordinates as the contexts can teach. Where there are fewer than
+/// 616 contexts, and under a mask, it counts the rows outside as log Σ exp(logit) = low + α(high − low), with
+/// the α that was right for the median of some contexts at the build, for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   /// Screens `layer` by an index that certified/build.hpp has made or load() has read.
@@ -169,9 +170,11 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   /// Cost, in multiply-adds, of at most context_sample of the contexts: (V + N)·d² and a few eigenvectors'
   /// problems of d³ for the coordinates; 3·V·d·width (2·V·d² where width is d) to place the rows in them,
   /// once, or up to five times where options are left open; to choose these, 16,384 rows and 96 contexts met
-  /// in each prefix that is tried; and to learn the estimate of log Z, 4,000·V·d, but no more than 2³⁷.
-  /// Memory beside layer and index: 8·d bytes for each context sampled, about 120·d² bytes, 120·V, and some
-  /// thousand rows in float32 or float64 a thread.
+  /// in each prefix that is tried; and to learn the estimate of log Z, outside_sample·V·d, but no more
+  /// than 2³⁷ or 1,000·V·d.
+  /// Memory beside layer and index: 8·d bytes for each context sampled, about 120·d² bytes, 120·V, up to
+  /// 12·(d + 138) bytes for each context of outside_sample, and some thousand rows in float32 or float64 a
+  /// thread.
   /// The same bits for every executor. Throws Error for contexts of another dimension or that are not finite,
   /// and for unusable options.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> build(

@@ -40,7 +40,8 @@ inline std::vector<TensorDescription> bound_tensors() {
        "centres of up to 16 regions that leading coordinates of contexts tell apart, if there are several"},
       {"outside.weights", "F32", "[*, *]",
        "for a k of 1, of about expected_k and for more, of each region, log Σ exp(logit) over the rows "
-       "outside ≈ w·features + offset (certified/outside.hpp); absent, as the next two, where it was not "
+       "outside ≈ w·features + offset (certified/outside_features.hpp); absent, as the next two, where it "
+       "was not "
        "learned"},
       {"outside.offsets", "F32", "[*]", "the offsets"},
       {"outside.error", "F64", "[3]",

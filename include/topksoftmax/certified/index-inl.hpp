@@ -10,12 +10,14 @@
 #include "topksoftmax/certified/boxes.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/tails.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/row_order.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -52,8 +54,14 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.box_width);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
-  regions = ContextRegions::load(in, paired_coordinates(stored_width()));
-  outside_mass = OutsideMass::load(in, regions.count() * kOutsideModels, outside_features(stored_width()));
+  regions = ContextRegions::load(in, OutsideFeatures::paired(stored_width()));
+  outside_mass = OutsideMass::load(in, regions.count() * kOutsideModels, IndexReader::any);
+  if (outside_mass) {
+    const std::size_t features = outside_mass->models().dim();
+    outside_features = OutsideFeatures::at_most(features, stored_width());
+    if (outside_features.count() != features)
+      throw in.damaged(OutsideMass::kWeights, "has no column for each feature");
+  }
 }
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::read_weights(const IndexReader& in) {

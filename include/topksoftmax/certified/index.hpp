@@ -13,6 +13,7 @@
 #include "topksoftmax/certified/context_regions.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/tails.hpp"
 #include "topksoftmax/certified/transform.hpp"
@@ -29,19 +30,6 @@
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// Coordinates of a context whose products with each other the estimate of log Z knows, and which tell its
-/// region: the leading ones, of `width`.
-inline std::size_t paired_coordinates(std::size_t width) {
-  return std::min<std::size_t>(width, 16);
-}
-
-/// How many values the estimate of log Z is linear in: some coordinates of h' [width], the products of its
-/// leading coordinates, and the bounds (outside.hpp).
-inline std::size_t outside_features(std::size_t width) {
-  const std::size_t paired = paired_coordinates(width);
-  return width + paired * (paired + 1) / 2 + 2;
-}
 
 /// Sizes of k that the estimate of log Z has a model for each, in each region: the more tokens are asked for,
 /// the fewer rows are outside.
@@ -76,9 +64,6 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   explicit CertifiedIndex(const IndexReader& in);
   void save(IndexWriter& out) const;
 
-  /// A lower bound of log Z that is so much below the upper one says nothing.
-  static constexpr double kWidest = 40.0;
-
   /// Bytes of prefixes that stay in the second cache while all contexts of a batch meet them.
   static constexpr std::size_t kPartBytes = std::size_t{512} * 1024;
 
@@ -108,7 +93,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return static_cast<std::size_t>(size) * regions.count() + regions.of(coordinates);
   }
 
-  /// Coordinates that rows have, of those of contexts: all that the estimate of log Z knows of these.
+  /// Coordinates that rows have, of those of contexts: the estimate of log Z may know no others.
   std::size_t stored_width() const { return std::min(options.width, transform.width()); }
 
   /// Bytes that bounding a context reads: see bound().
@@ -121,7 +106,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// What log Σ exp(logit) over the rows outside typically is, given its bounds.
   double outside_between(double low, double high) const {
     if (!(low < high)) return high;
-    return high - (1.0 - outside_position) * std::min(high - low, kWidest);
+    return high - (1.0 - outside_position) * std::min(high - low, OutsideFeatures::kWidest);
   }
 
   /// What no other index points to while someone has a copy.
@@ -138,9 +123,10 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// Where log Σ exp(logit) over the rows that stay below a threshold typically is between its bounds: 0 at
   /// the lower, 1 at the upper.
   double outside_position = 0.5;
-  /// The same as contexts teach it, of features of the context and its bounds (outside.hpp): for each size of
-  /// k a model for each region.
+  /// The same as contexts teach it, of features of the context and its bounds: for each size of k a model for
+  /// each region.
   std::optional<OutsideMass> outside_mass;
+  OutsideFeatures outside_features;
   ContextRegions regions;
   RowOrder order;  ///< of prefixes and tails
   PrefixStore prefixes;

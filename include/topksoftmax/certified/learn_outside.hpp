@@ -14,7 +14,7 @@
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/context_regions.hpp"
 #include "topksoftmax/certified/index.hpp"
-#include "topksoftmax/certified/outside.hpp"
+#include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -34,25 +34,28 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Multiply-adds that the logits of contexts which log Z's estimate is learned from may take.
+/// Multiply-adds that the logits of contexts which log Z's estimate is learned from may take …
 inline constexpr std::size_t kOutsideWork = std::size_t{1} << 37;
-/// Fewer contexts than so many for each feature teach less than they mislead.
-inline constexpr std::size_t kContextsOfFeature = 4;
+/// … or those of so many contexts, where that is more.
+inline constexpr std::size_t kOutsideContexts = 1000;
+/// Contexts for each feature: where there are fewer, less is wrong that knows fewer coordinates.
+inline constexpr std::size_t kContextsOfFeature = 16;
+/// Fewer than so many for each of the fewest features teach less than they mislead.
+inline constexpr std::size_t kFewestOfFeature = 4;
 /// Contexts that a region has in the mean, at least: a few have nothing to add to the models of all contexts.
 inline constexpr std::size_t kContextsOfRegion = 1000;
 
 /// What the bounds of some contexts leave outside for each size of k (OutsideOf: the group), and the features
 /// that it is to be learned from.
 inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedIndex& index,
-                                     const RowMajorMatrix& contexts, const StepProgress& report,
-                                     const Executor& executor) {
+                                     const OutsideFeatures& features, const RowMajorMatrix& contexts,
+                                     const StepProgress& report, const Executor& executor) {
   const std::size_t vocab = layer.vocab();
   const auto total = static_cast<std::size_t>(contexts.rows());
-  const std::size_t width = index.stored_width();
   const std::size_t size = total * kOutsideModels;
   OutsideSample sample;
-  sample.contexts = RowMajorMatrix::Zero(static_cast<Eigen::Index>(size),
-                                         static_cast<Eigen::Index>(outside_features(width)));
+  sample.contexts =
+      RowMajorMatrix::Zero(static_cast<Eigen::Index>(size), static_cast<Eigen::Index>(features.count()));
   sample.groups.assign(size, Candidates::no_group);
   sample.inside.resize(size);
   sample.outside.resize(size);
@@ -72,8 +75,8 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
         const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
         const bool bounded = !found.everything && found.outside_low < found.outside_high;
         if (!bounded || !std::isfinite(found.outside_high)) continue;
-        put_outside_features({bounds.coordinates, width}, found.outside_low, found.outside_high,
-                             sample.contexts.row(static_cast<Eigen::Index>(i)).data());
+        features.put(bounds.coordinates, found.outside_low, found.outside_high,
+                     sample.contexts.row(static_cast<Eigen::Index>(i)).data());
         std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(context * vocab), vocab, logits.begin());
         split_mass(found, vocab, logits.data(), sample.inside[i], sample.outside[i]);
         if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = model;
@@ -121,16 +124,22 @@ inline std::optional<OutsideMass> all_models(
   return OutsideMass(std::move(all));
 }
 
-/// Learns the estimate of log Z of an index from at most `count` of the contexts [N×d]. Cost: count·V·d
-/// multiply-adds, and no more than 2³⁷. Nothing where these allow too few contexts, or there are too few.
+/// Learns the estimate of log Z of an index from at most `count` of the contexts [N×d], of as many leading
+/// coordinates as these can teach; 1,000 where more would take over 2³⁷ multiply-adds. Cost: as many times
+/// V·d multiply-adds. Nothing where there are too few contexts.
 inline void learn_outside(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, std::size_t count,
                           const StepProgress& report, const Executor& executor, CertifiedIndex& index) {
-  const std::size_t affordable = kOutsideWork / (layer.vocab() * layer.dim());
+  const std::size_t affordable = std::max(kOutsideWork / (layer.vocab() * layer.dim()), kOutsideContexts);
   const std::size_t most = std::min({count, affordable, static_cast<std::size_t>(contexts.rows())});
-  if (most < kContextsOfFeature * outside_features(index.stored_width())) return;
+  const std::size_t width = index.stored_width();
+  const std::size_t leading = OutsideFeatures::paired(width);
+  const std::size_t fewest = OutsideFeatures(leading).count();
+  if (most < kFewestOfFeature * fewest) return;
+  const auto features = OutsideFeatures::at_most(std::max(most / kContextsOfFeature, fewest), width);
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
-  OutsideSample sample = measure_bounded(layer, index, some, report, executor);
-  index.regions = learn_regions(sample, paired_coordinates(index.stored_width()), executor);
+  OutsideSample sample = measure_bounded(layer, index, features, some, report, executor);
+  index.outside_features = features;
+  index.regions = learn_regions(sample, leading, executor);
   const std::vector<std::size_t> sizes = sample.groups;
   std::array<std::optional<OutsideMass>, kOutsideModels> of_size;
   for (std::size_t size = 0; size < kOutsideModels; ++size) {

@@ -94,8 +94,9 @@ struct CertifiedOptions {
   double failure_probability = 0.0;
   /// Of the dither.
   std::uint64_t dither_seed = 1;
-  /// Contexts, evenly spaced ones, that the estimate of log Z within its interval is learned from; fewer
-  /// where their logits would take more than 2³⁷ multiply-adds. 0: it is not learned.
+  /// Contexts, evenly spaced ones, that the estimate of log Z within its interval is learned from; fewer,
+  /// but no fewer than 1,000, where their logits would take more than 2³⁷ multiply-adds. 0: it is not
+  /// learned.
   std::size_t outside_sample = 20000;
 
   /// Told how far the build is; may be empty.
