@@ -12,13 +12,13 @@
 
 namespace topksoftmax::bench {
 
-/// Sizes of what a kernel reads, to stay in the first, second or third cache of current processors.
+/// Sizes of what a kernel reads, to stay in the first, second or third cache of current processors, or in none.
 struct Footprint {
   std::string_view name;
   std::size_t bytes;
 };
-inline constexpr std::array<Footprint, 3> kFootprints = {
-    {{"L1", 16 << 10}, {"L2", 512 << 10}, {"L3", 8 << 20}}};
+inline constexpr std::array<Footprint, 4> kFootprints = {
+    {{"L1", 16 << 10}, {"L2", 512 << 10}, {"L3", 8 << 20}, {"memory", 256 << 20}}};
 
 /// Registers a kernel's benchmark for every implementation that this processor runs and every footprint, as
 /// kernel/instruction set/cache. `body` is called with the state, the implementation and the bytes.

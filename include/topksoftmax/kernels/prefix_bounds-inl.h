@@ -23,6 +23,7 @@
 #include "topksoftmax/kernels/code_products-inl.h"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/int8_products-inl.h"
+#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
@@ -93,18 +94,48 @@ HWY_INLINE FloatVec ToFloats(const std::int32_t* dots) {
   return hn::ConvertTo(d, hn::Load(hn::Rebind<std::int32_t, FloatTag>(), dots));
 }
 
-/// Bounds of the blocks that block_of names, one after the other, by int8 coordinates alone.
-template <class Form, class BlockOf>
-HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
-                            const PrefixContext& context, float* HWY_RESTRICT estimates,
-                            float* HWY_RESTRICT radii) {
+/// Bytes that blocks in order are asked for ahead.
+constexpr std::ptrdiff_t kBlocksAhead = 4096;
+
+/// All blocks in order.
+struct BlocksInOrder {
+  HWY_INLINE std::size_t operator[](std::size_t i) const { return i; }
+  /// How far behind what is read of block i lies what is asked for meanwhile.
+  HWY_INLINE std::ptrdiff_t Ahead(std::size_t /*i*/) const { return kBlocksAhead; }
+
+  std::size_t count;
+};
+
+/// Blocks that lie anywhere: while one is read, the next is asked for.
+struct BlocksGathered {
+  HWY_INLINE std::size_t operator[](std::size_t i) const { return static_cast<std::size_t>(ids[i]); }
+  HWY_INLINE std::ptrdiff_t Ahead(std::size_t i) const {
+    return (ids[i + 1 < count ? i + 1 : i] - ids[i]) * block_bytes;
+  }
+
+  const TokenId* ids;
+  std::size_t count;
+  std::ptrdiff_t block_bytes;
+};
+
+/// Asks for what stands in a block before its coordinates.
+HWY_INLINE void PrefetchHeader(const PrefixBlocks& blocks, std::size_t block, std::ptrdiff_t ahead) {
+  const std::byte* const begin = blocks.data + block * blocks.block_bytes() + ahead;
+  for (std::size_t at = 0; at < blocks.q_offset(); at += kLine) prefetch(begin + at);
+}
+
+/// Bounds of blocks, one after the other, by int8 coordinates alone.
+template <class Form, class Blocks>
+HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const Blocks& blocks, const PrefixContext& context,
+                            float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
   Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
     const FloatTag d;
     const ContextFactors factors(context);
     HWY_ALIGN std::int32_t dots[kBlockRows];
-    for (std::size_t i = 0; i < count; ++i) {
-      const BlockHeader header = HeaderOf(prefix, block_of(i));
-      block_dots(header.q, dots);
+    for (std::size_t i = 0; i < blocks.count; ++i) {
+      const BlockHeader header = HeaderOf(prefix, blocks[i]);
+      PrefetchHeader(prefix, blocks[i], blocks.Ahead(i));
+      block_dots(header.q, blocks.Ahead(i), dots);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto estimate =
             hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
@@ -123,7 +154,7 @@ class CodeTerms {
       : codes_(codes), products_(context, codes.width), scale_(context.scale) {}
 
   /// The products of the rows of a block, in the order of its rows; zeros where there are no codes.
-  HWY_INLINE void operator()(const PrefixBlocks& blocks, std::size_t block,
+  HWY_INLINE void operator()(const PrefixBlocks& blocks, std::size_t block, std::ptrdiff_t ahead,
                              float* HWY_RESTRICT products) const {
     const FloatTag d;
     if (codes_.width == 0) {
@@ -132,7 +163,7 @@ class CodeTerms {
     }
     const CodeHeader header = HeaderOf(blocks, codes_, block);
     HWY_ALIGN std::int32_t dots[kBlockRows];
-    products_(header.u, dots);
+    products_(header.u, ahead, dots);
     for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
       const auto scale = hn::Mul(ContextFactors::Promoted(header.scale + r), hn::Set(d, scale_));
       hn::Store(hn::Mul(ToFloats(dots + r), scale), d, products + r);
@@ -146,8 +177,8 @@ class CodeTerms {
 };
 
 /// The same by int8 coordinates and codes.
-template <class Form, class BlockOf>
-HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
+template <class Form, class Blocks>
+HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const Blocks& blocks,
                                     const PrefixContext& context, float* HWY_RESTRICT estimates,
                                     float* HWY_RESTRICT radii) {
   const CodeTerms<Form, 4> of_int4(prefix.int4(), context.int4);
@@ -159,13 +190,15 @@ HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const BlockOf& b
     HWY_ALIGN std::int32_t dots[kBlockRows];
     HWY_ALIGN float by_int4[kBlockRows];
     HWY_ALIGN float by_int2[kBlockRows];
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t block = block_of(i);
+    for (std::size_t i = 0; i < blocks.count; ++i) {
+      const std::size_t block = blocks[i];
+      const std::ptrdiff_t ahead = blocks.Ahead(i);
       const BlockHeader header = HeaderOf(prefix, block);
       const hwy::bfloat16_t* const code_radii = Halves(prefix, block, PrefixBlocks::code_radius_offset());
-      block_dots(header.q, dots);
-      of_int4(prefix, block, by_int4);
-      of_int2(prefix, block, by_int2);
+      PrefetchHeader(prefix, block, ahead);
+      block_dots(header.q, ahead, dots);
+      of_int4(prefix, block, ahead, by_int4);
+      of_int2(prefix, block, ahead, by_int2);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto first =
             hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
@@ -181,29 +214,26 @@ HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const BlockOf& b
   });
 }
 
-template <class Form, class BlockOf>
-HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const BlockOf& block_of, std::size_t count,
-                            const PrefixContext& context, float* HWY_RESTRICT estimates,
-                            float* HWY_RESTRICT radii) {
+template <class Form, class Blocks>
+HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const Blocks& blocks, const PrefixContext& context,
+                            float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
   if (prefix.code_width() == 0) {
-    BoundByInt8<Form>(prefix, block_of, count, context, estimates, radii);
+    BoundByInt8<Form>(prefix, blocks, context, estimates, radii);
   } else {
-    BoundByInt8AndCodes<Form>(prefix, block_of, count, context, estimates, radii);
+    BoundByInt8AndCodes<Form>(prefix, blocks, context, estimates, radii);
   }
 }
 
 template <class Form>
 void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates, float* radii) {
-  BoundBlocks<Form>(
-      prefix, [](std::size_t i) { return i; }, prefix.blocks(), context, estimates, radii);
+  BoundBlocks<Form>(prefix, BlocksInOrder{prefix.blocks()}, context, estimates, radii);
 }
 
 template <class Form>
 void PrefixBoundsGathered(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
                           const PrefixContext& context, float* estimates, float* radii) {
-  BoundBlocks<Form>(
-      prefix, [blocks](std::size_t i) { return static_cast<std::size_t>(blocks[i]); }, count, context,
-      estimates, radii);
+  const auto block_bytes = static_cast<std::ptrdiff_t>(prefix.block_bytes());
+  BoundBlocks<Form>(prefix, BlocksGathered{blocks, count, block_bytes}, context, estimates, radii);
 }
 
 template <class Form>
@@ -218,8 +248,8 @@ void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std
     for (std::size_t block = 0; block < boxes.centres.blocks(); ++block) {
       const BlockHeader centres = HeaderOf(boxes.centres, block);
       const BlockHeader spreads = HeaderOf(boxes.spreads, block);
-      centre_dots(centres.q, centre);
-      spread_dots(spreads.q, spread);
+      centre_dots(centres.q, kBlocksAhead, centre);
+      spread_dots(spreads.q, kBlocksAhead, spread);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto bias = hn::LoadU(d, centres.bias + r);
         const auto middle = hn::Mul(ToFloats(centre + r), factors.Scale(centres.scale + r));
