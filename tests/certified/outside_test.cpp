@@ -49,6 +49,22 @@ struct Learned {
   std::unique_ptr<Certified> head;
 };
 
+TEST(PlaceOfSize, IsByTheLogarithmOfK) {
+  using detail::OutsideOf;
+  using detail::PlaceOfSize;
+  const auto expect = [](const PlaceOfSize& place, OutsideOf size, double to_next) {
+    EXPECT_EQ(place.size, size);
+    EXPECT_NEAR(place.to_next, to_next, 1e-12);
+  };
+  expect(PlaceOfSize(1, 9), OutsideOf::fewest, 0.0);
+  expect(PlaceOfSize(3, 9), OutsideOf::fewest, 0.5);
+  expect(PlaceOfSize(9, 9), OutsideOf::expected, 0.0);
+  expect(PlaceOfSize(18, 9), OutsideOf::expected, 1.0 / 3.0);
+  expect(PlaceOfSize(72, 9), OutsideOf::many, 0.0);
+  expect(PlaceOfSize(1000, 9), OutsideOf::many, 0.0);
+  expect(PlaceOfSize(1, 1), OutsideOf::expected, 0.0);
+}
+
 class OutsideOfTheBounds : public ::testing::TestWithParam<BoundBoxes> {};
 
 TEST_P(OutsideOfTheBounds, IsLearned) {
@@ -66,7 +82,7 @@ TEST_P(OutsideOfTheBounds, IsLearned) {
   EXPECT_LT(errors[middle], by_position[middle]);
   EXPECT_LT(errors[middle], 2.0 * known->median);
   EXPECT_GT(errors[middle], 0.5 * known->median);
-  for (const std::size_t k : {1U, 50U}) {
+  for (const std::size_t k : {1U, 2U, 14U, 50U}) {
     const TokenMask all = TokenMask::all(1500);
     EXPECT_LT(world.errors({.k = k})[middle], world.errors({.k = k, .allowed = all})[middle]) << k;
   }

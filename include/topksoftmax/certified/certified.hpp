@@ -126,11 +126,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
 /// is linear in leading coordinates of h', in the products of the first 16 and in the bounds
-/// (outside_features.hpp), learned by ridge regression from contexts (log_z_error() says how well): one for a
-/// k of about expected_k, one for less and one for more, in each of up to 16 regions of contexts
-/// (context_regions.hpp). It knows as many coordinates as the contexts can teach. Where there are fewer than
-/// 616 contexts, and under a mask, it counts the rows outside as log Σ exp(logit) = low + α(high − low), with
-/// the α that was right for the median of some contexts at the build, for expected_k; ½ without any.
+/// (outside_features.hpp), learned by ridge regression from contexts (log_z_error() says how well), in each
+/// of up to 16 regions of contexts (context_regions.hpp) for k = 1, for expected_k and for eight times that;
+/// what is asked for between them is estimated between theirs. It knows as many coordinates as the contexts
+/// can teach. Where there are fewer than 616 contexts, and under a mask, it counts the rows outside as log Σ
+/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
+/// for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   /// Screens `layer` by an index that certified/build.hpp has made or load() has read.

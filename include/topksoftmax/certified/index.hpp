@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,14 +46,21 @@ inline std::size_t learning_k(OutsideOf size, std::size_t expected_k, std::size_
   return size == OutsideOf::expected ? expected : std::min(kManyOfExpected * expected, vocab);
 }
 
-/// The model for a k: that whose own k is the nearest, by their ratio.
-inline OutsideOf outside_of(std::size_t k, std::size_t expected_k) {
-  const auto asked = static_cast<double>(k);
-  const auto expected = static_cast<double>(expected_k);
-  if (asked * asked < expected) return OutsideOf::fewest;
-  return asked * asked < static_cast<double>(kManyOfExpected) * expected * expected ? OutsideOf::expected
-                                                                                    : OutsideOf::many;
-}
+/// Where a k lies among the sizes: at one, or that share of the way to the next one, by the logarithm of k.
+struct PlaceOfSize {
+  OutsideOf size;
+  double to_next = 0.0;  ///< 0 where there is none
+
+  PlaceOfSize(std::size_t k, std::size_t expected_k) : size(OutsideOf::many) {
+    const auto asked = static_cast<double>(k);
+    const auto expected = static_cast<double>(expected_k);
+    constexpr auto many = static_cast<double>(kManyOfExpected);
+    if (asked >= many * expected) return;
+    size = asked < expected ? OutsideOf::fewest : OutsideOf::expected;
+    to_next =
+        asked < expected ? std::log(asked) / std::log(expected) : std::log(asked / expected) / std::log(many);
+  }
+};
 
 /// The rows of a layer in coordinates in which few of them bound a logit well: what Certified keeps. See
 /// CertifiedScreener for the proof and its symbols. Rows are kept in an order of the index's own; a row's
@@ -88,9 +96,14 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return outside_mass ? std::optional(outside_mass->error()) : std::nullopt;
   }
 
-  /// Which of the models of outside_mass estimates for these coordinates of a context and this k.
-  std::size_t outside_model(const float* coordinates, OutsideOf size) const {
-    return static_cast<std::size_t>(size) * regions.count() + regions.of(coordinates);
+  /// What outside_mass makes of these features of a context with these coordinates, for this k.
+  double learned_outside(const float* coordinates, const float* features, std::size_t k) const {
+    const PlaceOfSize place(k, options.expected_k);
+    const std::size_t model =
+        static_cast<std::size_t>(place.size) * regions.count() + regions.of(coordinates);
+    const double log_mass = outside_mass->log_mass(model, features);
+    if (place.to_next == 0.0) return log_mass;
+    return std::lerp(log_mass, outside_mass->log_mass(model + regions.count(), features), place.to_next);
   }
 
   /// Coordinates that rows have, of those of contexts: the estimate of log Z may know no others.

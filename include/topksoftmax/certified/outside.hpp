@@ -21,9 +21,7 @@ inline double estimated_outside(const BoundedQuery& bounded, double low, double 
   auto* const features = bounded.scratch().features.get<float>(index.outside_features.count());
   const float* const coordinates = bounded.bounds.coordinates;
   index.outside_features.put(coordinates, low, high, features);
-  const OutsideOf size = outside_of(bounded.query.k, index.options.expected_k);
-  const std::size_t model = index.outside_model(coordinates, size);
-  const double estimate = index.outside_mass->log_mass(model, features);
+  const double estimate = index.learned_outside(coordinates, features, bounded.query.k);
   return std::isfinite(estimate) ? std::clamp(estimate, low, high) : index.outside_between(low, high);
 }
 
