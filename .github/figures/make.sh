@@ -24,7 +24,7 @@ done
 
 # Time against V: synthetic heads, where every system has its defaults.
 sizes=()
-for vocab in 1000 4000 16000 64000; do
+for vocab in 1000 4000 16000 64000 256000; do
   sizes+=("vocabulary-$vocab.json")
   [ -s "vocabulary-$vocab.json" ] && continue
   "$bench" make-head --vocab "$vocab" --dim 256 --alpha 1 --train 4000 --test 500 --out head.safetensors
