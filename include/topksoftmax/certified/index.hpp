@@ -48,10 +48,10 @@ inline std::size_t learning_k(OutsideOf size, std::size_t expected_k, std::size_
 
 /// Where a k lies among the sizes: at one, or that share of the way to the next one, by the logarithm of k.
 struct PlaceOfSize {
-  OutsideOf size;
+  OutsideOf size = OutsideOf::many;
   double to_next = 0.0;  ///< 0 where there is none
 
-  PlaceOfSize(std::size_t k, std::size_t expected_k) : size(OutsideOf::many) {
+  PlaceOfSize(std::size_t k, std::size_t expected_k) {
     const auto asked = static_cast<double>(k);
     const auto expected = static_cast<double>(expected_k);
     constexpr auto many = static_cast<double>(kManyOfExpected);
