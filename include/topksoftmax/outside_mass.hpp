@@ -108,6 +108,7 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     in.option(kSample, learned.sample);
     const StoredArray<float> weights = finite(in, kWeights, in.floats(kWeights, {groups, features}));
     const StoredArray<float> offsets = finite(in, kOffsets, in.floats(kOffsets, {groups}));
+    if (weights.size() == 0) throw in.damaged(kWeights, "is empty");
     learned.models = detail::StoredRows(weights, weights.size() / groups, offsets);
     const StoredArray<double> error = in.doubles(kError, {3});
     for (const double value : error) {

@@ -105,6 +105,14 @@ TEST(ContextRegions, AreRefusedWhereTheyAreDamaged) {
   EXPECT_EQ(refused_as([](Parts& /*parts*/) {}), "");
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT(refused_as([](Parts& parts) { parts.set("outside.regions", 5, kNan); }), HasSubstr("NaN"));
+  for (const std::size_t columns : {0U, 1U}) {
+    EXPECT_THAT(refused_as([columns](Parts& parts) {
+                  std::vector<std::size_t>& shape = parts.tensors.at("outside.weights").shape;
+                  shape[1] = columns;
+                  parts.bytes.at("outside.weights").resize(shape[0] * columns * sizeof(float));
+                }),
+                HasSubstr(columns == 0 ? "is empty" : "has no column for each feature"));
+  }
   EXPECT_THAT(refused_as([](Parts& parts) { parts.shorten("outside.regions"); }),
               HasSubstr("outside.weights"));
   EXPECT_THAT(refused_as([](Parts& parts) {
