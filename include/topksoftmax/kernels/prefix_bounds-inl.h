@@ -133,9 +133,11 @@ HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const Blocks& blocks, co
     const ContextFactors factors(context);
     HWY_ALIGN std::int32_t dots[kBlockRows];
     for (std::size_t i = 0; i < blocks.count; ++i) {
-      const BlockHeader header = HeaderOf(prefix, blocks[i]);
-      PrefetchHeader(prefix, blocks[i], blocks.Ahead(i));
-      block_dots(header.q, blocks.Ahead(i), dots);
+      const std::size_t block = blocks[i];
+      const std::ptrdiff_t ahead = blocks.Ahead(i);
+      const BlockHeader header = HeaderOf(prefix, block);
+      PrefetchHeader(prefix, block, ahead);
+      block_dots(header.q, ahead, dots);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto estimate =
             hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
