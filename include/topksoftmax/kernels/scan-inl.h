@@ -27,7 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
-/// Products and biases of the count rows that row_of names, in tiles; the last one repeats its last row.
+/// Products and biases of the count rows that row_of names, in tiles.
 template <WeightType type, class RowOf>
 HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t count,
                          const float* HWY_RESTRICT h, float* HWY_RESTRICT logits) {
@@ -35,7 +35,7 @@ HWY_INLINE void ScanRows(const Rows& rows, const RowOf& row_of, std::size_t coun
   for (; i + kTile <= count; i += kTile) LogitTile<type>(rows, row_of, i, h, logits + i);
   if (i < count) {
     HWY_ALIGN float rest[kTile];
-    LogitTile<type>(rows, row_of, i, h, rest);
+    LogitRest<type>(rows, row_of, i, count - i, h, rest);
     std::memcpy(logits + i, rest, (count - i) * sizeof(float));
   }
 }
@@ -326,8 +326,8 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
 inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                       float* logits) {
   ScanRowsBatch(
-      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, kAhead, rows.count, contexts, stride, batch,
-      logits);
+      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, AheadOf(rows), rows.count, contexts, stride,
+      batch, logits);
 }
 
 inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
@@ -359,7 +359,8 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
             together = ContextsOfTile<decltype(type)::value>(size - q);
             const float* tile[kTileContexts];
             TileContexts(contexts, stride, group + q, together, tile);
-            rows_of_tile.Scan(tile, together, group + q == 0 ? kAhead : 0, logits + q * kFusedBlock + i);
+            rows_of_tile.Scan(tile, together, group + q == 0 ? AheadOf(rows) : 0,
+                              logits + q * kFusedBlock + i);
           }
         }
         for (std::size_t q = 0; q < size; ++q) {
