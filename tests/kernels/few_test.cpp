@@ -47,7 +47,7 @@ TEST_P(FewKernels, RankAsAHeapDoes) {
       ids[i] = static_cast<TokenId>((i * 37 + 5) % 101);
       if (engine_() % 5 == 0) logits[i] = -std::numeric_limits<float>::infinity();
     }
-    for (const std::size_t k : {1U, 5U, 64U, 100U}) {
+    for (const std::size_t k : {1U, 2U, 5U, 8U, 16U, 17U, 64U, 100U}) {
       std::vector<ScoredToken> kept(k);
       std::vector<ScoredToken> ranked(k);
       kernels::TopKHeap heap(kept.data(), k);

@@ -54,8 +54,26 @@ inline float KthOfFew(const float* values, std::size_t count, std::size_t k) {
   return found;
 }
 
-inline std::size_t RankFew(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
-                           ScoredToken* best) {
+/// Whether a bound of the k-th largest of so many values leaves fewer to count among.
+HWY_INLINE bool CanBeNarrowed(std::size_t count, std::size_t k) {
+  return k <= kLanes && count > kLanes;
+}
+
+/// What the k-th largest of values is at the least, where they can be narrowed: the k-th largest of the
+/// lanes' maxima, each of which is a value of its own.
+HWY_INLINE float LeastOfKth(const FewValues& few, std::size_t k) {
+  const FloatTag d;
+  auto largest = hn::Load(d, few.values);
+  for (std::size_t v = 1; v < few.vectors; ++v)
+    largest = hn::Max(largest, hn::Load(d, few.values + v * kLanes));
+  HWY_ALIGN float maxima[kLanes];
+  hn::Store(largest, d, maxima);
+  return KthOfFew(maxima, kLanes, k);
+}
+
+/// The k best of count ≤ kFew tokens by counting, for each, those that rank before it.
+inline std::size_t RankByCounting(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
+                                  ScoredToken* best) {
   constexpr float forbidden = -std::numeric_limits<float>::infinity();
   const FloatTag d;
   const hn::Rebind<std::int32_t, FloatTag> d32;
@@ -77,6 +95,30 @@ inline std::size_t RankFew(const float* logits, const TokenId* ids, std::size_t 
     if (keeps && before < k) best[before] = {few.values[i], tokens[i]};
   }
   return allowed < k ? allowed : k;
+}
+
+inline std::size_t RankFew(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
+                           ScoredToken* best) {
+  if (!CanBeNarrowed(count, k)) return RankByCounting(logits, ids, count, k, best);
+  const FloatTag d;
+  const hn::Rebind<std::int32_t, FloatTag> d32;
+  const FewValues few(logits, count);
+  HWY_ALIGN TokenId tokens[kFew + kLanes] = {};
+  std::copy_n(ids, count, tokens);
+  const auto least = hn::Set(d, LeastOfKth(few, k));
+  HWY_ALIGN float left[kFew + kLanes];
+  HWY_ALIGN TokenId of_left[kFew + kLanes];
+  std::size_t size = 0;
+  for (std::size_t v = 0; v < few.vectors; ++v) {
+    const auto x = hn::Load(d, few.values + v * kLanes);
+    const auto reaches = hn::Ge(x, least);
+    hn::StoreU(hn::Compress(hn::Load(d32, tokens + v * kLanes), hn::RebindMask(d32, reaches)), d32,
+               of_left + size);
+    hn::StoreU(hn::Compress(x, reaches), d, left + size);
+    size += hn::CountTrue(d, reaches);
+  }
+  // Where fewer than k are allowed, what fills the last vector up is left too; it is not allowed either.
+  return RankByCounting(left, of_left, size, k, best);
 }
 
 }  // namespace HWY_NAMESPACE
