@@ -249,6 +249,21 @@ TEST_P(GuardedKernels, ReductionsOfEveryLength) {
   }
 }
 
+TEST_P(GuardedKernels, ContextsOfEveryLengthAreRounded) {
+  for (std::size_t count = 0; count <= 130; ++count) {
+    const Guarded<float> x = random_floats(count, static_cast<unsigned>(count));
+    float largest = 0.0F;
+    for (const float value : x) largest = std::max(largest, std::abs(value));
+    ASSERT_EQ(kernel().largest_magnitude(x.data(), count), largest) << count;
+    Guarded<std::int16_t> n(count);
+    kernel().round_to_shorts(x.data(), count, 1000.0F, 1500.0F, n.data());
+    for (std::size_t j = 0; j < count; ++j) {
+      const float steps = x[j] * 1000.0F;  // rounded, as the kernel rounds it
+      ASSERT_EQ(n[j], std::lround(std::clamp(static_cast<double>(steps), -1500.0, 1500.0))) << count;
+    }
+  }
+}
+
 TEST_P(GuardedKernels, BoundsAreDividedAtEveryLength) {
   for (std::size_t count = 1; count <= 300; ++count) {
     const Guarded<float> estimates = random_floats(count, static_cast<unsigned>(count), 3.0F);

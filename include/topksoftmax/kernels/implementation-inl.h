@@ -19,6 +19,7 @@
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/prefix_bounds-inl.h"
 #include "topksoftmax/kernels/reduce-inl.h"
+#include "topksoftmax/kernels/round-inl.h"
 #include "topksoftmax/kernels/scan-inl.h"
 #include "topksoftmax/kernels/squared_distance-inl.h"
 #include "topksoftmax/kernels/sum-inl.h"
@@ -67,6 +68,9 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .mark_reaching = &MarkReaching,
       .squared_distance = &SquaredDistance,
       .squared_length = &SquaredLength,
+      .largest_magnitude = &LargestMagnitude,
+      .round_to_shorts = &RoundToShorts,
+      .round_segment = &RoundSegment,
   };
 }
 

@@ -73,6 +73,9 @@ struct Implementation {
                                std::uint64_t* marks);
   float (*squared_distance)(const float* a, const float* b, std::size_t dim);
   float (*squared_length)(const float* x, std::size_t dim);
+  float (*largest_magnitude)(const float* x, std::size_t count);
+  void (*round_to_shorts)(const float* x, std::size_t count, float inverse, float most, std::int16_t* n);
+  float (*round_segment)(const float* x, float inverse, std::int8_t* n);
 };
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)  // see header_only-inl.h

@@ -249,6 +249,23 @@ inline float squared_length(const float* x, std::size_t dim) {
   return detail::active().squared_length(x, dim);
 }
 
+/// The largest |x[j]|, j < count, but for NaN; 0 for none.
+inline float largest_magnitude(const float* x, std::size_t count) {
+  return detail::active().largest_magnitude(x, count);
+}
+
+/// n[j] = x[j]·inverse rounded to a whole number less than 0.51 away, j < count, but no further than most <
+/// 2¹⁵ from 0; NaN becomes −most.
+inline void round_to_shorts(const float* x, std::size_t count, float inverse, float most, std::int16_t* n) {
+  detail::active().round_to_shorts(x, count, inverse, most, n);
+}
+
+/// The same for a segment of a CodeContext, within ± kLargest; returns Σ_j (x[j]·inverse − n[j])², with a
+/// relative error of at most 2⁻¹⁸.
+inline float round_segment(const float* x, float inverse, std::int8_t* n) {
+  return detail::active().round_segment(x, inverse, n);
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
@@ -20,12 +21,6 @@ struct RoundedToSegments {
   double lost;
 };
 
-inline float peak_of(const float* x, std::size_t count) {
-  float peak = 0.0F;
-  for (std::size_t j = 0; j < count; ++j) peak = std::max(peak, std::abs(x[j]));
-  return peak;
-}
-
 /// Writes x [width] as n [width] and shifts [width / kSegment] of kernels::CodeContext.
 inline RoundedToSegments round_to_segments(const float* x, std::size_t width, std::int8_t* n,
                                            std::uint8_t* shifts) {
@@ -33,7 +28,7 @@ inline RoundedToSegments round_to_segments(const float* x, std::size_t width, st
   constexpr auto kLargest = static_cast<float>(kernels::CodeContext::kLargest);
   const std::size_t segments = width / kSegment;
   constexpr int kMost = kernels::CodeContext::most_shifts(kSegment);
-  const float peak = peak_of(x, width);
+  const float peak = kernels::largest_magnitude(x, width);
   if (!(static_cast<double>(peak) > kTooShortToRound)) {
     std::fill_n(n, width, std::int8_t{0});
     std::fill_n(shifts, segments, std::uint8_t{0});
@@ -42,7 +37,7 @@ inline RoundedToSegments round_to_segments(const float* x, std::size_t width, st
   // A step is as often half the first one as serves all segments that follow.
   float following = 0.0F;
   for (std::size_t segment = segments; segment-- > 0;) {
-    following = std::max(following, peak_of(x + segment * kSegment, kSegment));
+    following = std::max(following, kernels::largest_magnitude(x + segment * kSegment, kSegment));
     const float ratio = following > 0.0F ? peak / following : std::numeric_limits<float>::infinity();
     const int halvings = ratio < std::ldexp(1.0F, kMost) ? std::ilogb(ratio) : kMost;
     shifts[segment] = static_cast<std::uint8_t>(std::min(halvings, kernels::CodeContext::most_shifts(width)));
@@ -55,14 +50,7 @@ inline RoundedToSegments round_to_segments(const float* x, std::size_t width, st
     shifts[segment] = static_cast<std::uint8_t>(halvings - halved);
     step = std::ldexp(step, halved - halvings);
     halved = halvings;
-    const float inverse = 1.0F / step;
-    float square = 0.0F;
-    for (std::size_t j = segment * kSegment; j < (segment + 1) * kSegment; ++j) {
-      const float steps = std::min(kLargest, std::max(-kLargest, x[j] * inverse));
-      n[j] = static_cast<std::int8_t>(steps + std::copysign(0.5F, steps));
-      const float off = x[j] * inverse - static_cast<float>(n[j]);
-      square += off * off;
-    }
+    const float square = kernels::round_segment(x + segment * kSegment, 1.0F / step, n + segment * kSegment);
     // The quotient is rounded twice: off by 2⁻¹⁶ of a step at the most.
     const double off = std::sqrt(static_cast<double>(square) * (1.0 + 0x1p-16)) + 0x1p-12;
     lost += off * off * static_cast<double>(step) * static_cast<double>(step);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/row_order.hpp"
@@ -26,14 +25,9 @@ inline constexpr double kTooShortToRound = 2e-26;
 /// x_j ≈ scale·n_j, as PrefixContext takes it; returns the scale, 0 for what is too short.
 inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n) {
   const auto most = static_cast<float>(kernels::PrefixContext::largest(width));
-  float peak = 0.0F;
-  for (std::size_t j = 0; j < width; ++j) peak = std::max(peak, std::abs(x[j]));
+  const float peak = kernels::largest_magnitude(x, width);
   const float scale = static_cast<double>(peak) > kTooShortToRound ? peak / most : 0.0F;
-  const float inverse = scale > 0.0F ? 1.0F / scale : 0.0F;
-  for (std::size_t j = 0; j < width; ++j) {
-    const float steps = std::min(most, std::max(-most, x[j] * inverse));  // in this order NaN is a number too
-    n[j] = static_cast<std::int16_t>(steps + std::copysign(0.5F, steps));
-  }
+  kernels::round_to_shorts(x, width, scale > 0.0F ? 1.0F / scale : 0.0F, most, n);
   return scale;
 }
 
