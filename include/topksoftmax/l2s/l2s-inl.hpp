@@ -26,7 +26,7 @@ TOPKSOFTMAX_INLINE L2SScreener::L2SScreener(const IndexReader& in) : vocab_(in.v
   const StoredArray<float> v = in.floats("clusters", {IndexReader::any, dim_});
   if (v.size() == 0) throw in.damaged("clusters", "has no cluster");
   model_.v.assign(v.begin(), v.end());
-  v_ = StoredArray<float>::copy(model_.v);
+  v_ = detail::BestRow(detail::StoredRows(StoredArray<float>::copy(model_.v), dim_));
   model_.clusters = v.size() / dim_;
   const StoredArray<TokenId> ids = in.tokens("ids", {IndexReader::any});
   model_.sets.ids.assign(ids.begin(), ids.end());

@@ -23,7 +23,9 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/best_row.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -45,8 +47,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The screening model of L2S: z(h) = argmax_t v_t·h, then the tokens of C(z(h)) (Eq. 2).
 ///
-/// Cost of a query: reads (r + |C(z)|)·d weights. Effort: the number of clusters visited, the best v_t·h
-/// first, their sets united; by default 1; r or more exhausts the method and scans the whole vocabulary. A
+/// Cost of a query: reads r·(d + 8) bytes, which prove that few clusters can be z, those clusters, and
+/// |C(z)|·d weights. Effort: the number of clusters visited, the best v_t·h first, their sets united; by
+/// default 1, others read all r·d weights; r or more exhausts the method and scans the whole vocabulary. A
 /// cluster whose set is too small for k (one that no training context fell into, say) answers from the whole
 /// vocabulary.
 class TOPKSOFTMAX_EXPORT L2SScreener {
@@ -69,10 +72,8 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   const L2SModel& model() const { return model_; }
 
  private:
-  kernels::Rows clusters() const;
-
   L2SModel model_;
-  StoredArray<float> v_;  ///< the model's, as it is scanned
+  detail::BestRow v_;  ///< the model's, as z is found
   L2SOptions options_;
   std::size_t vocab_;
   std::size_t dim_;
@@ -123,7 +124,7 @@ class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
 inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim,
                                 std::string name)
     : model_(std::move(model)),
-      v_(StoredArray<float>::copy(model_.v)),
+      v_(detail::StoredRows(StoredArray<float>::copy(model_.v), dim)),
       options_(std::move(options)),
       vocab_(vocab),
       dim_(dim),
@@ -131,24 +132,18 @@ inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t 
   options_.progress = {};  // whom it tells may not live as long
 }
 
-inline kernels::Rows L2SScreener::clusters() const {
-  kernels::Rows rows;
-  rows.data = v_.data();
-  rows.count = model_.clusters;
-  rows.dim = rows.stride = dim_;
-  return rows;
-}
-
 inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) const {
-  const kernels::Rows rows = clusters();
   Candidates candidates;
-  candidates.screened = rows.count;
-  candidates.bytes_read = rows.bytes(rows.count);
+  candidates.screened = v_.count();
   if (query.effort <= 1) {
-    candidates.group = kernels::argmax(rows, query.h);
-    candidates.ids = model_.sets.of(candidates.group);
+    const detail::BestRow::Found found = v_.find(query.h, workspace);
+    candidates.bytes_read = found.bytes_read;
+    candidates.group = found.row;
+    candidates.ids = model_.sets.of(found.row);
     return candidates;
   }
+  const kernels::Rows rows = v_.rows();
+  candidates.bytes_read = rows.bytes(rows.count);
   if (query.effort >= rows.count) {
     candidates.everything = true;
     return candidates;
@@ -176,7 +171,7 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
 }
 
 inline std::size_t L2SScreener::index_bytes() const {
-  return model_.v.size() * sizeof(float) + model_.sets.ids.size() * sizeof(TokenId) +
+  return v_.bytes() + model_.sets.ids.size() * sizeof(TokenId) +
          model_.sets.offsets.size() * sizeof(std::size_t);
 }
 
