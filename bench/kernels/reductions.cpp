@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -24,6 +25,18 @@ void select(benchmark::State& state, const kernels::detail::Implementation& kern
     kernels::TopKHeap heap(best.data(), best.size());
     kernel.select(values.data(), nullptr, values.size(), heap);
     benchmark::DoNotOptimize(best.data());
+  }
+  count_bytes(state, bytes);
+}
+
+void rank_best(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
+  const std::vector<float> values = logits(bytes / 2);
+  std::vector<TokenId> ids(values.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<ScoredToken> best(5);
+  for ([[maybe_unused]] auto iteration : state) {
+    benchmark::DoNotOptimize(
+        kernel.rank_best(values.data(), ids.data(), values.size(), best.size(), best.data()));
   }
   count_bytes(state, bytes);
 }
@@ -98,6 +111,7 @@ void sum_exp_bounds(benchmark::State& state, const kernels::detail::Implementati
 
 void register_reductions() {
   register_kernel("select", select);
+  register_kernel("rank_best", rank_best);
   register_kernel("max", max);
   register_kernel("sum", sum);
   register_kernel("sum_exp", sum_exp);

@@ -72,10 +72,7 @@ inline QueryWork work_of(const SoftmaxLayer& layer, const Candidates& candidates
 inline std::span<const ScoredToken> select_best(const float* logits, std::span<const TokenId> ids,
                                                 std::size_t k, Workspace& workspace) {
   auto* const best = workspace.scratch<AnswerScratch>().best.get<ScoredToken>(k);
-  if (ids.size() <= kernels::kFew) return {best, kernels::rank_few(logits, ids.data(), ids.size(), k, best)};
-  kernels::TopKHeap heap(best, k);
-  kernels::select(logits, ids.data(), ids.size(), heap);
-  return heap.sort();
+  return {best, kernels::rank_best(logits, ids.data(), ids.size(), k, best)};
 }
 
 /// The learned mass outside of `ids`, whose logits have no biases yet: those tokens behind the candidates

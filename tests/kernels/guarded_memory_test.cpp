@@ -209,7 +209,7 @@ TEST_P(GuardedKernels, EveryK) {
     for (std::size_t k = 1; k <= count; ++k) {
       ASSERT_EQ(kernel().kth_of_few(some.data(), count, k), some[order[k - 1]]);
       Guarded<ScoredToken> best(k);
-      ASSERT_EQ(kernel().rank_few(some.data(), ids.data(), count, k, best.data()), k);
+      ASSERT_EQ(kernel().rank_best(some.data(), ids.data(), count, k, best.data()), k);
       for (std::size_t i = 0; i < k; ++i) {
         ASSERT_EQ(static_cast<std::size_t>(best[i].id), order[i]) << count << " values, k = " << k;
       }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks among few values, by counting: no branch depends on them, where sorting guesses wrong at every other
-// comparison. Included once for every instruction set.
+// Ranks among few values, or the few of many that can be the best, by counting: no branch depends on them,
+// where sorting guesses wrong at every other comparison. Included once for every instruction set.
 
 #if defined(TOPKSOFTMAX_KERNELS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOPKSOFTMAX_KERNELS_FEW_INL_H_
@@ -18,7 +18,9 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/row_dot-inl.h"
+#include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/types.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,22 +56,51 @@ inline float KthOfFew(const float* values, std::size_t count, std::size_t k) {
   return found;
 }
 
-/// Whether a bound of the k-th largest of so many values leaves fewer to count among.
-HWY_INLINE bool CanBeNarrowed(std::size_t count, std::size_t k) {
-  return k <= kLanes && count > kLanes;
+/// take(i, values[i … i + kLanes − 1]) for all count values; −∞ is behind the last.
+template <class Take>
+HWY_INLINE void ForVectors(const float* values, std::size_t count, const Take& take) {
+  const FloatTag d;
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) take(i, hn::LoadU(d, values + i));
+  if (i == count) return;
+  HWY_ALIGN float rest[kLanes];
+  std::fill_n(rest, kLanes, -std::numeric_limits<float>::infinity());
+  std::copy_n(values + i, count - i, rest);
+  take(i, hn::Load(d, rest));
 }
 
-/// What the k-th largest of values is at the least, where they can be narrowed: the k-th largest of the
-/// lanes' maxima, each of which is a value of its own.
-HWY_INLINE float LeastOfKth(const FewValues& few, std::size_t k) {
+/// What the k-th largest of values is at the least, k ≤ kLanes: the k-th largest of the lanes' maxima, each
+/// of which is a value of its own.
+HWY_INLINE float LeastOfKth(const float* values, std::size_t count, std::size_t k) {
   const FloatTag d;
-  auto largest = hn::Load(d, few.values);
-  for (std::size_t v = 1; v < few.vectors; ++v)
-    largest = hn::Max(largest, hn::Load(d, few.values + v * kLanes));
+  auto largest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  ForVectors(values, count, [&](std::size_t, FloatVec x) HWY_ATTR { largest = hn::Max(largest, x); });
   HWY_ALIGN float maxima[kLanes];
   hn::Store(largest, d, maxima);
   return KthOfFew(maxima, kLanes, k);
 }
+
+/// Tokens that may be among the best.
+struct Narrowed {
+  std::size_t size = 0;  ///< more than kFew: there were too many
+  HWY_ALIGN float logits[kFew + kLanes];
+  HWY_ALIGN TokenId ids[kFew + kLanes];
+
+  /// Takes those that reach a logit.
+  HWY_INLINE void Take(const float* values, const TokenId* tokens, std::size_t count, float least) {
+    const FloatTag d;
+    const hn::Rebind<std::int32_t, FloatTag> d32;
+    ForVectors(values, count, [&](std::size_t i, FloatVec x) HWY_ATTR {
+      const auto reaches = hn::Ge(x, hn::Set(d, least));
+      if (size > kFew || hn::AllFalse(d, reaches)) return;
+      HWY_ALIGN TokenId of_vector[kLanes] = {};
+      std::copy_n(tokens + i, std::min(kLanes, count - i), of_vector);
+      hn::StoreU(hn::Compress(hn::Load(d32, of_vector), hn::RebindMask(d32, reaches)), d32, ids + size);
+      hn::StoreU(hn::Compress(x, reaches), d, logits + size);
+      size += hn::CountTrue(d, reaches);
+    });
+  }
+};
 
 /// The k best of count ≤ kFew tokens by counting, for each, those that rank before it.
 inline std::size_t RankByCounting(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
@@ -97,28 +128,19 @@ inline std::size_t RankByCounting(const float* logits, const TokenId* ids, std::
   return allowed < k ? allowed : k;
 }
 
-inline std::size_t RankFew(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
-                           ScoredToken* best) {
-  if (!CanBeNarrowed(count, k)) return RankByCounting(logits, ids, count, k, best);
-  const FloatTag d;
-  const hn::Rebind<std::int32_t, FloatTag> d32;
-  const FewValues few(logits, count);
-  HWY_ALIGN TokenId tokens[kFew + kLanes] = {};
-  std::copy_n(ids, count, tokens);
-  const auto least = hn::Set(d, LeastOfKth(few, k));
-  HWY_ALIGN float left[kFew + kLanes];
-  HWY_ALIGN TokenId of_left[kFew + kLanes];
-  std::size_t size = 0;
-  for (std::size_t v = 0; v < few.vectors; ++v) {
-    const auto x = hn::Load(d, few.values + v * kLanes);
-    const auto reaches = hn::Ge(x, least);
-    hn::StoreU(hn::Compress(hn::Load(d32, tokens + v * kLanes), hn::RebindMask(d32, reaches)), d32,
-               of_left + size);
-    hn::StoreU(hn::Compress(x, reaches), d, left + size);
-    size += hn::CountTrue(d, reaches);
+inline std::size_t RankBest(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
+                            ScoredToken* best) {
+  if (k <= kLanes && count > kLanes) {
+    Narrowed left;
+    left.Take(logits, ids, count, LeastOfKth(logits, count, k));
+    // Where fewer than k are allowed, what is behind the last is left too; it is not allowed either.
+    if (left.size <= kFew) return RankByCounting(left.logits, left.ids, left.size, k, best);
+  } else if (count <= kFew) {
+    return RankByCounting(logits, ids, count, k, best);
   }
-  // Where fewer than k are allowed, what fills the last vector up is left too; it is not allowed either.
-  return RankByCounting(left, of_left, size, k, best);
+  TopKHeap heap(best, k);
+  Select(logits, ids, count, heap);
+  return heap.sort().size();
 }
 
 }  // namespace HWY_NAMESPACE

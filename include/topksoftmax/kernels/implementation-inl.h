@@ -47,7 +47,7 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .fused_select = &FusedSelect,
       .fused_absorb = &FusedAbsorb,
       .kth_of_few = &KthOfFew,
-      .rank_few = &RankFew,
+      .rank_best = &RankBest,
       .max = &Max,
       .sum_exp = &SumExp,
       .add_exp = &AddExp,

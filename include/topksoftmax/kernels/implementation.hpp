@@ -42,8 +42,8 @@ struct Implementation {
                        LogSumExp* sum);
   void (*fused_absorb)(const float* logits, std::size_t count, TopKHeap& heap, LogSumExp* sum);
   float (*kth_of_few)(const float* values, std::size_t count, std::size_t k);
-  std::size_t (*rank_few)(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
-                          ScoredToken* best);
+  std::size_t (*rank_best)(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
+                           ScoredToken* best);
   float (*max)(const float* values, std::size_t count);
   double (*sum_exp)(const float* values, std::size_t count, float max);
   void (*add_exp)(const float* values, std::size_t count, LogSumExp& sum);

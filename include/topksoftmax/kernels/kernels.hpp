@@ -107,11 +107,12 @@ inline float kth_of_few(const float* values, std::size_t count, std::size_t k) {
   return detail::active().kth_of_few(values, count, k);
 }
 
-/// The k best of count ≤ kFew tokens, no id twice, best first, those with a logit of −∞ left out; returns
-/// how many these are. Equal to what a TopKHeap keeps. Cost: count²/lanes.
-inline std::size_t rank_few(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
-                            ScoredToken* best) {
-  return detail::active().rank_few(logits, ids, count, k, best);
+/// The k best of count tokens, no id twice, best first, those with a logit of −∞ left out; returns how many
+/// these are. best [k]. Equal to what a TopKHeap keeps, which takes longer: for small k all tokens are looked
+/// at by vectors, and few are ranked.
+inline std::size_t rank_best(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
+                             ScoredToken* best) {
+  return detail::active().rank_best(logits, ids, count, k, best);
 }
 
 /// The largest of count values, −∞ for none.
