@@ -139,6 +139,14 @@ int run(const Arguments& arguments) {
   const Exact exact(layer);
   const Fused fused(layer);
   const auto l2s = L2S::train(layer, contexts, options);
+  // A beam of five asks for ten tokens at a time, and any of them may be the translation's.
+  L2SOptions of_beams = options;
+  of_beams.budget = 2 * options.budget;
+  of_beams.lambda = options.lambda / 3;
+  of_beams.clusters = 200;
+  of_beams.label_count = 10;
+  of_beams.label_depth = 32;
+  const auto l2s_of_beams = L2S::train(layer, contexts, of_beams);
   show_progress("L2S", 1.0);
   const auto fgd = Fgd::build(layer, contexts, {});
   const auto certified = Certified::build(layer, contexts);
@@ -146,6 +154,7 @@ int run(const Arguments& arguments) {
       {"fused", &fused},
       {"exact", &exact},
       {"l2s", l2s.get()},
+      {"l2s, of ten labels", l2s_of_beams.get()},
       {"fgd", fgd.get()},
       {"certified", certified.get()},
       {"certified, log Z est.", certified.get(), std::numeric_limits<double>::infinity()}};
