@@ -125,7 +125,8 @@ constexpr std::size_t kAhead = std::size_t{32} * 1024;
 
 /// What third caches hold. Weights of two bytes and more come out of one as fast as its processor can read
 /// them, and a request takes the place of a read: on an AMD EPYC 69 GB/s with requests and 85 without, where
-/// memory gave 29 and 24. Narrower ones gain nothing there, and take up to four times as long from memory.
+/// memory gave 29 and 24. Narrower ones gain hardly anything there, and take up to four times as long from
+/// memory.
 constexpr std::size_t kCached = std::size_t{16} << 20;
 
 /// Bytes that these rows are asked for ahead when they are read in order; 0: they are not.
@@ -134,8 +135,8 @@ HWY_INLINE std::size_t AheadOf(const Rows& rows) {
   return wide && rows.bytes(rows.count) <= kCached ? 0 : kAhead;
 }
 
-/// Asks for lines of rows in order, `ahead` > 0 bytes behind kRows of which bytes first … first + bytes − 1
-/// each are multiplied: one line after the other, for the second cache.
+/// Asks for lines of rows in order, `ahead` bytes behind kRows of which bytes first … first + bytes − 1 each
+/// are multiplied: one line after the other, for the second cache; for none where that is 0.
 template <std::size_t kRows, class Lane>
 HWY_INLINE void PrefetchInOrder(const Lane* row, std::size_t ahead, std::size_t first, std::size_t bytes) {
   if (ahead == 0) return;
