@@ -29,10 +29,13 @@ std::size_t expected_row(const BestRow& best, const float* h) {
   return static_cast<std::size_t>(std::max_element(products.begin(), products.end()) - products.begin());
 }
 
-void expect_found(const RowMajorMatrix& rows, const Eigen::VectorXf& h) {
+/// Returns what was found.
+std::size_t expect_found(const RowMajorMatrix& rows, const Eigen::VectorXf& h) {
   const BestRow best((StoredRows(rows)));
   Workspace workspace;
-  EXPECT_EQ(best.find(h.data(), workspace).row, expected_row(best, h.data()));
+  const std::size_t found = best.find(h.data(), workspace).row;
+  EXPECT_EQ(found, expected_row(best, h.data()));
+  return found;
 }
 
 TEST(BestRow, IsFoundAtEveryCountAndDimensionWithoutMostOfTheRows) {
@@ -63,10 +66,7 @@ TEST(BestRow, OfEqualsIsTheLowest) {
   RowMajorMatrix rows = testing::random_matrix(100, kDim, 3);
   const Eigen::VectorXf h = testing::random_vector(kDim, 4);
   for (const Eigen::Index row : {17, 40, 99}) rows.row(row) = 5.0F * h;
-  expect_found(rows, h);
-  const BestRow best((StoredRows(rows)));
-  Workspace workspace;
-  EXPECT_EQ(best.find(h.data(), workspace).row, 17U);
+  EXPECT_EQ(expect_found(rows, h), 17U);
 }
 
 TEST(BestRow, RowsThatDifferByAnUlpAreToldApart) {
@@ -83,7 +83,7 @@ TEST(BestRow, RowsThatDifferByAnUlpAreToldApart) {
   }
 }
 
-/// Rows whose bytes are wrong where the context is: 0.39 of a step of 100/127 rounds to 0 or to all of it.
+/// Rows of which one is wrong in its bytes where the context is: 0.39 is half a step of 100/127.
 RowMajorMatrix coarsely_rounded_rows(Eigen::Index dim) {
   RowMajorMatrix rows = RowMajorMatrix::Constant(40, dim, 0.2F);
   rows.row(25).setConstant(0.39F);
@@ -105,17 +105,14 @@ TEST(BestRow, ByteThatIsFarFromItsWeightIsAllowedFor) {
 
 TEST(BestRow, AContextThatRoundsToZeroIsAllowedFor) {
   constexpr Eigen::Index kDim = 1024;
-  // Of a step of 1/16256, 2e-5 is a third. All bytes are exact: 127 and 32 are whole numbers of steps.
+  // Of a step of 1/16256, 2e-5 is a third. The bytes of row 30 are exact.
   Eigen::VectorXf h = Eigen::VectorXf::Constant(kDim, 2e-5F);
   h[0] = 1.0F;
   RowMajorMatrix rows = RowMajorMatrix::Zero(40, kDim);
   rows.col(0).setConstant(1.25F);
   rows.row(30).setConstant(127.0F);
   rows(30, 0) = 0.0F;
-  expect_found(rows, h);
-  const BestRow best((StoredRows(rows)));
-  Workspace workspace;
-  EXPECT_EQ(best.find(h.data(), workspace).row, 30U);
+  EXPECT_EQ(expect_found(rows, h), 30U);
 }
 
 TEST(BestRow, ProductsAreComparedAsFloat32HasThem) {

@@ -201,7 +201,7 @@ inline ContextTransform whole_transform_of(const CoordinateBasis& basis) {
   Eigen::MatrixXd product = basis.R * basis.Q;
   const double largest = product.cwiseAbs().maxCoeff();
   if (largest > 0.0) product /= largest;
-  PrefixWriter rows(dim, (dim + 3) / 4 * 4);
+  PrefixWriter rows(dim, kernels::PrefixBlocks::width_for(dim));
   std::vector<double> row(rows.blocks().width, 0.0);
   std::vector<std::int8_t> q(row.size());
   for (std::size_t i = 0; i < dim; ++i) {

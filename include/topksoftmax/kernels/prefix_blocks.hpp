@@ -49,6 +49,9 @@ struct PrefixBlocks {
   /// Bytes that a scale of codes, or their radius, adds to these.
   static constexpr std::size_t kCodeHeader = kRows * sizeof(std::uint16_t);
 
+  /// The width of so many coordinates in int8.
+  static constexpr std::size_t width_for(std::size_t coordinates) { return (coordinates + 3) / 4 * 4; }
+
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
   /// Rows, those that fill the last block up not counted.
   std::size_t rows = 0;

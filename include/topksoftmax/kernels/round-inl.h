@@ -11,7 +11,6 @@
 
 #include <hwy/highway.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 

@@ -26,7 +26,7 @@ inline constexpr std::size_t kQuantizedAtOnce = 64 * kernels::PrefixBlocks::kRow
 
 TOPKSOFTMAX_BUILD_INLINE QuantizedRows::QuantizedRows(const SoftmaxLayer& layer, const Executor& executor)
     : dim_(layer.dim()), transform_(layer.transform()) {
-  const std::size_t width = width_for(dim_);
+  const std::size_t width = kernels::PrefixBlocks::width_for(dim_);
   PrefixWriter writer(layer.vocab(), width);
   const Eigen::VectorXf b = layer.biases();
   for_each_part(executor, layer.vocab(), kQuantizedAtOnce, [&](std::size_t first, std::size_t count) {

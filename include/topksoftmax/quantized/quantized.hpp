@@ -132,7 +132,7 @@ class QuantizedRows {
   explicit QuantizedRows(const IndexReader& in)
       : dim_(in.dim()),
         transform_(in.layer().transform()),
-        store_(in, kQuantizedRowsName, in.vocab(), width_for(dim_)) {
+        store_(in, kQuantizedRowsName, in.vocab(), kernels::PrefixBlocks::width_for(dim_)) {
     store_.check_biases(in, kQuantizedRowsName, RowOrder());
   }
 
@@ -143,8 +143,6 @@ class QuantizedRows {
   const kernels::PrefixBlocks& blocks() const { return store_.blocks(); }
 
  private:
-  static std::size_t width_for(std::size_t dim) { return (dim + 3) / 4 * 4; }
-
   std::size_t dim_;
   LogitTransform transform_;
   PrefixStore store_;

@@ -23,8 +23,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What BestRow works in.
 struct BestRowScratch {
-  ScratchBuffer context;  ///< filled up with zeros
-  ScratchBuffer shorts;   ///< its 15-bit integers
+  ScratchBuffer shorts;  ///< the context's 15-bit integers, filled up with zeros
   ScratchBuffer estimates;
   ScratchBuffer radii;
   ScratchBuffer low;  ///< lower bounds
@@ -82,8 +81,8 @@ inline BestRow::BestRow(StoredRows rows) : rows_(std::move(rows)) {
 
 inline void BestRow::bound_rows() {
   const std::size_t dim = rows_.dim();
-  const std::size_t width = (dim + 3) / 4 * 4;
-  const auto most = static_cast<double>(kernels::PrefixContext::largest(width));
+  const std::size_t width = kernels::PrefixBlocks::width_for(dim);
+  const auto most = static_cast<double>(kernels::PrefixContext::largest(dim));
   const double lost_of_context = rounded_to_shorts(1.0F) * std::sqrt(static_cast<double>(dim)) / most;
   PrefixWriter writer(rows_.count(), width);
   std::vector<double> x(width, 0.0);
@@ -117,10 +116,9 @@ inline BestRow::Found BestRow::find(const float* h, Workspace& workspace) const 
   }
 
   BestRowScratch& scratch = workspace.scratch<BestRowScratch>();
-  auto* const context = scratch.context.get<float>(codes.width);
-  std::fill(std::copy_n(h, dim, context), context + codes.width, 0.0F);
   auto* const n = scratch.shorts.get<std::int16_t>(codes.width);
-  const float step = round_to_shorts(context, codes.width, n);
+  const float step = round_to_shorts(h, dim, n);
+  std::fill(n + dim, n + codes.width, std::int16_t{0});
   // Room for the rounding of the length itself, and of estimate ± radius.
   const float radius = up(length * (1.0 + roundings(dim + 3)) * (1.0 + 0x1p-18));
   const std::size_t room = codes.blocks() * kernels::PrefixBlocks::kRows;
