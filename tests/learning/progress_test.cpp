@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -35,6 +36,17 @@ TEST(Progress, APartIsToldAsAWhole) {
   EXPECT_EQ(told, (std::vector<double>{0.625, 0.25, 0.375, 0.5}));
   EXPECT_FALSE(detail::part_of({}, 0.0, 1.0));
   EXPECT_FALSE(detail::step_of({}, "a step", 0.0, 1.0));
+}
+
+TEST(Progress, AShareIsToldAsAStep) {
+  std::vector<double> told;
+  const detail::StepProgress whole = [&told](double done) { told.push_back(done); };
+  const detail::StepProgress share = detail::share_of(whole, 0.5, 0.75);
+  share(0.0);
+  share(0.5);
+  share(1.0);
+  EXPECT_EQ(told, (std::vector<double>{0.5, 0.625, 0.75}));
+  EXPECT_FALSE(detail::share_of({}, 0.0, 1.0));
 }
 
 class BuildProgress : public ::testing::TestWithParam<std::string> {
@@ -88,6 +100,20 @@ TEST_P(BuildProgress, MayGiveTheBuildUpAtAnyTime) {
     EXPECT_EQ(count, last) << "nothing is told after that";
     EXPECT_EQ(caller.use_count(), 2) << "here and in progress";
   }
+}
+
+// Placing and halving all rows takes as long as anything else for large layers.
+TEST(Progress, CertifiedTellsOfTheOrderingOfItsRows) {
+  std::vector<double> told;
+  const TrainingProgress progress = [&told](std::string_view step, double done) {
+    if (step == "ordering the rows") told.push_back(done);
+  };
+  Registry::standard()
+      .find("certified")
+      .build({.layer = world().layer, .contexts = Contexts::of(world().train), .progress = progress},
+             {{"boxes", "always"}});
+  EXPECT_GE(told.size(), 5U) << "its beginning, the rows that are placed, every halving";
+  EXPECT_EQ(std::adjacent_find(told.begin(), told.end(), std::greater_equal<>()), told.end());
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BuildProgress,

@@ -114,6 +114,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   // What each step ends at: about the shares of time that they take.
   constexpr double kLearned = 0.25;
   constexpr double kChosen = 0.6;
+  constexpr double kOrdered = 0.68;
   constexpr double kPlaced = 0.75;
   const auto report = [&options](const char* step, double done) {
     if (options.progress) options.progress(step, done);
@@ -124,8 +125,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   const StepProgress chosen = step_of(options.progress, "choosing the bounds", kLearned, kChosen);
   const Trials trials(layer, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
                       executor);
-  BoundChoice choice = BoundChooser(layer, coordinates, trials, options, executor).choose(chosen);
-  const StepProgress placed = step_of(options.progress, "placing the rows", kChosen, kPlaced);
+  BoundChoice choice = BoundChooser(layer, coordinates, trials, options, chosen, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
   index.options.progress = {};  // whom it tells may not live as long
@@ -134,8 +134,12 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
   const bool boxed = index.options.boxes == BoundBoxes::always;
   if (boxed) {
-    index.order = RowOrder(StoredArray<TokenId>::own(similar_rows(layer, projector, typical, executor)));
+    const StepProgress ordered = step_of(options.progress, "ordering the rows", kChosen, kOrdered);
+    index.order =
+        RowOrder(StoredArray<TokenId>::own(similar_rows(layer, projector, typical, ordered, executor)));
   }
+  const StepProgress placed =
+      step_of(options.progress, "placing the rows", boxed ? kOrdered : kChosen, kPlaced);
   RowPacker(layer, projector, index.order, index.options).pack(typical, placed, executor, index);
   const StepProgress learned = step_of(options.progress, "learning the estimate of log Z", kPlaced, 1.0);
   index.outside_position = typical_position(layer, index, trials, executor);

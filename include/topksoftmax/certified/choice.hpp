@@ -42,11 +42,15 @@ class BoundChooser {
  public:
   /// Refers to all of them.
   BoundChooser(const SoftmaxLayer& layer, const LearnedCoordinates& coordinates, const Trials& trials,
-               const CertifiedOptions& options, const Executor& executor)
-      : layer_(layer), coordinates_(coordinates), trials_(trials), options_(options), executor_(executor) {}
+               const CertifiedOptions& options, const StepProgress& report, const Executor& executor)
+      : layer_(layer),
+        coordinates_(coordinates),
+        trials_(trials),
+        options_(options),
+        report_(report),
+        executor_(executor) {}
 
-  /// Tells how far it is after each of its steps.
-  BoundChoice choose(const StepProgress& report) const;
+  BoundChoice choose() const;
 
  private:
   /// A choice and what speaks for it.
@@ -98,6 +102,7 @@ class BoundChooser {
   const LearnedCoordinates& coordinates_;
   const Trials& trials_;
   const CertifiedOptions& options_;
+  const StepProgress& report_;
   const Executor& executor_;
   mutable std::optional<CoordinateBasis> whole_basis_;
   /// Rows that what passes is counted of, alike in the first coordinates that are tried: in others they are
@@ -205,7 +210,11 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
   }
   const RowProjector projector(layer_, transform);
   const ContextCoordinates contexts(trials_.contexts, transform, executor_);
-  if (counted_.empty()) counted_ = some_blocks(similar_rows(layer_, projector, contexts, executor_));
+  if (counted_.empty()) {
+    constexpr double kOrdered = 0.3;  // of the choice
+    counted_ =
+        some_blocks(similar_rows(layer_, projector, contexts, share_of(report_, 0.0, kOrdered), executor_));
+  }
   const std::vector<TokenId>& some = counted_;
   const RowCoordinates rows = projector.at(some);
   const Eigen::VectorXd biases = biases_at(layer_, some);
@@ -321,9 +330,9 @@ inline std::vector<FirstScan> BoundChooser::scans_before_codes() const {
   return choose_for(kOneLine).scans;
 }
 
-inline BoundChoice BoundChooser::choose(const StepProgress& report) const {
-  const auto tell = [&report](double done) {
-    if (report) report(done);
+inline BoundChoice BoundChooser::choose() const {
+  const auto tell = [this](double done) {
+    if (report_) report_(done);
   };
   if (options_.code_width() != 0) return with_codes(choose_code_widths(scans_before_codes()));
   if (options_.width != 0) return choose_for(kOneLine).choice;

@@ -3,6 +3,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
@@ -16,6 +17,8 @@
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -82,13 +85,16 @@ inline std::size_t halve(const Eigen::MatrixXf& points, std::size_t group, std::
 }
 
 /// An order in which every `group` consecutive rows from a multiple of it on are near to each other: points
-/// [V×n] are halved along their widest coordinate until so few are left. Cost: O(V·n·log V).
+/// [V×n] are halved along their widest coordinate until so few are left. Tells `report` after every
+/// round. Cost: O(V·n·log V).
 inline std::vector<TokenId> similar_rows_together(const Eigen::MatrixXf& points, std::size_t group,
-                                                  const Executor& executor) {
+                                                  const StepProgress& report, const Executor& executor) {
   std::vector<TokenId> rows(static_cast<std::size_t>(points.rows()));
   std::iota(rows.begin(), rows.end(), TokenId{0});
   std::vector<std::span<TokenId>> parts = {rows};
-  while (!parts.empty()) {
+  const auto rounds =
+      static_cast<double>(1 + std::bit_width((rows.size() - 1) / group));  // the last one sorts
+  for (int round = 1; !parts.empty(); ++round) {
     std::vector<std::span<TokenId>> halves(2 * parts.size());
     for_each_part(executor, parts.size(), 1, [&](std::size_t i, std::size_t) {
       if (parts[i].size() <= group) return std::sort(parts[i].begin(), parts[i].end());
@@ -98,6 +104,7 @@ inline std::vector<TokenId> similar_rows_together(const Eigen::MatrixXf& points,
     });
     std::erase_if(halves, [](std::span<TokenId> part) { return part.empty(); });
     parts = std::move(halves);
+    if (report) report(round / rounds);
   }
   return rows;
 }
@@ -105,10 +112,13 @@ inline std::vector<TokenId> similar_rows_together(const Eigen::MatrixXf& points,
 /// All rows in an order in which those of a block are near to each other where contexts differ. Cost: that of
 /// projecting all rows.
 inline std::vector<TokenId> similar_rows(const SoftmaxLayer& layer, const RowProjector& projector,
-                                         const ContextCoordinates& contexts, const Executor& executor) {
+                                         const ContextCoordinates& contexts, const StepProgress& report,
+                                         const Executor& executor) {
   // Leading coordinates that say which rows are similar.
   constexpr Eigen::Index kSimilarWidth = 16;
   constexpr std::size_t kRowsAtOnce = 1024;
+  // The share of the time that projecting them takes.
+  constexpr double kProjected = 0.8;
   const auto all = static_cast<Eigen::Index>(projector.width());
   const Eigen::Index width = std::min(all, kSimilarWidth);
   const Eigen::Index rest = all - width;
@@ -121,7 +131,7 @@ inline std::vector<TokenId> similar_rows(const SoftmaxLayer& layer, const RowPro
   weights[width + 1] = root_mean_square(contexts.inside.rightCols(rest));
   weights[width + 2] = root_mean_square(contexts.outside);
   Eigen::MatrixXf points(static_cast<Eigen::Index>(layer.vocab()), width + 3);
-  for_each_part(executor, layer.vocab(), kRowsAtOnce, [&](std::size_t first, std::size_t count) {
+  const auto place = [&](std::size_t first, std::size_t count) {
     std::vector<TokenId> tokens(count);
     std::iota(tokens.begin(), tokens.end(), static_cast<TokenId>(first));
     const RowCoordinates rows = projector.at(tokens);
@@ -130,8 +140,10 @@ inline std::vector<TokenId> similar_rows(const SoftmaxLayer& layer, const RowPro
         rows.inside.rightCols(rest).rowwise().norm(), rows.outside;
     points.middleRows(static_cast<Eigen::Index>(first), some.rows()) =
         (some * weights.asDiagonal()).cast<float>();
-  });
-  return similar_rows_together(points, kernels::PrefixBlocks::kRows, executor);
+  };
+  for_each_reported_part(executor, layer.vocab(), kRowsAtOnce, share_of(report, 0.0, kProjected), place);
+  return similar_rows_together(points, kernels::PrefixBlocks::kRows, share_of(report, kProjected, 1.0),
+                               executor);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -29,6 +29,12 @@ inline TrainingProgress part_of(const TrainingProgress& whole, double begin, dou
       [whole, begin, end](std::string_view step, double done) { whole(step, begin + (end - begin) * done); };
 }
 
+/// What tells of the part of a step from one share to another as if it were the step; empty where that is.
+inline StepProgress share_of(const StepProgress& step, double begin, double end) {
+  if (!step) return {};
+  return [step, begin, end](double done) { step(begin + (end - begin) * done); };
+}
+
 /// What tells of the step of this name from one share to another, the first of them now; empty where `whole`
 /// is.
 inline StepProgress step_of(const TrainingProgress& whole, std::string step, double begin, double end) {
