@@ -56,13 +56,18 @@ TEST(PlaceOfSize, IsByTheLogarithmOfK) {
     EXPECT_EQ(place.size, size);
     EXPECT_NEAR(place.to_next, to_next, 1e-12);
   };
-  expect(PlaceOfSize(1, 9), OutsideOf::fewest, 0.0);
-  expect(PlaceOfSize(3, 9), OutsideOf::fewest, 0.5);
-  expect(PlaceOfSize(9, 9), OutsideOf::expected, 0.0);
-  expect(PlaceOfSize(18, 9), OutsideOf::expected, 1.0 / 3.0);
-  expect(PlaceOfSize(72, 9), OutsideOf::many, 0.0);
-  expect(PlaceOfSize(1000, 9), OutsideOf::many, 0.0);
-  expect(PlaceOfSize(1, 1), OutsideOf::expected, 0.0);
+  expect(PlaceOfSize(1, 9, 5000), OutsideOf::fewest, 0.0);
+  expect(PlaceOfSize(3, 9, 5000), OutsideOf::fewest, 0.5);
+  expect(PlaceOfSize(9, 9, 5000), OutsideOf::expected, 0.0);
+  expect(PlaceOfSize(18, 9, 5000), OutsideOf::expected, 1.0 / 3.0);
+  expect(PlaceOfSize(72, 9, 5000), OutsideOf::many, 0.0);
+  expect(PlaceOfSize(1000, 9, 5000), OutsideOf::many, 0.0);
+  expect(PlaceOfSize(1, 1, 5000), OutsideOf::expected, 0.0);
+  // A small layer's models are of no more than all its tokens.
+  expect(PlaceOfSize(18, 9, 36), OutsideOf::expected, 0.5);
+  expect(PlaceOfSize(36, 9, 36), OutsideOf::many, 0.0);
+  expect(PlaceOfSize(6, 100, 36), OutsideOf::fewest, 0.5);
+  expect(PlaceOfSize(1, 9, 1), OutsideOf::many, 0.0);
 }
 
 class OutsideOfTheBounds : public ::testing::TestWithParam<BoundBoxes> {};

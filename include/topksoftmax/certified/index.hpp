@@ -51,14 +51,14 @@ struct PlaceOfSize {
   OutsideOf size = OutsideOf::many;
   double to_next = 0.0;  ///< 0 where there is none
 
-  PlaceOfSize(std::size_t k, std::size_t expected_k) {
+  PlaceOfSize(std::size_t k, std::size_t expected_k, std::size_t vocab) {
     const auto asked = static_cast<double>(k);
-    const auto expected = static_cast<double>(expected_k);
-    constexpr auto many = static_cast<double>(kManyOfExpected);
-    if (asked >= many * expected) return;
+    const auto expected = static_cast<double>(learning_k(OutsideOf::expected, expected_k, vocab));
+    const auto many = static_cast<double>(learning_k(OutsideOf::many, expected_k, vocab));
+    if (asked >= many) return;
     size = asked < expected ? OutsideOf::fewest : OutsideOf::expected;
-    to_next =
-        asked < expected ? std::log(asked) / std::log(expected) : std::log(asked / expected) / std::log(many);
+    to_next = asked < expected ? std::log(asked) / std::log(expected)
+                               : std::log(asked / expected) / std::log(many / expected);
   }
 };
 
@@ -98,7 +98,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
 
   /// What outside_mass makes of these features of a context with these coordinates, for this k.
   double learned_outside(const float* coordinates, const float* features, std::size_t k) const {
-    const PlaceOfSize place(k, options.expected_k);
+    const PlaceOfSize place(k, options.expected_k, rows());
     const std::size_t model =
         static_cast<std::size_t>(place.size) * regions.count() + regions.of(coordinates);
     const double log_mass = outside_mass->log_mass(model, features);
