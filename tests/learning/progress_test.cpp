@@ -102,7 +102,7 @@ TEST_P(BuildProgress, MayGiveTheBuildUpAtAnyTime) {
   }
 }
 
-// Placing and halving all rows takes as long as anything else for large layers.
+// All rows are projected for it, and for a large layer that takes long.
 TEST(Progress, CertifiedTellsOfTheOrderingOfItsRows) {
   std::vector<double> told;
   const TrainingProgress progress = [&told](std::string_view step, double done) {

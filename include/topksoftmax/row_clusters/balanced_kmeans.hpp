@@ -17,6 +17,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/learning/chunks.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/learning/spherical_kmeans.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/types.hpp"
@@ -133,11 +134,9 @@ Eigen::MatrixXd cluster_sums(const Contexts& rows, const std::vector<std::int32_
 inline std::vector<std::int32_t> balanced_kmeans(const Contexts& rows, const SphericalKMeansOptions& options,
                                                  std::size_t capacity, const Executor& executor) {
   constexpr double kStarted = 0.4;
-  const auto report = [&options](double done) {
-    if (options.progress) options.progress(done);
-  };
+  const StepProgress balancing = share_of(options.progress, kStarted, 1.0);
   SphericalKMeansOptions starting = options;
-  starting.progress = [&report](double done) { report(kStarted * done); };
+  starting.progress = share_of(options.progress, 0.0, kStarted);
   const std::vector<float> start = spherical_kmeans(rows, starting, executor);
   RowMajorMatrix v = Eigen::Map<const RowMajorMatrix>(
       start.data(), static_cast<Eigen::Index>(options.clusters), static_cast<Eigen::Index>(rows.dim));
@@ -155,10 +154,9 @@ inline std::vector<std::int32_t> balanced_kmeans(const Contexts& rows, const Sph
     std::vector<std::int32_t> next = balanced_assignment(rows, v, capacity, executor);
     if (next == cluster) break;
     cluster = std::move(next);
-    report(kStarted +
-           (1.0 - kStarted) * static_cast<double>(iteration + 1) / static_cast<double>(options.iterations));
+    if (balancing) balancing(static_cast<double>(iteration + 1) / static_cast<double>(options.iterations));
   }
-  report(1.0);
+  if (balancing) balancing(1.0);
   return cluster;
 }
 
