@@ -361,6 +361,27 @@ TEST_P(PrefixKernels, RadiiHoldWhatIsTooSmallForFloats) {
   EXPECT_GE(static_cast<double>(radius), 0x1p-160);
 }
 
+TEST_P(PrefixKernels, RadiiHoldTheLargestSumOfTheSmallestProducts) {
+  // Half of the least float rounds to nothing, and meets a sum of almost 2³¹.
+  constexpr std::size_t kWidth = 1024;
+  const std::int32_t most = kernels::PrefixContext::largest(kWidth);
+  const double product = 0x1p-150 * 127.0 * most * kWidth;
+  PrefixBlocks blocks;
+  blocks.rows = 1;
+  blocks.width = kWidth;
+  std::vector<std::byte> storage;
+  std::byte* const block = make_room(storage, blocks);
+  const auto scale = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(0x1p-81F) >> 16);
+  std::memcpy(block + 64, &scale, sizeof(scale));
+  std::fill(block + blocks.q_offset(), block + blocks.block_bytes(), std::byte{255});
+  const std::vector<std::int16_t> n(kWidth, static_cast<std::int16_t>(most));
+  std::vector<float> estimates(16), radii(16);
+  GetParam().prefix_bounds(blocks, {n.data(), 0x1p-69F, 0.0F}, estimates.data(), radii.data());
+  EXPECT_GE(static_cast<double>(estimates[0]) + static_cast<double>(radii[0]), product);
+  GetParam().prefix_bounds(blocks, {n.data(), 0x1p81F, 0.0F}, estimates.data(), radii.data());
+  EXPECT_NEAR(static_cast<double>(estimates[0]), std::ldexp(product, 150), 1e3);
+}
+
 TEST_P(PrefixKernels, RadiiHoldWhatLargeBiasesRound) {
   // 3 more than 2²⁶ is no float: it is an eighth of the way from one to the next.
   constexpr double kLogit = 0x1p26 + 3.0;

@@ -42,8 +42,9 @@ struct PrefixBlocks {
   static constexpr std::size_t kMaxWidth = 4096;
   /// Added to a radius as a share of the estimate, for the rounding of both and of the sum of them.
   static constexpr float kRounding = 0x1p-20F;
-  /// Added to every radius, for products too small to be held.
-  static constexpr float kSmallest = 1e-36F;
+  /// Added to every radius, for products too small to be held: that of two scales may be off by 2⁻¹⁵⁰, and
+  /// meets a sum of up to 2³¹, four times in a row's bounds.
+  static constexpr float kSmallest = 1e-35F;
   /// Bytes of a block before q, without those of codes.
   static constexpr std::size_t kHeader = kRows * (sizeof(float) + 2 * sizeof(std::uint16_t));
   /// Bytes that a scale of codes, or their radius, adds to these.
