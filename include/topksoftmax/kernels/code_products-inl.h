@@ -17,7 +17,6 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/int8_products-inl.h"
-#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,7 +52,7 @@ struct CodeLayout {
 };
 
 /// Products of codes in the form of those in int8: a function of u and dots[r] = Σ_j (2·u_rj − 2^bits + 1) ·
-/// n_j − offset. Sums are modulo 2³², and what they end as is an int32. They ask for lines as those do.
+/// n_j − offset. Sums are modulo 2³², and what they end as is an int32. They call next as those do.
 template <class Form, std::size_t kBits>
 class CodeProducts;
 
@@ -69,8 +68,8 @@ class CodeProducts<ByteProducts, kBits> {
         segments_(width / CodeContext::kSegment),
         centre_(Layout::Centre(context, width)) {}
 
-  HWY_INLINE void operator()(const std::uint8_t* u, std::ptrdiff_t ahead,
-                             std::int32_t* HWY_RESTRICT dots) const {
+  template <class Next>
+  HWY_INLINE void operator()(const std::uint8_t* u, const Next& next, std::int32_t* HWY_RESTRICT dots) const {
     Vec32 acc[kAccs];
     TOPKSOFTMAX_UNROLL
     for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::Zero(Tag32());
@@ -82,7 +81,7 @@ class CodeProducts<ByteProducts, kBits> {
       }
       TOPKSOFTMAX_UNROLL
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup) {
-        prefetch(u + g * Layout::kGroupBytes + ahead);
+        next(u + g * Layout::kGroupBytes);
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < kParts; ++i) {
           auto bytes = hn::LoadU(TagU8(), u + g * Layout::kGroupBytes + 4 * i * kRows);
@@ -144,7 +143,8 @@ class CodeProducts<PlainProducts, kBits> {
   CodeProducts(const CodeContext& context, std::size_t width)
       : context_(context), width_(width), centre_(Layout::Centre(context, width)) {}
 
-  HWY_INLINE void operator()(const std::uint8_t* u, std::ptrdiff_t /*ahead*/,
+  template <class Next>
+  HWY_INLINE void operator()(const std::uint8_t* u, const Next& /*next*/,
                              std::int32_t* HWY_RESTRICT dots) const {
     for (std::size_t r = 0; r < kBlockRows; ++r) {
       std::int32_t sum = 0;
@@ -184,8 +184,8 @@ class CodeProducts<WordProducts, kBits> {
     }
   }
 
-  HWY_INLINE void operator()(const std::uint8_t* u, std::ptrdiff_t ahead,
-                             std::int32_t* HWY_RESTRICT dots) const {
+  template <class Next>
+  HWY_INLINE void operator()(const std::uint8_t* u, const Next& next, std::int32_t* HWY_RESTRICT dots) const {
     constexpr std::size_t lanes = hn::MaxLanes(Tag32());
     constexpr std::size_t parts = kBlockRows / lanes;
     hn::Vec<Tag32> acc[parts];
@@ -202,7 +202,7 @@ class CodeProducts<WordProducts, kBits> {
         }
       }
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, u += Layout::kGroupBytes) {
-        prefetch(u + ahead);
+        next(u);
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < parts; ++i) {
           const auto words =

@@ -17,7 +17,6 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
-#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
 
@@ -29,8 +28,7 @@ constexpr std::size_t kBlockRows = PrefixBlocks::kRows;
 
 // Forms of products: dots[r] = Σ_j q_rj · n_j for the 16 rows of a block, in exact integers, so that every
 // form gives the same. Rows hold q + 128 without a sign, so 128·Σn is taken off. With(n, width, body) calls
-// body with the products of n, a function of q, ahead and dots, which asks for lines so many bytes behind
-// those that it reads.
+// body with the products of n, a function of q, next and dots, which calls next with each line that it reads.
 
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 
@@ -99,7 +97,8 @@ class ByteProducts {
       }
     }
 
-    HWY_INLINE void operator()(const std::uint8_t* q, std::ptrdiff_t ahead,
+    template <class Next>
+    HWY_INLINE void operator()(const std::uint8_t* q, const Next& next,
                                std::int32_t* HWY_RESTRICT dots) const {
       Vec32 high[kParts];
       Vec32 low[kParts];
@@ -109,7 +108,7 @@ class ByteProducts {
         low[i] = hn::Set(Tag32(), low_start_);
       }
       const auto add = [&](std::size_t g, Vec32 n_high, Vec32 n_low) HWY_ATTR {
-        prefetch(q + 4 * g * kBlockRows + ahead);
+        next(q + 4 * g * kBlockRows);
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < kParts; ++i) {
           const auto rows = hn::LoadU(TagU8(), q + 4 * (g * kBlockRows + i * kRows));
@@ -152,7 +151,8 @@ class PlainProducts {
  public:
   PlainProducts(const std::int16_t* n, std::size_t width) : n_(n), width_(width) {}
 
-  HWY_INLINE void operator()(const std::uint8_t* q, std::ptrdiff_t /*ahead*/,
+  template <class Next>
+  HWY_INLINE void operator()(const std::uint8_t* q, const Next& /*next*/,
                              std::int32_t* HWY_RESTRICT dots) const {
     for (std::size_t r = 0; r < kBlockRows; ++r) {
       std::int32_t sum = 0;
@@ -195,8 +195,8 @@ class WordProducts {
     start_ = -128 * sum;
   }
 
-  HWY_INLINE void operator()(const std::uint8_t* q, std::ptrdiff_t ahead,
-                             std::int32_t* HWY_RESTRICT dots) const {
+  template <class Next>
+  HWY_INLINE void operator()(const std::uint8_t* q, const Next& next, std::int32_t* HWY_RESTRICT dots) const {
     constexpr std::size_t lanes = hn::MaxLanes(Tag32());
     constexpr std::size_t parts = kBlockRows / lanes;
     hn::Vec<Tag32> acc[parts];
@@ -206,7 +206,7 @@ class WordProducts {
     for (std::size_t g = 0; g < groups_; ++g) {
       const auto even = Broadcast(even_ + 2 * g);
       const auto odd = Broadcast(odd_ + 2 * g);
-      prefetch(q + 4 * g * kBlockRows + ahead);
+      next(q + 4 * g * kBlockRows);
       TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < parts; ++i) {
         const auto rows = hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(),

@@ -94,14 +94,17 @@ HWY_INLINE FloatVec ToFloats(const std::int32_t* dots) {
   return hn::ConvertTo(d, hn::Load(hn::Rebind<std::int32_t, FloatTag>(), dots));
 }
 
-/// Bytes that blocks in order are asked for ahead.
-constexpr std::ptrdiff_t kBlocksAhead = 4096;
+// What is read next is asked for while blocks are multiplied: a function of each line that is read.
 
-/// All blocks in order.
+/// Bytes that blocks in order are asked for ahead.
+constexpr std::size_t kBlocksAhead = std::size_t{8} * 1024;
+
+/// All blocks in order: their lines wait in the second cache.
 struct BlocksInOrder {
   HWY_INLINE std::size_t operator[](std::size_t i) const { return i; }
-  /// How far behind what is read of block i lies what is asked for meanwhile.
-  HWY_INLINE std::ptrdiff_t Ahead(std::size_t /*i*/) const { return kBlocksAhead; }
+  HWY_INLINE auto Next(std::size_t /*i*/) const {
+    return [](const void* line) { prefetch_second(static_cast<const std::byte*>(line) + kBlocksAhead); };
+  }
 
   std::size_t count;
 };
@@ -109,8 +112,9 @@ struct BlocksInOrder {
 /// Blocks that lie anywhere: while one is read, the next is asked for.
 struct BlocksGathered {
   HWY_INLINE std::size_t operator[](std::size_t i) const { return static_cast<std::size_t>(ids[i]); }
-  HWY_INLINE std::ptrdiff_t Ahead(std::size_t i) const {
-    return (ids[i + 1 < count ? i + 1 : i] - ids[i]) * block_bytes;
+  HWY_INLINE auto Next(std::size_t i) const {
+    const std::ptrdiff_t ahead = (ids[i + 1 < count ? i + 1 : i] - ids[i]) * block_bytes;
+    return [ahead](const void* line) { prefetch(static_cast<const std::byte*>(line) + ahead); };
   }
 
   const TokenId* ids;
@@ -118,10 +122,11 @@ struct BlocksGathered {
   std::ptrdiff_t block_bytes;
 };
 
-/// Asks for what stands in a block before its coordinates.
-HWY_INLINE void PrefetchHeader(const PrefixBlocks& blocks, std::size_t block, std::ptrdiff_t ahead) {
-  const std::byte* const begin = blocks.data + block * blocks.block_bytes() + ahead;
-  for (std::size_t at = 0; at < blocks.q_offset(); at += kLine) prefetch(begin + at);
+/// Asks for what comes after what stands in a block before its coordinates.
+template <class Next>
+HWY_INLINE void AfterHeader(const PrefixBlocks& blocks, std::size_t block, const Next& next) {
+  const std::byte* const begin = blocks.data + block * blocks.block_bytes();
+  for (std::size_t at = 0; at < blocks.q_offset(); at += kLine) next(begin + at);
 }
 
 /// Bounds of blocks, one after the other, by int8 coordinates alone.
@@ -134,10 +139,10 @@ HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const Blocks& blocks, co
     HWY_ALIGN std::int32_t dots[kBlockRows];
     for (std::size_t i = 0; i < blocks.count; ++i) {
       const std::size_t block = blocks[i];
-      const std::ptrdiff_t ahead = blocks.Ahead(i);
+      const auto next = blocks.Next(i);
       const BlockHeader header = HeaderOf(prefix, block);
-      PrefetchHeader(prefix, block, ahead);
-      block_dots(header.q, ahead, dots);
+      AfterHeader(prefix, block, next);
+      block_dots(header.q, next, dots);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto estimate =
             hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
@@ -156,7 +161,8 @@ class CodeTerms {
       : codes_(codes), products_(context, codes.width), scale_(context.scale) {}
 
   /// The products of the rows of a block, in the order of its rows; zeros where there are no codes.
-  HWY_INLINE void operator()(const PrefixBlocks& blocks, std::size_t block, std::ptrdiff_t ahead,
+  template <class Next>
+  HWY_INLINE void operator()(const PrefixBlocks& blocks, std::size_t block, const Next& next,
                              float* HWY_RESTRICT products) const {
     const FloatTag d;
     if (codes_.width == 0) {
@@ -165,7 +171,7 @@ class CodeTerms {
     }
     const CodeHeader header = HeaderOf(blocks, codes_, block);
     HWY_ALIGN std::int32_t dots[kBlockRows];
-    products_(header.u, ahead, dots);
+    products_(header.u, next, dots);
     for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
       const auto scale = hn::Mul(ContextFactors::Promoted(header.scale + r), hn::Set(d, scale_));
       hn::Store(hn::Mul(ToFloats(dots + r), scale), d, products + r);
@@ -194,13 +200,13 @@ HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const Blocks& bl
     HWY_ALIGN float by_int2[kBlockRows];
     for (std::size_t i = 0; i < blocks.count; ++i) {
       const std::size_t block = blocks[i];
-      const std::ptrdiff_t ahead = blocks.Ahead(i);
+      const auto next = blocks.Next(i);
       const BlockHeader header = HeaderOf(prefix, block);
       const hwy::bfloat16_t* const code_radii = Halves(prefix, block, PrefixBlocks::code_radius_offset());
-      PrefetchHeader(prefix, block, ahead);
-      block_dots(header.q, ahead, dots);
-      of_int4(prefix, block, ahead, by_int4);
-      of_int2(prefix, block, ahead, by_int2);
+      AfterHeader(prefix, block, next);
+      block_dots(header.q, next, dots);
+      of_int4(prefix, block, next, by_int4);
+      of_int2(prefix, block, next, by_int2);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto first =
             hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
@@ -247,11 +253,12 @@ void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std
     const ContextFactors factors(context);
     HWY_ALIGN std::int32_t centre[kBlockRows];
     HWY_ALIGN std::int32_t spread[kBlockRows];
+    const auto next = BlocksInOrder{boxes.centres.blocks()}.Next(0);
     for (std::size_t block = 0; block < boxes.centres.blocks(); ++block) {
       const BlockHeader centres = HeaderOf(boxes.centres, block);
       const BlockHeader spreads = HeaderOf(boxes.spreads, block);
-      centre_dots(centres.q, kBlocksAhead, centre);
-      spread_dots(spreads.q, kBlocksAhead, spread);
+      centre_dots(centres.q, next, centre);
+      spread_dots(spreads.q, next, spread);
       for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
         const auto bias = hn::LoadU(d, centres.bias + r);
         const auto middle = hn::Mul(ToFloats(centre + r), factors.Scale(centres.scale + r));
