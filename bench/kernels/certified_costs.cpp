@@ -158,13 +158,13 @@ void ask_tails(benchmark::State& state, std::size_t count, std::size_t lines) {
   }
   tails.data = data;
   ScratchBuffer context;
-  auto* const h = context.get<float>(tails.row_bytes());
-  std::fill_n(h, tails.row_bytes(), 0.0F);
+  auto* const n = context.get<std::int16_t>(tails.row_bytes());
+  std::fill_n(n, tails.row_bytes(), std::int16_t{0});
   Scattered ids(count, 64);
   Asked asked(0, ids.size());
   for ([[maybe_unused]] auto iteration : state) {
-    kernels::tail_bounds(tails, {.h = h, .radius = 1.0F}, ids.next(), ids.size(), asked.estimates.data(),
-                         asked.radii.data());
+    kernels::tail_bounds(tails, {.n = n, .scale = 1.0F, .radius = 1.0F}, ids.next(), ids.size(),
+                         asked.estimates.data(), asked.radii.data());
     benchmark::ClobberMemory();
   }
   count_each(state, "row", ids.size());
@@ -201,7 +201,7 @@ void register_certified_costs() {
   }
   for (const std::size_t rows : {kFewRows, kManyRows}) {
     const std::string suffix = "/rows:" + std::to_string(rows);
-    for (const std::size_t lines : {1U, 2U, 3U, 4U, 8U}) {
+    for (const std::size_t lines : {1U, 2U, 3U, 4U, 8U, 16U}) {
       benchmark::RegisterBenchmark(("certified/tail/lines:" + std::to_string(lines) + suffix).c_str(),
                                    ask_tails, rows, lines);
     }

@@ -60,7 +60,7 @@ class Prepared {
  public:
   Prepared(const CertifiedIndex& index, const Eigen::VectorXf& h)
       : coordinates_(detail::coordinate_room(index)),
-        n_(index.prefixes.blocks().width),
+        n_(detail::short_room(index), std::int16_t{99}),
         bytes_(detail::code_room(index)) {
     detail::prepare(index, h.data(), coordinates_.data(), n_.data(), bytes_.data(), bounds_);
     const float* const x = bounds_.coordinates;
@@ -76,6 +76,16 @@ class Prepared {
   }
 
   const ContextBounds& bounds() const { return bounds_; }
+
+  /// ‖h'−ĥ‖ of what meets tails.
+  double rounded_for_tails(std::size_t first, std::size_t end) const {
+    double squares = 0.0;
+    for (std::size_t j = first; j < end; ++j) {
+      const double kept_here = static_cast<double>(bounds_.tail.scale) * bounds_.tail.n[j - first];
+      squares += std::pow(transformed[static_cast<Eigen::Index>(j)] - kept_here, 2);
+    }
+    return std::sqrt(squares);
+  }
 
   Eigen::VectorXd transformed;  ///< h'
   Eigen::VectorXd kept;         ///< ĥ of the prefix and the codes
@@ -213,6 +223,37 @@ TEST(ContextTerms, ErrorsHaveTheRoundingOfThePrefix) {
       ASSERT_GE(error_beside(index, prepared, h, prepared.bounds().tail.radius), most);
       if (index.has_boxes()) {
         ASSERT_GE(error_beside(index, prepared, h, prepared.bounds().box.radius), most);
+      }
+    }
+  }
+}
+
+TEST(ContextTerms, ErrorsOfTailsHaveTheirRoundingToo) {
+  for (const CertifiedOptions& options : kinds()) {
+    CertifiedIndex index = index_of(options);
+    only(index.tail_weights, detail::kRounding);
+    const std::size_t stored = index.stored_width();
+    for (const Eigen::VectorXf& h : contexts()) {
+      const Prepared prepared(index, h);
+      const auto most = [](float scale, std::size_t count) {
+        return 0.5 * static_cast<double>(scale) * std::sqrt(static_cast<double>(count));
+      };
+      const double of_prefix = most(prepared.bounds().prefix.scale, options.prefix);
+      const double of_tail = most(prepared.bounds().tail.scale, stored - options.prefix);
+      ASSERT_LE(prepared.rounded_for_tails(options.prefix, stored), 1.02 * of_tail);
+      ASSERT_GE(error_beside(index, prepared, h, prepared.bounds().tail.radius), of_prefix + of_tail);
+    }
+  }
+}
+
+TEST(ContextTerms, WhatMeetsTailsEndsInZeros) {
+  for (const CertifiedOptions& options : kinds()) {
+    const CertifiedIndex index = index_of(options);
+    const std::size_t width = index.tails.tails().width;
+    for (const Eigen::VectorXf& h : contexts()) {
+      const Prepared prepared(index, h);
+      for (std::size_t j = width; j < index.tails.tails().row_bytes(); ++j) {
+        ASSERT_EQ(prepared.bounds().tail.n[j], 0) << j;
       }
     }
   }

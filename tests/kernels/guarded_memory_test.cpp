@@ -404,19 +404,20 @@ TEST_P(GuardedKernels, TailsOfEveryNumberOfLines) {
       }
       tails.put_footer(row, {0.5F, 0.25F});
     }
-    Guarded<float> h(tails.row_bytes());
-    for (std::size_t j = 0; j < width; ++j) h[j] = static_cast<float>(static_cast<int>(engine() % 17) - 8);
+    Guarded<std::int16_t> n(tails.row_bytes());
+    for (std::size_t j = 0; j < width; ++j)
+      n[j] = static_cast<std::int16_t>(static_cast<int>(engine() % 17) - 8);
     for (std::size_t count = 1; count <= 40; ++count) {
       Guarded<TokenId> ids(count);
       for (TokenId& id : ids) id = static_cast<TokenId>(engine() % kRows);
       ids[count - 1] = static_cast<TokenId>(kRows - 1);
       Guarded<float> estimates(count), radii(count);
       std::fill(estimates.begin(), estimates.end(), 3.0F);
-      kernel().tail_bounds(tails, {h.data(), 2.0F}, ids.data(), count, estimates.data(), radii.data());
+      kernel().tail_bounds(tails, {n.data(), 1.0F, 2.0F}, ids.data(), count, estimates.data(), radii.data());
       for (std::size_t i = 0; i < count; ++i) {
         double dot = 0.0;
         for (std::size_t j = 0; j < width; ++j) {
-          dot += q[static_cast<std::size_t>(ids[i]) * width + j] * static_cast<double>(h[j]);
+          dot += q[static_cast<std::size_t>(ids[i]) * width + j] * static_cast<double>(n[j]);
         }
         ASSERT_EQ(static_cast<double>(estimates[i]), 3.0 + 0.5 * dot) << width << " wide, " << i;
         const double rounding = 0x1p-20 * (3.0 + std::abs(0.5 * dot));

@@ -353,11 +353,11 @@ TEST_P(PrefixKernels, RadiiHoldWhatIsTooSmallForFloats) {
   auto* const data = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
   tails.data = data;
   tails.put_footer(data, {0.0F, 0x1p-80F});
-  const std::vector<float> h(tails.row_bytes(), 0.0F);
+  const std::vector<std::int16_t> of_tail(tails.row_bytes(), 0);
   const TokenId id = 0;
   float estimate = 0.0F;
   float radius = 0.0F;
-  GetParam().tail_bounds(tails, {h.data(), 0x1p-80F}, &id, 1, &estimate, &radius);
+  GetParam().tail_bounds(tails, {of_tail.data(), 1.0F, 0x1p-80F}, &id, 1, &estimate, &radius);
   EXPECT_GE(static_cast<double>(radius), 0x1p-160);
 }
 
@@ -397,7 +397,7 @@ TEST_P(PrefixKernels, RadiiHoldWhatLargeBiasesRound) {
 }
 
 TEST_P(PrefixKernels, TailsAddTheirProducts) {
-  for (const std::size_t width : {1U, 40U, 56U, 57U, 200U}) {
+  for (const std::size_t width : {1U, 40U, 56U, 57U, 200U, 1000U}) {
     constexpr std::size_t count = 50;
     kernels::PrefixTails tails;
     tails.rows = count;
@@ -421,28 +421,64 @@ TEST_P(PrefixKernels, TailsAddTheirProducts) {
       std::memcpy(row + tails.row_bytes() - 8, &scale[v], sizeof(float));
       std::memcpy(row + tails.row_bytes() - 4, &radius[v], sizeof(float));
     }
-    std::vector<float> h(tails.row_bytes(), 0.0F);
-    for (std::size_t j = 0; j < width; ++j) h[j] = std::uniform_real_distribution<float>(-1.0F, 1.0F)(engine);
+    constexpr float kStep = 0.7e-4F;
+    const std::int32_t most = kernels::PrefixContext::largest(width);
+    std::vector<std::int16_t> n(tails.row_bytes(), 0);
+    for (std::size_t j = 0; j < width; ++j) {
+      n[j] = static_cast<std::int16_t>(std::uniform_int_distribution<std::int32_t>(-most, most)(engine));
+    }
     const Eigen::VectorXf before = testing::random_vector(count, 4, 3.0F);
     for (const std::size_t asked : {1U, 16U, 37U}) {
       std::vector<TokenId> ids(asked);
       for (TokenId& id : ids) id = static_cast<TokenId>(engine() % count);
       std::vector<float> estimates(asked), radii(asked);
       for (std::size_t i = 0; i < asked; ++i) estimates[i] = before[ids[i]];
-      GetParam().tail_bounds(tails, {h.data(), 2.0F}, ids.data(), asked, estimates.data(), radii.data());
+      GetParam().tail_bounds(tails, {n.data(), kStep, 2.0F}, ids.data(), asked, estimates.data(),
+                             radii.data());
       for (std::size_t i = 0; i < asked; ++i) {
         const auto v = static_cast<std::size_t>(ids[i]);
         double product = 0.0;
         double size = 0.0;
         for (std::size_t j = 0; j < width; ++j) {
-          product += q[v][j] * static_cast<double>(h[j]);
-          size += std::abs(q[v][j] * static_cast<double>(h[j]));
+          product += q[v][j] * static_cast<double>(kStep) * n[j];
+          size += std::abs(q[v][j] * static_cast<double>(kStep) * n[j]);
         }
         const double expected = static_cast<double>(before[ids[i]]) + static_cast<double>(scale[v]) * product;
         ASSERT_NEAR(estimates[i], expected, 1e-6 * (size * static_cast<double>(scale[v]) + 3.0));
         ASSERT_GE(static_cast<double>(radii[i]), 2.0 * static_cast<double>(radius[v]) * (1.0 - 1e-6));
         ASSERT_LE(static_cast<double>(radii[i]), 2.0 * static_cast<double>(radius[v]) + 1e-4);
       }
+    }
+  }
+}
+
+TEST_P(PrefixKernels, TailsHoldTheLargestSums) {
+  for (const std::size_t width : {std::size_t{1024}, PrefixTails::kMaxWidth}) {
+    kernels::PrefixTails tails;
+    tails.rows = 1;
+    tails.width = width;
+    std::vector<std::byte> storage(tails.bytes() + PrefixTails::kLine);
+    void* start = storage.data();
+    std::size_t space = storage.size();
+    auto* const row = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
+    std::fill_n(row, width, std::byte{127});
+    tails.data = row;
+    const std::int32_t most = kernels::PrefixContext::largest(width);
+    std::vector<std::int16_t> n(tails.row_bytes(), 0);
+    const TokenId id = 0;
+    for (const int sign : {1, -1}) {
+      std::fill_n(n.begin(), width, static_cast<std::int16_t>(sign * most));
+      const double sum = sign * 127.0 * most * static_cast<double>(width);
+      float estimate = 0.0F;
+      float radius = 0.0F;
+      tails.put_footer(row, {1.0F, 0.0F});
+      GetParam().tail_bounds(tails, {n.data(), 1.0F, 0.0F}, &id, 1, &estimate, &radius);
+      EXPECT_NEAR(static_cast<double>(estimate), sum, std::abs(sum) * 0x1p-24) << width;
+      // What is left of half of the least float, that many times.
+      estimate = 0.0F;
+      tails.put_footer(row, {0x1p-81F, 0.0F});
+      GetParam().tail_bounds(tails, {n.data(), 0x1p-69F, 0.0F}, &id, 1, &estimate, &radius);
+      EXPECT_LE(std::abs(static_cast<double>(estimate) - 0x1p-150 * sum), static_cast<double>(radius));
     }
   }
 }

@@ -48,7 +48,7 @@ struct ContextBounds {
 /// What Certified works in.
 struct CertifiedScratch {
   ScratchBuffer coordinates;  ///< c and h' of every context of a batch
-  ScratchBuffer integers;     ///< ĥ₁ of every context, and the magnitudes of one
+  ScratchBuffer integers;     ///< ĥ₁ and what meets tails of every context, and the magnitudes of one
   ScratchBuffer bytes;        ///< ĥ₂ of every context, and its shifts
   ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
   ScratchBuffer radii;
@@ -139,9 +139,14 @@ inline std::size_t transformed_room(const CertifiedIndex& index) {
   return std::max(index.transform.room(), prefixes.width + prefixes.code_width());
 }
 
-/// Values that c takes, and behind it h', and what meets tails.
+/// Values that c takes, and h' behind it.
 inline std::size_t coordinate_room(const CertifiedIndex& index) {
-  return index.transform.projected_room() + transformed_room(index) + index.tails.context_room();
+  return index.transform.projected_room() + transformed_room(index);
+}
+
+/// 15-bit integers that meet prefixes, and behind them those that meet tails.
+inline std::size_t short_room(const CertifiedIndex& index) {
+  return index.prefixes.blocks().width + index.tails.context_room();
 }
 
 /// Bytes that a context's coordinates take where rows have them as codes, and behind them their shifts.
@@ -197,8 +202,8 @@ inline kernels::PrefixContext box_context(const CertifiedIndex& index, BoundTerm
   return {.n = prefix.n, .scale = prefix.scale, .radius = context_radius(terms, index.box_weights)};
 }
 
-/// Transforms a context: coordinates [coordinate_room()], n [prefix], bytes [code_room()], and what is of the
-/// context alone in its bounds.
+/// Transforms a context: coordinates [coordinate_room()], n [short_room()], bytes [code_room()], and what is
+/// of the context alone in its bounds.
 inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
                     std::int8_t* bytes, ContextBounds& bounds) {
   const ContextTransform& transform = index.transform;
@@ -206,9 +211,8 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   const std::size_t prefix = index.prefixes.blocks().width;
   float* const projected = coordinates;
   float* const transformed = projected + transform.projected_room();
-  float* const of_tail = transformed + transformed_room(index);
   const ContextTransform::Lengths lengths = transform.apply(h, projected, transformed);
-  std::fill(transformed + transform.room(), of_tail, 0.0F);
+  std::fill(transformed + transform.room(), coordinates + coordinate_room(index), 0.0F);
   bounds.coordinates = transformed;
   bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
                   index.longest_row * lengths.context.high + index.largest_bias <= kLargestSum;
@@ -233,9 +237,12 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
   terms[kLonger] = length_of(transformed + stored, width - stored).high;
   terms[kRounded] = length_of(transformed, stored).high;
   terms[kOfCodes] = lost_to_codes;
-  float* const behind = std::copy(transformed + std::min(prefix, stored), transformed + stored, of_tail);
-  std::fill(behind, coordinates + coordinate_room(index), 0.0F);
-  bounds.tail = {of_tail, context_radius(terms, index.tail_weights)};
+  std::int16_t* const of_tail = n + prefix;
+  const std::size_t behind = stored - std::min(prefix, stored);
+  const float quantum_behind = round_to_shorts(transformed + prefix, behind, of_tail);
+  std::fill(of_tail + behind, n + short_room(index), std::int16_t{0});
+  terms[kRounding] += rounded_to_shorts(quantum_behind) * std::sqrt(static_cast<double>(behind));
+  bounds.tail = {of_tail, quantum_behind, context_radius(terms, index.tail_weights)};
 }
 
 inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds, std::int16_t* magnitudes,
@@ -276,7 +283,8 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   workspace.scratch<LastBounds>().context.forget();  // they lie where the new ones will
   const std::size_t coordinates_each = coordinate_room(index);
   auto* const coordinates = scratch.coordinates.get<float>(batch.size() * coordinates_each);
-  auto* const shorts = scratch.integers.get<std::int16_t>((batch.size() + 1) * all.width);
+  const std::size_t shorts_each = short_room(index);
+  auto* const shorts = scratch.integers.get<std::int16_t>(batch.size() * shorts_each + all.width);
   const std::size_t bytes_each = code_room(index);
   auto* const bytes = scratch.bytes.get<std::int8_t>(batch.size() * bytes_each);
   auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
@@ -286,11 +294,11 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     batch[q].bounded = index.bounds_scanned();
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
-    prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * all.width,
+    prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * shorts_each,
             bytes + q * bytes_each, batch[q]);
   }
   if (index.has_boxes()) {
-    std::int16_t* const magnitudes = shorts + batch.size() * all.width;
+    std::int16_t* const magnitudes = shorts + batch.size() * shorts_each;
     for (const ContextBounds& bounds : batch) bound_boxes(index, bounds, magnitudes, workspace);
     return;
   }

@@ -101,8 +101,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// products are bounded by lengths. Rows need not store all of these coordinates.
 ///
 /// Tails: rows that their prefixes let pass are bounded again by all coordinates that they store (tails.hpp).
-/// Those behind the prefix are int8 too and meet h'₂ in float32, so of w'₂ only what is not stored is a term
-/// of this radius, and w'−ŵ is one in place of w'₁−ŵ₁.
+/// Those behind the prefix are int8 too and meet ĥ₂ in 15 bits, with a step of its own, so of w'₂ only what
+/// is not stored is a term of this radius, and w'−ŵ is one in place of w'₁−ŵ₁.
 ///
 /// Boxes: if every ŵ₁ of a block's rows is in c ± e in its leading coordinates, one by one, then ŵ₁·ĥ₁ ≤ c·ĥ₁
 /// + e·|ĥ₁| in these, so with the largest bias of the block and the largest radius of what they leave out no

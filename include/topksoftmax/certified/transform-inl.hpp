@@ -92,7 +92,8 @@ TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) cons
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const {
-  double transform_error = lengths.lost;  // its products are exact, and a coordinate is rounded three times
+  // Its products are exact, and a coordinate is rounded three times on its way to a float.
+  double transform_error = lengths.lost + roundings(4) * lengths.transformed.high;
   if (!in_bytes()) {
     transform_error =
         is_whole()
@@ -100,8 +101,7 @@ TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const 
             : transform_norm_ * (projection_error(lengths) +
                                  roundings(kernels::combine_roundings(width())) * lengths.projected.high);
   }
-  return roundings(dim() + 3) * lengths.context.high + transform_error +
-         roundings(width() + 9) * lengths.transformed.high;
+  return roundings(dim() + 3) * lengths.context.high + transform_error;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -98,8 +98,7 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   /// ‖h⊥‖ at the most.
   double outside(const Lengths& lengths) const;
 
-  /// The errors of h' and those of the exact kernel's dot product and of products of h' at the most, per unit
-  /// of a row's length.
+  /// The errors of h' and those of the exact kernel's dot product at the most, per unit of a row's length.
   double error(const Lengths& lengths) const;
 
  private:

@@ -23,6 +23,7 @@
 #include "topksoftmax/kernels/scan-inl.h"
 #include "topksoftmax/kernels/squared_distance-inl.h"
 #include "topksoftmax/kernels/sum-inl.h"
+#include "topksoftmax/kernels/tail_bounds-inl.h"
 #include "topksoftmax/kernels/transform-inl.h"
 #include "topksoftmax/kernels/wta-inl.h"
 
@@ -56,7 +57,7 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .prefix_bounds = &PrefixBounds<Form>,
       .prefix_bounds_gathered = &PrefixBoundsGathered<Form>,
       .box_bounds = &BoxBounds<Form>,
-      .tail_bounds = &TailBounds,
+      .tail_bounds = &TailBounds<Form>,
       .promising = &Promising,
       .reaching = &Reaching,
       .partition = &PartitionAt,

@@ -32,7 +32,20 @@ constexpr std::size_t kBlockRows = PrefixBlocks::kRows;
 
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 
-/// By VNNI. Two byte products make a 15-bit one: n = 128·high + low.
+/// n_j = 128·high_j + low_j, for two byte products that make a 15-bit one. Returns Σ n_j.
+inline std::int32_t SplitShorts(const std::int16_t* HWY_RESTRICT n, std::size_t count,
+                                std::int8_t* HWY_RESTRICT high, std::int8_t* HWY_RESTRICT low) {
+  std::int32_t sum = 0;
+  for (std::size_t j = 0; j < count; ++j) {
+    const int rounded = (n[j] + 64) >> 7;
+    high[j] = static_cast<std::int8_t>(rounded);
+    low[j] = static_cast<std::int8_t>(n[j] - 128 * rounded);
+    sum += n[j];
+  }
+  return sum;
+}
+
+/// By VNNI: n = 128·high + low.
 class ByteProducts {
  public:
   /// Prefixes of usual widths keep the context's coordinates in registers.
@@ -78,19 +91,8 @@ class ByteProducts {
   template <std::size_t kGroups>
   class Dots {
    public:
-    Dots(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
-      std::int32_t high_sum = 0;
-      std::int32_t low_sum = 0;
-      for (std::size_t j = 0; j < width; ++j) {
-        const int high = (n[j] + 64) >> 7;
-        const int low = n[j] - 128 * high;
-        high_[j] = static_cast<std::int8_t>(high);
-        low_[j] = static_cast<std::int8_t>(low);
-        high_sum += high;
-        low_sum += low;
-      }
-      high_start_ = -128 * high_sum;
-      low_start_ = -128 * low_sum;
+    Dots(const std::int16_t* n, std::size_t width)
+        : groups_(width / 4), start_(-128 * SplitShorts(n, width, high_, low_)) {
       for (std::size_t g = 0; g < kGroups; ++g) {
         high_groups_[g] = Broadcast(high_ + 4 * g);
         low_groups_[g] = Broadcast(low_ + 4 * g);
@@ -104,8 +106,8 @@ class ByteProducts {
       Vec32 low[kParts];
       TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < kParts; ++i) {
-        high[i] = hn::Set(Tag32(), high_start_);
-        low[i] = hn::Set(Tag32(), low_start_);
+        high[i] = hn::Zero(Tag32());
+        low[i] = hn::Set(Tag32(), start_);
       }
       const auto add = [&](std::size_t g, Vec32 n_high, Vec32 n_low) HWY_ATTR {
         next(q + 4 * g * kBlockRows);
@@ -133,10 +135,9 @@ class ByteProducts {
     static constexpr std::size_t kParts = kBlockRows / kRows;
 
     std::size_t groups_;
-    std::int32_t high_start_;
-    std::int32_t low_start_;
     std::int8_t high_[PrefixBlocks::kMaxWidth];
     std::int8_t low_[PrefixBlocks::kMaxWidth];
+    std::int32_t start_;
     Vec32 high_groups_[kGroups > 0 ? kGroups : 1];
     Vec32 low_groups_[kGroups > 0 ? kGroups : 1];
   };

@@ -170,9 +170,9 @@ inline void box_bounds(const PrefixBoxes& boxes, const PrefixContext& context, c
   detail::active().box_bounds(boxes, context, magnitudes, estimates, radii);
 }
 
-/// Adds to estimates[i], those of the prefixes of rows ids[i], i < count, scale·Σ q_j·h_j of their tails
-/// (see PrefixTails); radii[i] = row's radius · context.radius and the roundings. Reads
-/// count·tails.row_bytes().
+/// Adds to estimates[i], those of the prefixes of rows ids[i], i < count, scale·context.scale·Σ q_j·n_j of
+/// their tails (see PrefixTails), the sum in exact integers; radii[i] = row's radius · context.radius and the
+/// roundings. Reads count·tails.row_bytes().
 inline void tail_bounds(const PrefixTails& tails, const TailContext& context, const TokenId* ids,
                         std::size_t count, float* estimates, float* radii) {
   detail::active().tail_bounds(tails, context, ids, count, estimates, radii);

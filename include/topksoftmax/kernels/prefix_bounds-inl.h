@@ -25,7 +25,6 @@
 #include "topksoftmax/kernels/int8_products-inl.h"
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
-#include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -270,37 +269,6 @@ void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std
       }
     }
   });
-}
-
-inline void TailBounds(const PrefixTails& tails, const TailContext& context, const TokenId* HWY_RESTRICT ids,
-                       std::size_t count, float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  using Lane = Stored<WeightType::int8>::Lane;
-  const std::size_t row_bytes = tails.row_bytes();
-  const auto row_of = [&](std::size_t i) {
-    return reinterpret_cast<const Lane*>(tails.row(static_cast<std::size_t>(ids[i])));
-  };
-  for (std::size_t i = 0; i < std::min(count, kTile); ++i) hwy::Prefetch(row_of(i));
-  HWY_ALIGN float dots[kTile];
-  for (std::size_t first = 0; first < count; first += kTile) {
-    const std::size_t size = std::min(kTile, count - first);
-    for (std::size_t i = first + kTile; i < std::min(count, first + 2 * kTile); ++i) hwy::Prefetch(row_of(i));
-    const Lane* rows[kTile + kChains];
-    for (std::size_t r = 0; r < kTile + kChains; ++r) rows[r] = row_of(std::min(first + r, count - 1));
-    // Zeros of h meet what is not a coordinate. The first lines have been asked for; most tails have no more.
-    if (tails.lines() == 1) {
-      DotTile<WeightType::int8>(rows, NothingNext(), row_bytes, context.h, dots);
-    } else {
-      DotTile<WeightType::int8>(rows, RowsNext<Lane>{rows + kChains}, row_bytes, context.h, dots);
-    }
-    for (std::size_t r = 0; r < size; ++r) {
-      const PrefixTails::Footer footer = tails.footer(rows[r]);
-      const float before = estimates[first + r];
-      const float behind = footer.scale * dots[r];
-      estimates[first + r] = before + behind;
-      radii[first + r] = footer.radius * context.radius + PrefixBlocks::kSmallest +
-                         PrefixBlocks::kRounding * (std::abs(before) + std::abs(behind));
-    }
-  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -19,6 +19,8 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 struct PrefixTails {
   /// Bytes of a cache line.
   static constexpr std::size_t kLine = 64;
+  /// Coordinates of a row at most.
+  static constexpr std::size_t kMaxWidth = 4096;
 
   /// What is behind a row's coordinates.
   struct Footer {
@@ -31,8 +33,7 @@ struct PrefixTails {
   const std::byte* data = nullptr;  ///< aligned to 64 bytes
   /// Number of rows.
   std::size_t rows = 0;
-  /// Coordinates of a row.
-  std::size_t width = 0;
+  std::size_t width = 0;  ///< coordinates of a row, at most kMaxWidth
 
   /// Cache lines of a row.
   std::size_t lines() const { return (width + sizeof(Footer) + kLine - 1) / kLine; }
@@ -42,6 +43,11 @@ struct PrefixTails {
   std::size_t bytes() const { return rows * row_bytes(); }
   /// Coordinates that fit into so many cache lines.
   static constexpr std::size_t width_of(std::size_t lines) { return lines * kLine - sizeof(Footer); }
+
+  /// Bytes of the widest rows.
+  static constexpr std::size_t most_bytes() {
+    return (kMaxWidth + sizeof(Footer) + kLine - 1) / kLine * kLine;
+  }
 
   /// Where a row begins, with its coordinates.
   const std::byte* row(std::size_t i) const { return data + i * row_bytes(); }
@@ -58,10 +64,13 @@ struct PrefixTails {
   }
 };
 
-/// What tails are asked with.
+/// What tails are asked with: a context's coordinates as 15-bit integers, h_j ≈ scale · n_j, of which none is
+/// above PrefixContext::largest() of their number.
 struct TailContext {
-  const float* h = nullptr;  ///< [PrefixTails::row_bytes()], zeros behind the coordinates
-  float radius = 0.0F;       ///< what the rows' radii are multiplied by
+  const std::int16_t* n = nullptr;  ///< [PrefixTails::row_bytes()], zeros behind the coordinates
+  /// The step.
+  float scale = 0.0F;
+  float radius = 0.0F;  ///< what the rows' radii are multiplied by
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels

@@ -44,7 +44,7 @@ constexpr std::size_t kTile = 16;
 /// Halves of the whole vector: [a folded | b folded].
 template <class V>
 HWY_INLINE V FoldHalves(V a, V b) {
-  const FloatTag d;
+  const hn::DFromV<V> d;
   return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, b, a));
 }
 
@@ -57,11 +57,12 @@ HWY_INLINE V FoldBlocks(V a, V b) {
 /// Lanes two apart within each block: [a a b b].
 template <class V>
 HWY_INLINE V FoldPairs(V a, V b) {
-  const hn::Repartition<double, FloatTag> d64;
+  const hn::DFromV<V> d;
+  const hn::Repartition<double, hn::DFromV<V>> d64;
   const auto wide_a = hn::BitCast(d64, a);
   const auto wide_b = hn::BitCast(d64, b);
-  return hn::Add(hn::BitCast(FloatTag(), hn::OddEven(wide_b, wide_a)),
-                 hn::BitCast(FloatTag(), hn::CombineShiftRightBytes<8>(d64, wide_b, wide_a)));
+  return hn::Add(hn::BitCast(d, hn::OddEven(wide_b, wide_a)),
+                 hn::BitCast(d, hn::CombineShiftRightBytes<8>(d64, wide_b, wide_a)));
 }
 
 /// Neighbouring lanes: [a, c, b, d] from a = [a a b b], b = [c c d d].
