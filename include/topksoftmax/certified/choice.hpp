@@ -167,10 +167,8 @@ inline ContextTransform BoundChooser::transform(std::size_t prefix, std::size_t 
 
 inline double BoundChooser::passing_cost(std::size_t prefix, std::size_t least_width) const {
   // Where tails are as wide as they need to be, what is scored after them no longer depends on the prefix.
-  const double guessed = kScoredShare * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
-  return kTailCost + (least_width == kOneLine
-                          ? guessed
-                          : kTailLineCost * static_cast<double>(tail_lines(prefix, least_width) - 1));
+  if (least_width != kOneLine) return tail_cost(layer_.vocab(), tail_lines(prefix, least_width));
+  return kTailCost + kScoredShare * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
 }
 
 inline std::vector<FirstScan> BoundChooser::first_scans(const RowCoordinates& rows,
@@ -261,8 +259,7 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
   }
   const std::vector<double> left = count_left(layer_, trials_, coordinates_.directions(), widths);
   const auto cost = [&](std::size_t i) {
-    return transform_cost(layer_.dim(), widths[i]) +
-           rows_passing * (kTailCost + kTailLineCost * static_cast<double>(kTailLines[i] - 1)) +
+    return transform_cost(layer_.dim(), widths[i]) + rows_passing * tail_cost(layer_.vocab(), kTailLines[i]) +
            left[i] * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
   };
   std::size_t best = 0;

@@ -259,9 +259,8 @@ inline CodeChoice choose_codes(const SoftmaxLayer& layer, const CoordinateBasis&
   const auto coordinates = static_cast<std::size_t>(basis.Q.rows());
   CodeChoice best{.coordinates = coordinates};
   for (const CodeWidths& widths : choices) {
-    const auto more_lines = static_cast<double>(std::max<std::size_t>(widths.tails().lines(), 1) - 1);
     const double later =
-        passing.by_prefix(widths) * (kTailCost + kTailLineCost * more_lines) +
+        passing.by_prefix(widths) * tail_cost(layer.vocab(), widths.tails().lines()) +
         passing.by_all(widths) * kScoredByteCost * static_cast<double>(layer.rows().bytes(1)) +
         transform_cost(layer.dim(), coordinates);
     for (const FirstScan& scan : scans) {

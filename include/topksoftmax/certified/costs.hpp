@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/prefix_tails.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -12,19 +13,19 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 //
 // `topksoftmax-kernels-bench --benchmark_filter=certified/` measures them; the unit is (prefix/width:128 −
 // prefix/width:32)/96 of its figures. On a core of an AMD EPYC (family 25, AVX-512 with VNNI, L2 1 MiB, L3 32
-// MiB), with other work beside it, that was 0.014 ns in the quietest of four runs and up to 0.019 in others.
-// In units of 0.014 ns all runs gave
+// MiB) that was 0.014 to 0.015 ns with nothing beside it. In units of that
 //
-//                    here    measured
-//   kRowCost           24    20 to 24
-//   kBoxRows            2    1.4 to 1.9 (rows)
-//   kOpenedRows       1.5    1.2 to 1.5 (rows)
-//   kTailCost         400    400 to 450
-//   kTailLineCost      96    160 to 240 (10,240 rows), 170 to 700 (32,768)
-//   kScoredByteCost     3    1.4 to 4.1 in the third cache, 4 to 8 beyond it
+//                         here    measured
+//   kRowCost                24    20 to 24
+//   kBoxRows                 2    1.4 to 1.9 (rows)
+//   kOpenedRows            1.5    1.0 to 1.5 (rows)
+//   kTailCost              300    310
+//   kCachedTailLineCost     64    60 to 80
+//   kTailLineCost          176    180
+//   kScoredByteCost          3    1.2 to 4.1 in the third cache, 2.5 to 8 beyond it
 //
-// So tails of several lines, and rows to score that lie in memory, are dearer on that machine than they are
-// taken for. Which options are chosen, and with them index files, depends on these values.
+// So rows to score that lie in memory are dearer on that machine than they are taken for. Which options are
+// chosen, and with them index files, depends on these values.
 
 /// What a row takes whatever its prefix: its bias, scale and radius, the bound, and its part in log Z.
 inline constexpr double kRowCost = 24.0;
@@ -38,9 +39,19 @@ inline constexpr double kBoxRows = 2.0;
 /// What a row of a box that is opened takes, of what it does where all are read in their order.
 inline constexpr double kOpenedRows = 1.5;
 /// A row that is looked at by a tail of one cache line.
-inline constexpr double kTailCost = 400.0;
-/// Each more line of it.
-inline constexpr double kTailLineCost = 96.0;
+inline constexpr double kTailCost = 300.0;
+/// Each more line of it: of tails that a third cache holds, all together, and of others.
+inline constexpr double kCachedTailLineCost = 64.0;
+inline constexpr double kTailLineCost = 176.0;
+/// What is taken for such a cache.
+inline constexpr std::size_t kCachedTailBytes = std::size_t{16} << 20;
+/// A row that is looked at by its tail, of as many lines as those of all rows.
+inline double tail_cost(std::size_t vocab, std::size_t lines) {
+  constexpr std::size_t line = kernels::PrefixTails::kLine;
+  if (lines <= 1) return kTailCost;
+  const bool cached = lines <= kCachedTailBytes / line / vocab;
+  return kTailCost + (cached ? kCachedTailLineCost : kTailLineCost) * static_cast<double>(lines - 1);
+}
 /// A byte of a row that is scored.
 inline constexpr double kScoredByteCost = 3.0;
 /// Q and R: a float16 for each dimension and coordinate and R in float32; where there are as many coordinates
