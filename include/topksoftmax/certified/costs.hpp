@@ -29,10 +29,11 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What a row takes whatever its prefix: its bias, scale and radius, the bound, and its part in log Z.
 inline constexpr double kRowCost = 24.0;
-/// What a row takes more where it has coordinates in codes, and each of these. (Measured on the same machine:
-/// 0.25 ns, and in int4 0.0086 ns from the second cache, 0.007 from memory.)
+/// What a row takes more where it has coordinates in codes, and each of these. (Measured on the same machine
+/// in queries: one in int4 0.22 to 0.32 from the third cache and 0.55 from memory, where one in int8
+/// takes 1.5.)
 inline constexpr double kCodeRowCost = 16.0;
-inline constexpr double kInt4Cost = 0.6;
+inline constexpr double kInt4Cost = 0.4;
 inline constexpr double kInt2Cost = 0.3;
 /// What the bound of a box takes, in rows with a prefix as long.
 inline constexpr double kBoxRows = 2.0;
