@@ -53,7 +53,8 @@
 //   threshold.hpp    a logit that k tokens reach
 //   context_regions.hpp  which models of it a context has, and
 //   outside.hpp      the estimate of log Z between its bounds; outside_features.hpp: what it is linear in
-//   survivors.hpp    the tokens whose bounds reach it, and log Z of the others
+//   survivors.hpp    the tokens whose bounds reach it, by tails too (kernels/tail_bounds-inl.h), and log Z of
+//                    the others
 //   upper_bounds.hpp what the logits of some rows do not exceed
 //   row_guesses.hpp  weights of all rows, guessed
 //   proven_place.hpp whether a nucleus has a token, by bounds
