@@ -22,13 +22,14 @@ using kernels::PrefixBlocks;
 using kernels::PrefixTails;
 using kernels::detail::Implementation;
 
-/// Zeros for the blocks in `storage`, aligned as they must be.
-std::byte* make_room(std::vector<std::byte>& storage, PrefixBlocks& blocks) {
-  storage.resize(blocks.bytes() + 64);
+/// Zeros for blocks or tails in `storage`, aligned as they must be.
+template <class Rows>
+std::byte* make_room(std::vector<std::byte>& storage, Rows& rows) {
+  storage.resize(rows.bytes() + 64);
   void* start = storage.data();
   std::size_t space = storage.size();
-  auto* const data = static_cast<std::byte*>(std::align(64, blocks.bytes(), start, space));
-  blocks.data = data;
+  auto* const data = static_cast<std::byte*>(std::align(64, rows.bytes(), start, space));
+  rows.data = data;
   return data;
 }
 
@@ -347,11 +348,8 @@ TEST_P(PrefixKernels, RadiiHoldWhatIsTooSmallForFloats) {
   kernels::PrefixTails tails;
   tails.rows = 1;
   tails.width = 1;
-  std::vector<std::byte> row(tails.bytes() + PrefixTails::kLine);
-  void* start = row.data();
-  std::size_t space = row.size();
-  auto* const data = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
-  tails.data = data;
+  std::vector<std::byte> storage;
+  std::byte* const data = make_room(storage, tails);
   tails.put_footer(data, {0.0F, 0x1p-80F});
   const std::vector<std::int16_t> of_tail(tails.row_bytes(), 0);
   const TokenId id = 0;
@@ -402,11 +400,8 @@ TEST_P(PrefixKernels, TailsAddTheirProducts) {
     kernels::PrefixTails tails;
     tails.rows = count;
     tails.width = width;
-    std::vector<std::byte> storage(tails.bytes() + PrefixTails::kLine);
-    void* start = storage.data();
-    std::size_t space = storage.size();
-    auto* const data = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
-    tails.data = data;
+    std::vector<std::byte> storage;
+    std::byte* const data = make_room(storage, tails);
     std::mt19937 engine(static_cast<unsigned>(width));
     std::vector<std::vector<int>> q(count, std::vector<int>(width));
     std::vector<float> scale, radius;
@@ -457,12 +452,9 @@ TEST_P(PrefixKernels, TailsHoldTheLargestSums) {
     kernels::PrefixTails tails;
     tails.rows = 1;
     tails.width = width;
-    std::vector<std::byte> storage(tails.bytes() + PrefixTails::kLine);
-    void* start = storage.data();
-    std::size_t space = storage.size();
-    auto* const row = static_cast<std::byte*>(std::align(PrefixTails::kLine, tails.bytes(), start, space));
+    std::vector<std::byte> storage;
+    std::byte* const row = make_room(storage, tails);
     std::fill_n(row, width, std::byte{127});
-    tails.data = row;
     const std::int32_t most = kernels::PrefixContext::largest(width);
     std::vector<std::int16_t> n(tails.row_bytes(), 0);
     const TokenId id = 0;

@@ -36,18 +36,13 @@ struct PrefixTails {
   std::size_t width = 0;  ///< coordinates of a row, at most kMaxWidth
 
   /// Cache lines of a row.
-  std::size_t lines() const { return (width + sizeof(Footer) + kLine - 1) / kLine; }
+  constexpr std::size_t lines() const { return (width + sizeof(Footer) + kLine - 1) / kLine; }
   /// Bytes of a row.
-  std::size_t row_bytes() const { return lines() * kLine; }
+  constexpr std::size_t row_bytes() const { return lines() * kLine; }
   /// Bytes of all rows.
   std::size_t bytes() const { return rows * row_bytes(); }
   /// Coordinates that fit into so many cache lines.
   static constexpr std::size_t width_of(std::size_t lines) { return lines * kLine - sizeof(Footer); }
-
-  /// Bytes of the widest rows.
-  static constexpr std::size_t most_bytes() {
-    return (kMaxWidth + sizeof(Footer) + kLine - 1) / kLine * kLine;
-  }
 
   /// Where a row begins, with its coordinates.
   const std::byte* row(std::size_t i) const { return data + i * row_bytes(); }

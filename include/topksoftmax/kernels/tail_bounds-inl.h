@@ -133,9 +133,11 @@ class TailProducts<ByteProducts> {
   }
 
  private:
+  static constexpr std::size_t kMostBytes = PrefixTails{.width = PrefixTails::kMaxWidth}.row_bytes();
+
   std::size_t bytes_;
-  HWY_ALIGN std::int8_t high_[PrefixTails::most_bytes()];
-  HWY_ALIGN std::int8_t low_[PrefixTails::most_bytes()];
+  HWY_ALIGN std::int8_t high_[kMostBytes];
+  HWY_ALIGN std::int8_t low_[kMostBytes];
   std::int32_t start_;
 };
 
