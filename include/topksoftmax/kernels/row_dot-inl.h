@@ -201,14 +201,14 @@ HWY_INLINE void AccumulateRows(const typename Stored<type>::Lane* const* rows, c
   std::size_t j = 0;
   for (; j + kGroup <= dim; j += kGroup) {
     next.Prefetch(p, BytesBefore<type>(j), BytesBefore<type>(kGroup));
-    FloatVec context[kGroup / kLanes];
+    typename Stored<type>::Group group[kRows];
     TOPKSOFTMAX_UNROLL
-    for (std::size_t v = 0; v < kGroup / kLanes; ++v) context[v] = hn::LoadU(d, h + j + v * kLanes);
+    for (std::size_t r = 0; r < kRows; ++r) group[r].Take(p[r], j);
     TOPKSOFTMAX_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) {
-      Stored<type>::ForGroup(p[r], j, [&acc, &context, r](std::size_t i, FloatVec weights) HWY_ATTR {
-        acc[r] = hn::MulAdd(weights, context[i / kLanes], acc[r]);
-      });
+    for (std::size_t i = 0; i < kGroup; i += kLanes) {
+      const FloatVec context = hn::LoadU(d, h + j + i);
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t r = 0; r < kRows; ++r) acc[r] = hn::MulAdd(group[r].Load(i), context, acc[r]);
     }
   }
   if constexpr (!kInBlocks<type>) {
@@ -308,32 +308,30 @@ HWY_NOINLINE void DotTileOf(const typename Stored<type>::Lane* const* rows, std:
   std::size_t j = 0;
   for (; j + kGroup <= dim; j += kGroup) {
     PrefetchInOrder<kTileRows>(w[0], ahead, BytesBefore<type>(j), BytesBefore<type>(kGroup));
-    if constexpr (kContextsOf<type> == 3) {
-      // Row by row: one register is enough for their weights, where all four would push sums out.
-      FloatVec context[kContexts];
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t q = 0; q < kContexts; ++q) context[q] = hn::LoadU(d, h[q] + j);
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t r = 0; r < kTileRows; ++r) {
-        Stored<type>::ForGroup(w[r], j, [&acc, &context, r](std::size_t, FloatVec weights) HWY_ATTR {
+    typename Stored<type>::Group group[kTileRows];
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t r = 0; r < kTileRows; ++r) group[r].Take(w[r], j);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < kGroup; i += kLanes) {
+      if constexpr (kContextsOf<type> == 3) {
+        // Row by row: one register is enough for their weights, where all four would push sums out.
+        FloatVec context[kContexts];
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t q = 0; q < kContexts; ++q) context[q] = hn::LoadU(d, h[q] + j + i);
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t r = 0; r < kTileRows; ++r) {
+          const FloatVec weights = group[r].Load(i);
           TOPKSOFTMAX_UNROLL
           for (std::size_t q = 0; q < kContexts; ++q) {
             acc[q * kTileRows + r] = hn::MulAdd(weights, context[q], acc[q * kTileRows + r]);
           }
-        });
-      }
-    } else {
-      FloatVec group[kGroup / kLanes][kTileRows];
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t r = 0; r < kTileRows; ++r) {
-        Stored<type>::ForGroup(w[r], j, [&group, r](std::size_t i, FloatVec weights) HWY_ATTR {
-          group[i / kLanes][r] = weights;
-        });
-      }
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t v = 0; v < kGroup / kLanes; ++v) {
+        }
+      } else {
+        FloatVec weights[kTileRows];
         TOPKSOFTMAX_UNROLL
-        for (std::size_t q = 0; q < kContexts; ++q) add(group[v], hn::LoadU(d, h[q] + j + v * kLanes), q);
+        for (std::size_t r = 0; r < kTileRows; ++r) weights[r] = group[r].Load(i);
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t q = 0; q < kContexts; ++q) add(weights, hn::LoadU(d, h[q] + j + i), q);
       }
     }
   }

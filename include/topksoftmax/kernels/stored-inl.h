@@ -39,11 +39,9 @@ using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
 constexpr std::size_t kLanes = hn::MaxLanes(FloatTag());
 
-/// How each WeightType is stored: rows of Lane, taken kGroup weights at a time.
-///
-/// ForGroup(row, j, take) calls take(i, lanes) for the weights j + i … j + i + kLanes − 1 of a row, i = 0,
-/// kLanes, … below kGroup, in this order; j is a multiple of kGroup. Types whose weights have addresses have
-/// Load as well.
+/// How each WeightType is stored: rows of Lane, taken kGroup weights at a time. A Group has those from the
+/// j-th on of a row after Take(row, j), j a multiple of kGroup: Load(i) are i … i + kLanes − 1 of them, i a
+/// multiple of kLanes. Types whose weights have addresses have a Load of their own as well.
 template <WeightType type>
 struct Stored;
 
@@ -53,10 +51,14 @@ struct SingleWeights {
   using Lane = StoredAs;
   static constexpr std::size_t kGroup = kLanes;
 
-  template <class Take>
-  static HWY_INLINE void ForGroup(const Lane* row, std::size_t j, const Take& take) {
-    take(0, Loaded::Load(row + j));
-  }
+  class Group {
+   public:
+    HWY_INLINE void Take(const Lane* row, std::size_t j) { first_ = row + j; }
+    HWY_INLINE FloatVec Load(std::size_t i) const { return Loaded::Load(first_ + i); }
+
+   private:
+    const Lane* first_;
+  };
 };
 
 template <>
@@ -93,19 +95,35 @@ inline constexpr bool kInBlocks = weight_block(type).weights > 1;
 using IntTag = hn::Rebind<std::int32_t, FloatTag>;
 using IntVec = hn::Vec<IntTag>;
 
-/// The binary16 at p, which need not be aligned, in every lane.
-HWY_INLINE FloatVec BroadcastHalf(const std::uint8_t* p) {
-  const auto bits = hn::Set(hn::Rebind<std::uint16_t, FloatTag>(), topksoftmax::detail::Float16::at(p).bits);
-  return hn::PromoteTo(FloatTag(), hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits));
+/// The binary16 at p, which need not be aligned.
+HWY_INLINE float LoadHalf(const std::uint8_t* p) {
+  const hn::CappedTag<float, 4> few;
+  const auto bits =
+      hn::Set(hn::Rebind<std::uint16_t, decltype(few)>(), topksoftmax::detail::Float16::at(p).bits);
+  return hn::GetLane(hn::PromoteTo(few, hn::BitCast(hn::Rebind<hwy::float16_t, decltype(few)>(), bits)));
 }
 
-/// Bytes at p, a lane each.
-HWY_INLINE IntVec LoadBytes(const std::uint8_t* p) {
-  return hn::PromoteTo(IntTag(), hn::LoadU(hn::Rebind<std::uint8_t, FloatTag>(), p));
+// A Group of a block unpacks its integers to bytes, as many at a time as a vector holds, and multiplies its
+// factors by d, before any of them meets a context.
+
+/// Makes the compiler read an object that it has just written: as loads widen bytes and broadcast factors by
+/// the way, where it would shuffle registers that hold them.
+template <class Object>
+HWY_INLINE void HoldInMemory(Object& object) {
+  asm("" : "+m"(object));
 }
 
-HWY_INLINE FloatVec SetFloat(int value) {
-  return hn::Set(FloatTag(), static_cast<float>(value));
+/// products[i] = factor · x[i], i < kCount.
+template <std::size_t kCount, class Byte>
+HWY_INLINE void MultiplyBytes(const Byte* x, float factor, float* HWY_RESTRICT products) {
+  const hn::CappedTag<float, kCount> floats;
+  const hn::Rebind<std::int32_t, decltype(floats)> ints;
+  const hn::Rebind<Byte, decltype(floats)> bytes;
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t i = 0; i < kCount; i += hn::MaxLanes(floats)) {
+    const auto lanes = hn::ConvertTo(floats, hn::PromoteTo(ints, hn::LoadU(bytes, x + i)));
+    hn::StoreU(hn::Mul(lanes, hn::Set(floats, factor)), floats, products + i);
+  }
 }
 
 /// d (2 bytes), then q of 32 weights.
@@ -114,16 +132,21 @@ struct Stored<WeightType::q8_0> {
   using Lane = std::uint8_t;
   static constexpr std::size_t kGroup = 32;
 
-  template <class Take>
-  static HWY_INLINE void ForGroup(const Lane* row, std::size_t j, const Take& take) {
-    const Lane* const block = row + j / 32 * 34;
-    const auto* const q = reinterpret_cast<const std::int8_t*>(block + 2);
-    const FloatVec d = BroadcastHalf(block);
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < kGroup; i += kLanes) {
-      take(i, hn::Mul(Stored<WeightType::int8>::Load(q + i), d));
+  class Group {
+   public:
+    HWY_INLINE void Take(const Lane* row, std::size_t j) {
+      const Lane* const block = row + j / 32 * 34;
+      d_ = LoadHalf(block);
+      q_ = reinterpret_cast<const std::int8_t*>(block + 2);
     }
-  }
+    HWY_INLINE FloatVec Load(std::size_t i) const {
+      return hn::Mul(Stored<WeightType::int8>::Load(q_ + i), hn::Set(FloatTag(), d_));
+    }
+
+   private:
+    float d_;
+    const std::int8_t* q_;
+  };
 };
 
 /// The lower four bits of each q (128 bytes), the upper two (64 bytes), scales of 16 weights each, d.
@@ -132,57 +155,45 @@ struct Stored<WeightType::q8_0> {
 template <>
 struct Stored<WeightType::q6_k> {
   using Lane = std::uint8_t;
-  static constexpr std::size_t kGroup = 128;
+  static constexpr std::size_t kGroup = 256;
 
-  template <class Take>
-  static HWY_INLINE void ForGroup(const Lane* row, std::size_t j, const Take& take) {
-    const Lane* const block = row + j / 256 * 210;
-    const std::size_t half = j / 128 % 2;
-    const Lane* const low = block + half * 64;
-    const Lane* const high = block + 128 + half * 32;
-    HWY_ALIGN float scales[8];
-    LoadScales(block + 192 + half * 8, BroadcastHalf(block + 208), scales);
-    TakeQuarter<0>(low, high, scales, take);
-    TakeQuarter<1>(low + 32, high, scales + 2, take);
-    TakeQuarter<2>(low, high, scales + 4, take);
-    TakeQuarter<3>(low + 32, high, scales + 6, take);
-  }
-
- private:
-  /// d · scale of eight signed bytes.
-  static HWY_INLINE void LoadScales(const std::uint8_t* p, FloatVec d, float* HWY_RESTRICT scales) {
-    const hn::CappedTag<float, 8> few;
-    const hn::Rebind<std::int32_t, decltype(few)> ints;
-    const hn::Rebind<std::int8_t, decltype(few)> bytes;
-    const auto factor = hn::Set(few, hn::GetLane(d));
-    for (std::size_t i = 0; i < 8; i += hn::Lanes(few)) {
-      const auto scale = hn::PromoteTo(ints, hn::LoadU(bytes, reinterpret_cast<const std::int8_t*>(p) + i));
-      hn::Store(hn::Mul(hn::ConvertTo(few, scale), factor), few, scales + i);
+  class Group {
+   public:
+    HWY_INLINE void Take(const Lane* row, std::size_t j) {
+      const Lane* const block = row + j / 256 * 210;
+      TakeHalf(block, block + 128, q_);
+      TakeHalf(block + 64, block + 160, q_ + 128);
+      MultiplyBytes<16>(reinterpret_cast<const std::int8_t*>(block + 192), LoadHalf(block + 208), scales_);
+      HoldInMemory(*this);
     }
-  }
-
-  /// Weights quarter · 32 to quarter · 32 + 31 of a half.
-  template <std::size_t quarter, class Take>
-  static HWY_INLINE void TakeQuarter(const Lane* low, const Lane* high, const float* HWY_RESTRICT scales,
-                                     const Take& take) {
-    const FloatTag d;
-    const IntVec four = hn::Set(IntTag(), 0x0f);
-    const IntVec two = hn::Set(IntTag(), 0x30);
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t l = 0; l < 32; l += kLanes) {
-      const IntVec nibbles = LoadBytes(low + l);
-      const IntVec pairs = LoadBytes(high + l);
-      const IntVec lower = quarter < 2 ? hn::And(nibbles, four) : hn::ShiftRight<4>(nibbles);
-      const IntVec shifted = quarter == 0   ? hn::ShiftLeft<4>(pairs)
-                             : quarter == 1 ? hn::ShiftLeft<2>(pairs)
-                             : quarter == 2 ? pairs
-                                            : hn::ShiftRight<2>(pairs);
-      const FloatVec q = hn::ConvertTo(d, hn::Or(lower, hn::And(shifted, two)));
-      const FloatVec scale = hn::Set(d, scales[l / 16]);
-      // Both products are exact, so that it is all one whether they are rounded before the minus.
-      take(quarter * 32 + l, hn::MulSub(q, scale, hn::Mul(scale, SetFloat(32))));
+    HWY_INLINE FloatVec Load(std::size_t i) const {
+      return hn::Mul(Stored<WeightType::int8>::Load(q_ + i), hn::Set(FloatTag(), scales_[i / 16]));
     }
-  }
+
+   private:
+    static HWY_INLINE void TakeHalf(const Lane* low, const Lane* high, std::int8_t* HWY_RESTRICT q) {
+      const hn::CappedTag<Lane, 32> d;
+      const hn::Rebind<std::int8_t, decltype(d)> as_signed;
+      const auto four = hn::Set(d, 0x0f);
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t l = 0; l < 32; l += hn::MaxLanes(d)) {
+        const auto first = hn::LoadU(d, low + l);
+        const auto second = hn::LoadU(d, low + 32 + l);
+        const auto pairs = hn::LoadU(d, high + l);
+        const auto store = [&](auto lower, auto shifted, std::size_t at) HWY_ATTR {
+          const auto bits = hn::Or(lower, hn::And(shifted, hn::Set(d, 0x30)));
+          hn::StoreU(hn::BitCast(as_signed, hn::Sub(bits, hn::Set(d, 32))), as_signed, q + at + l);
+        };
+        store(hn::And(first, four), hn::ShiftLeft<4>(pairs), 0);
+        store(hn::And(second, four), hn::ShiftLeft<2>(pairs), 32);
+        store(hn::ShiftRight<4>(first), pairs, 64);
+        store(hn::ShiftRight<4>(second), hn::ShiftRight<2>(pairs), 96);
+      }
+    }
+
+    std::int8_t q_[kGroup];  // less 32
+    float scales_[16];       // d · scale
+  };
 };
 
 /// d and dmin, scales and minima of 32 weights each (12 bytes), q (128 bytes: of each 64 weights, a byte
@@ -190,46 +201,65 @@ struct Stored<WeightType::q6_k> {
 template <>
 struct Stored<WeightType::q4_k> {
   using Lane = std::uint8_t;
-  static constexpr std::size_t kGroup = 64;
+  static constexpr std::size_t kGroup = 256;
 
-  template <class Take>
-  static HWY_INLINE void ForGroup(const Lane* row, std::size_t j, const Take& take) {
-    const Lane* const block = row + j / 256 * 144;
-    const std::size_t part = j / 64 % 4;
-    const Lane* const q = block + 16 + part * 32;
-    const FloatVec d = BroadcastHalf(block);
-    const FloatVec dmin = BroadcastHalf(block + 2);
-    const SixBits lower = SixBitsOf(block + 4, 2 * part);
-    const SixBits upper = SixBitsOf(block + 4, 2 * part + 1);
-    const FloatVec lower_scale = hn::Mul(d, SetFloat(lower.scale));
-    const FloatVec lower_min = hn::Mul(dmin, SetFloat(lower.min));
-    const FloatVec upper_scale = hn::Mul(d, SetFloat(upper.scale));
-    const FloatVec upper_min = hn::Mul(dmin, SetFloat(upper.min));
-    // Products are exact, so that it is all one whether they are rounded before the minus.
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t l = 0; l < 32; l += kLanes) {
-      const IntVec nibbles = hn::And(LoadBytes(q + l), hn::Set(IntTag(), 0x0f));
-      take(l, hn::MulSub(hn::ConvertTo(FloatTag(), nibbles), lower_scale, lower_min));
+  class Group {
+   public:
+    HWY_INLINE void Take(const Lane* row, std::size_t j) {
+      const Lane* const block = row + j / 256 * 144;
+      const hn::CappedTag<Lane, 32> d;
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t l = 0; l < 128; l += hn::MaxLanes(d)) {
+        const auto pairs = hn::LoadU(d, block + 16 + l);
+        Lane* const q = q_ + l / 32 * 64 + l % 32;
+        hn::StoreU(hn::And(pairs, hn::Set(d, 0x0f)), d, q);
+        hn::StoreU(hn::ShiftRight<4>(pairs), d, q + 32);
+      }
+      TakeFactors(block + 4, LoadHalf(block), LoadHalf(block + 2));
+      HoldInMemory(*this);
     }
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t l = 0; l < 32; l += kLanes) {
-      const IntVec nibbles = hn::ShiftRight<4>(LoadBytes(q + l));
-      take(32 + l, hn::MulSub(hn::ConvertTo(FloatTag(), nibbles), upper_scale, upper_min));
+    HWY_INLINE FloatVec Load(std::size_t i) const {
+      const FloatTag d;
+      const auto bytes = hn::LoadU(hn::Rebind<Lane, FloatTag>(), q_ + i);
+      const FloatVec q = hn::ConvertTo(d, hn::PromoteTo(IntTag(), bytes));
+      // The product is exact, so that it is all one whether it is rounded before the minus.
+      return hn::MulSub(q, hn::Set(d, scales_[i / 32]), hn::Set(d, minima_[i / 32]));
     }
-  }
 
- private:
-  struct SixBits {
-    int scale;
-    int min;
+   private:
+    /// Eight bytes at p, the first one lowest.
+    static HWY_INLINE std::uint64_t LoadWord(const Lane* p) {
+      std::uint64_t word = 0;
+      for (std::size_t i = 0; i < 8; ++i) word |= static_cast<std::uint64_t>(p[i]) << (8 * i);
+      return word;
+    }
+
+    /// factor · x of the eight bytes of a word.
+    static HWY_INLINE void Multiply(std::uint64_t word, float factor, float* HWY_RESTRICT products) {
+      Lane x[8];
+      for (std::size_t i = 0; i < 8; ++i) x[i] = static_cast<Lane>(word >> (8 * i));
+      HoldInMemory(x);
+      MultiplyBytes<8>(x, factor, products);
+    }
+
+    /// The first four scales and minima are the lower six bits of bytes 0 to 3 and 4 to 7; the others have
+    /// their lower four bits in bytes 8 to 11 and the upper two above those of the first.
+    HWY_INLINE void TakeFactors(const Lane* p, float d, float dmin) {
+      constexpr std::uint64_t kLower = 0xffffffff;
+      const std::uint64_t words = LoadWord(p);
+      const std::uint64_t nibbles = LoadWord(p + 8) & kLower;  // q lies behind
+      const std::uint64_t first = words & 0x3f3f3f3f3f3f3f3f;
+      const std::uint64_t upper = words >> 2 & 0x3030303030303030;
+      const std::uint64_t lower = (nibbles | nibbles << 28) & 0x0f0f0f0f0f0f0f0f;
+      const std::uint64_t others = upper | lower;
+      Multiply((first & kLower) | others << 32, d, scales_);
+      Multiply(first >> 32 | (others & ~kLower), dmin, minima_);
+    }
+
+    Lane q_[kGroup];
+    float scales_[8];  // d · scale
+    float minima_[8];  // dmin · min
   };
-
-  /// The i-th of eight scales and minima: the first four of each are the lower bits of bytes 0 to 3 and 4 to
-  /// 7, the others have their lower four bits in bytes 8 to 11 and the upper two above those of the first.
-  static HWY_INLINE SixBits SixBitsOf(const Lane* p, std::size_t i) {
-    if (i < 4) return {p[i] & 63, p[i + 4] & 63};
-    return {(p[i + 4] & 15) | (p[i - 4] >> 6 << 4), (p[i + 4] >> 4) | (p[i] >> 6 << 4)};
-  }
 };
 
 /// Where row i begins.
