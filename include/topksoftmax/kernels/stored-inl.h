@@ -103,11 +103,11 @@ HWY_INLINE float LoadHalf(const std::uint8_t* p) {
   return hn::GetLane(hn::PromoteTo(few, hn::BitCast(hn::Rebind<hwy::float16_t, decltype(few)>(), bits)));
 }
 
-// A Group of a block unpacks its integers to bytes, as many at a time as a vector holds, and multiplies its
-// factors by d, before any of them meets a context.
+// Groups of these types are blocks. One unpacks its integers to bytes, as many at a time as a vector holds,
+// and multiplies its factors by d, before any of them meets a context.
 
-/// Makes the compiler read an object that it has just written: as loads widen bytes and broadcast factors by
-/// the way, where it would shuffle registers that hold them.
+/// Makes the compiler load what it has just stored. A load widens bytes and broadcasts a factor at little
+/// cost; left alone, compilers keep values in registers and shuffle them.
 template <class Object>
 HWY_INLINE void HoldInMemory(Object& object) {
   asm("" : "+m"(object));
@@ -130,12 +130,12 @@ HWY_INLINE void MultiplyBytes(const Byte* x, float factor, float* HWY_RESTRICT p
 template <>
 struct Stored<WeightType::q8_0> {
   using Lane = std::uint8_t;
-  static constexpr std::size_t kGroup = 32;
+  static constexpr std::size_t kGroup = weight_block(WeightType::q8_0).weights;
 
   class Group {
    public:
     HWY_INLINE void Take(const Lane* row, std::size_t j) {
-      const Lane* const block = row + j / 32 * 34;
+      const Lane* const block = row + weight_bytes(WeightType::q8_0, j);
       d_ = LoadHalf(block);
       q_ = reinterpret_cast<const std::int8_t*>(block + 2);
     }
@@ -155,12 +155,12 @@ struct Stored<WeightType::q8_0> {
 template <>
 struct Stored<WeightType::q6_k> {
   using Lane = std::uint8_t;
-  static constexpr std::size_t kGroup = 256;
+  static constexpr std::size_t kGroup = weight_block(WeightType::q6_k).weights;
 
   class Group {
    public:
     HWY_INLINE void Take(const Lane* row, std::size_t j) {
-      const Lane* const block = row + j / 256 * 210;
+      const Lane* const block = row + weight_bytes(WeightType::q6_k, j);
       TakeHalf(block, block + 128, q_);
       TakeHalf(block + 64, block + 160, q_ + 128);
       MultiplyBytes<16>(reinterpret_cast<const std::int8_t*>(block + 192), LoadHalf(block + 208), scales_);
@@ -201,12 +201,12 @@ struct Stored<WeightType::q6_k> {
 template <>
 struct Stored<WeightType::q4_k> {
   using Lane = std::uint8_t;
-  static constexpr std::size_t kGroup = 256;
+  static constexpr std::size_t kGroup = weight_block(WeightType::q4_k).weights;
 
   class Group {
    public:
     HWY_INLINE void Take(const Lane* row, std::size_t j) {
-      const Lane* const block = row + j / 256 * 144;
+      const Lane* const block = row + weight_bytes(WeightType::q4_k, j);
       const hn::CappedTag<Lane, 32> d;
       TOPKSOFTMAX_UNROLL
       for (std::size_t l = 0; l < 128; l += hn::MaxLanes(d)) {
