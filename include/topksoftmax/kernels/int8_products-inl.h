@@ -102,27 +102,40 @@ class ByteProducts {
     template <class Next>
     HWY_INLINE void operator()(const std::uint8_t* q, const Next& next,
                                std::int32_t* HWY_RESTRICT dots) const {
-      Vec32 high[kParts];
-      Vec32 low[kParts];
+      Vec32 high[kChains * kParts];
+      Vec32 low[kChains * kParts];
       TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < kParts; ++i) {
+      for (std::size_t i = 0; i < kChains * kParts; ++i) {
         high[i] = hn::Zero(Tag32());
-        low[i] = hn::Set(Tag32(), start_);
+        low[i] = hn::Set(Tag32(), i < kParts ? start_ : 0);
       }
-      const auto add = [&](std::size_t g, Vec32 n_high, Vec32 n_low) HWY_ATTR {
+      const auto add = [&](std::size_t g, std::size_t chain, Vec32 n_high, Vec32 n_low) HWY_ATTR {
         next(q + 4 * g * kBlockRows);
         TOPKSOFTMAX_UNROLL
-        for (std::size_t i = 0; i < kParts; ++i) {
-          const auto rows = hn::LoadU(TagU8(), q + 4 * (g * kBlockRows + i * kRows));
+        for (std::size_t i = chain * kParts; i < (chain + 1) * kParts; ++i) {
+          const auto rows = hn::LoadU(TagU8(), q + 4 * (g * kBlockRows + i % kParts * kRows));
           high[i] = AddByteProducts(high[i], rows, n_high);
           low[i] = AddByteProducts(low[i], rows, n_low);
         }
       };
       if constexpr (kGroups > 0) {
         TOPKSOFTMAX_UNROLL
-        for (std::size_t g = 0; g < kGroups; ++g) add(g, high_groups_[g], low_groups_[g]);
+        for (std::size_t g = 0; g < kGroups; ++g) add(g, 0, high_groups_[g], low_groups_[g]);
       } else {
-        for (std::size_t g = 0; g < groups_; ++g) add(g, Broadcast(high_ + 4 * g), Broadcast(low_ + 4 * g));
+        const auto add_read = [&](std::size_t g, std::size_t chain) HWY_ATTR {
+          add(g, chain, Broadcast(high_ + 4 * g), Broadcast(low_ + 4 * g));
+        };
+        std::size_t g = 0;
+        for (; g + kChains <= groups_; g += kChains) {
+          TOPKSOFTMAX_UNROLL
+          for (std::size_t chain = 0; chain < kChains; ++chain) add_read(g + chain, chain);
+        }
+        for (; g < groups_; ++g) add_read(g, 0);
+      }
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = kParts; i < kChains * kParts; ++i) {
+        high[i % kParts] = hn::Add(high[i % kParts], high[i]);
+        low[i % kParts] = hn::Add(low[i % kParts], low[i]);
       }
       TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < kParts; ++i) {
@@ -133,6 +146,9 @@ class ByteProducts {
    private:
     static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
     static constexpr std::size_t kParts = kBlockRows / kRows;
+    /// Enough sums, of which each waits for itself, where a block has too many groups for the next block's to
+    /// be begun meanwhile.
+    static constexpr std::size_t kChains = kGroups > 0 ? 1 : 2 / kParts;
 
     std::size_t groups_;
     std::int8_t high_[PrefixBlocks::kMaxWidth];
