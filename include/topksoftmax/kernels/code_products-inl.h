@@ -51,8 +51,8 @@ struct CodeLayout {
   }
 };
 
-/// Products of codes in the form of those in int8: a function of u and dots[r] = Σ_j (2·u_rj − 2^bits + 1) ·
-/// n_j − offset. Sums are modulo 2³², and what they end as is an int32. They call next as those do.
+/// Products of codes in the form of those in int8: a function of u that makes dots Σ_j (2·u_rj − 2^bits + 1)
+/// · n_j − offset. Sums are modulo 2³², and what they end as is an int32.
 template <class Form, std::size_t kBits>
 class CodeProducts;
 
@@ -68,8 +68,7 @@ class CodeProducts<ByteProducts, kBits> {
         segments_(width / CodeContext::kSegment),
         centre_(Layout::Centre(context, width)) {}
 
-  template <class Next>
-  HWY_INLINE void operator()(const std::uint8_t* u, const Next& next, std::int32_t* HWY_RESTRICT dots) const {
+  HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
     Vec32 acc[kAccs];
     TOPKSOFTMAX_UNROLL
     for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::Zero(Tag32());
@@ -81,7 +80,6 @@ class CodeProducts<ByteProducts, kBits> {
       }
       TOPKSOFTMAX_UNROLL
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup) {
-        next(u + g * Layout::kGroupBytes);
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < kParts; ++i) {
           auto bytes = hn::LoadU(TagU8(), u + g * Layout::kGroupBytes + 4 * i * kRows);
@@ -108,7 +106,7 @@ class CodeProducts<ByteProducts, kBits> {
         // Code s of a byte counts 2^(bits·s) times.
         doubled = hn::Add(doubled, hn::ShiftLeft<1>(hn::ShiftRightSame(sum, static_cast<int>(kBits * s))));
       }
-      hn::Store(doubled, Tag32(), dots + i * kRows);
+      dots[i] = doubled;
     }
   }
 
@@ -143,9 +141,8 @@ class CodeProducts<PlainProducts, kBits> {
   CodeProducts(const CodeContext& context, std::size_t width)
       : context_(context), width_(width), centre_(Layout::Centre(context, width)) {}
 
-  template <class Next>
-  HWY_INLINE void operator()(const std::uint8_t* u, const Next& /*next*/,
-                             std::int32_t* HWY_RESTRICT dots) const {
+  HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
+    HWY_ALIGN std::int32_t sums[kBlockRows];
     for (std::size_t r = 0; r < kBlockRows; ++r) {
       std::int32_t sum = 0;
       for (std::size_t j = 0; j < width_; ++j) {
@@ -153,8 +150,9 @@ class CodeProducts<PlainProducts, kBits> {
         const int byte = u[j / Layout::kInGroup * Layout::kGroupBytes + r * 4 + j % 4];
         sum += (byte >> (kBits * (j % Layout::kInGroup / 4)) & Layout::kLargest) * context_.n[j];
       }
-      dots[r] = static_cast<std::int32_t>(2 * static_cast<std::int64_t>(sum) - centre_);
+      sums[r] = static_cast<std::int32_t>(2 * static_cast<std::int64_t>(sum) - centre_);
     }
+    for (std::size_t i = 0; i < kBlockVectors; ++i) dots[i] = hn::Load(IntTag(), sums + i * kLanes);
   }
 
  private:
@@ -184,8 +182,7 @@ class CodeProducts<WordProducts, kBits> {
     }
   }
 
-  template <class Next>
-  HWY_INLINE void operator()(const std::uint8_t* u, const Next& next, std::int32_t* HWY_RESTRICT dots) const {
+  HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
     constexpr std::size_t lanes = hn::MaxLanes(Tag32());
     constexpr std::size_t parts = kBlockRows / lanes;
     hn::Vec<Tag32> acc[parts];
@@ -202,7 +199,6 @@ class CodeProducts<WordProducts, kBits> {
         }
       }
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, u += Layout::kGroupBytes) {
-        next(u);
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < parts; ++i) {
           const auto words =
@@ -220,7 +216,7 @@ class CodeProducts<WordProducts, kBits> {
     TOPKSOFTMAX_UNROLL
     for (std::size_t i = 0; i < parts; ++i) {
       const auto doubled = hn::ShiftLeft<1>(hn::RearrangeToOddPlusEven(acc[i], more[i]));
-      hn::Store(hn::Sub(doubled, hn::Set(Tag32(), centre_)), Tag32(), dots + i * lanes);
+      dots[i] = hn::Sub(doubled, hn::Set(Tag32(), centre_));
     }
   }
 

@@ -25,10 +25,13 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
 constexpr std::size_t kBlockRows = PrefixBlocks::kRows;
+/// Vectors that have a number for each of them.
+constexpr std::size_t kBlockVectors = kBlockRows / kLanes;
 
-// Forms of products: dots[r] = Σ_j q_rj · n_j for the 16 rows of a block, in exact integers, so that every
-// form gives the same. Rows hold q + 128 without a sign, so 128·Σn is taken off. With(n, width, body) calls
-// body with the products of n, a function of q, next and dots, which calls next with each line that it reads.
+// Forms of products: Σ_j q_rj · n_j for the 16 rows of a block, in exact integers in the lanes of dots
+// [kBlockVectors], so that every form gives the same. Rows hold q + 128 without a sign, so 128·Σn is taken
+// off. A form's Context is what it makes of n. With(context, width, body) calls body with the products, a
+// function of q and dots, which is small enough to be given by value.
 
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 
@@ -48,20 +51,28 @@ inline std::int32_t SplitShorts(const std::int16_t* HWY_RESTRICT n, std::size_t 
 /// By VNNI: n = 128·high + low.
 class ByteProducts {
  public:
+  struct Context {
+    Context(const std::int16_t* n, std::size_t width) : start(-128 * SplitShorts(n, width, high, low)) {}
+
+    std::int8_t high[PrefixBlocks::kMaxWidth];
+    std::int8_t low[PrefixBlocks::kMaxWidth];
+    std::int32_t start;
+  };
+
   /// Prefixes of usual widths keep the context's coordinates in registers.
   template <class Body>
-  static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
+  static HWY_INLINE void With(const Context& context, std::size_t width, const Body& body) {
     switch (width) {
       case 8:
-        return body(Dots<2>(n, width));
+        return body(Narrow<2>(context, width));
       case 16:
-        return body(Dots<4>(n, width));
+        return body(Narrow<4>(context, width));
       case 24:
-        return body(Dots<6>(n, width));
+        return body(Narrow<6>(context, width));
       case 32:
-        return body(Dots<8>(n, width));
+        return body(Narrow<8>(context, width));
       default:
-        return body(Dots<0>(n, width));
+        return body(Wide(context, width));
     }
   }
 
@@ -87,75 +98,105 @@ class ByteProducts {
   }
 
  private:
-  /// kGroups > 0: for prefixes of 4·kGroups, in registers; 0: coordinates are read again for every block.
-  template <std::size_t kGroups>
-  class Dots {
+  static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
+  static constexpr std::size_t kParts = kBlockRows / kRows;
+
+  /// Sums of the products of a block, in chains of which each waits for itself.
+  template <std::size_t kChains>
+  class Sums {
    public:
-    Dots(const std::int16_t* n, std::size_t width)
-        : groups_(width / 4), start_(-128 * SplitShorts(n, width, high_, low_)) {
-      for (std::size_t g = 0; g < kGroups; ++g) {
-        high_groups_[g] = Broadcast(high_ + 4 * g);
-        low_groups_[g] = Broadcast(low_ + 4 * g);
+    explicit HWY_INLINE Sums(std::int32_t start) {
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kChains * kParts; ++i) {
+        high_[i] = hn::Zero(Tag32());
+        low_[i] = hn::Set(Tag32(), i < kParts ? start : 0);
       }
     }
 
-    template <class Next>
-    HWY_INLINE void operator()(const std::uint8_t* q, const Next& next,
-                               std::int32_t* HWY_RESTRICT dots) const {
-      Vec32 high[kChains * kParts];
-      Vec32 low[kChains * kParts];
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < kChains * kParts; ++i) {
-        high[i] = hn::Zero(Tag32());
-        low[i] = hn::Set(Tag32(), i < kParts ? start_ : 0);
-      }
-      const auto add = [&](std::size_t g, std::size_t chain, Vec32 n_high, Vec32 n_low) HWY_ATTR {
-        next(q + 4 * g * kBlockRows);
-        TOPKSOFTMAX_UNROLL
-        for (std::size_t i = chain * kParts; i < (chain + 1) * kParts; ++i) {
-          const auto rows = hn::LoadU(TagU8(), q + 4 * (g * kBlockRows + i % kParts * kRows));
-          high[i] = AddByteProducts(high[i], rows, n_high);
-          low[i] = AddByteProducts(low[i], rows, n_low);
-        }
-      };
-      if constexpr (kGroups > 0) {
-        TOPKSOFTMAX_UNROLL
-        for (std::size_t g = 0; g < kGroups; ++g) add(g, 0, high_groups_[g], low_groups_[g]);
-      } else {
-        const auto add_read = [&](std::size_t g, std::size_t chain) HWY_ATTR {
-          add(g, chain, Broadcast(high_ + 4 * g), Broadcast(low_ + 4 * g));
-        };
-        std::size_t g = 0;
-        for (; g + kChains <= groups_; g += kChains) {
-          TOPKSOFTMAX_UNROLL
-          for (std::size_t chain = 0; chain < kChains; ++chain) add_read(g + chain, chain);
-        }
-        for (; g < groups_; ++g) add_read(g, 0);
-      }
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t i = kParts; i < kChains * kParts; ++i) {
-        high[i % kParts] = hn::Add(high[i % kParts], high[i]);
-        low[i % kParts] = hn::Add(low[i % kParts], low[i]);
-      }
+    /// Adds the products of four coordinates to a chain.
+    HWY_INLINE void Add(const std::uint8_t* q, Vec32 n_high, Vec32 n_low, std::size_t chain) {
       TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < kParts; ++i) {
-        hn::Store(hn::Add(hn::ShiftLeft<7>(high[i]), low[i]), Tag32(), dots + i * kRows);
+        const auto rows = hn::LoadU(TagU8(), q + 4 * i * kRows);
+        Vec32& high = high_[chain * kParts + i];
+        Vec32& low = low_[chain * kParts + i];
+        high = AddByteProducts(high, rows, n_high);
+        low = AddByteProducts(low, rows, n_low);
+      }
+    }
+
+    HWY_INLINE void Total(IntVec* HWY_RESTRICT dots) const {
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kParts; ++i) {
+        Vec32 high = high_[i];
+        Vec32 low = low_[i];
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t chain = 1; chain < kChains; ++chain) {
+          high = hn::Add(high, high_[chain * kParts + i]);
+          low = hn::Add(low, low_[chain * kParts + i]);
+        }
+        dots[i] = hn::Add(hn::ShiftLeft<7>(high), low);
       }
     }
 
    private:
-    static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
-    static constexpr std::size_t kParts = kBlockRows / kRows;
-    /// Enough sums, of which each waits for itself, where a block has too many groups for the next block's to
-    /// be begun meanwhile.
-    static constexpr std::size_t kChains = kGroups > 0 ? 1 : 2 / kParts;
+    Vec32 high_[kChains * kParts];
+    Vec32 low_[kChains * kParts];
+  };
 
-    std::size_t groups_;
-    std::int8_t high_[PrefixBlocks::kMaxWidth];
-    std::int8_t low_[PrefixBlocks::kMaxWidth];
+  /// Of 4·kGroups coordinates.
+  template <std::size_t kGroups>
+  class Narrow {
+   public:
+    Narrow(const Context& context, std::size_t /*width*/) : start_(context.start) {
+      for (std::size_t g = 0; g < kGroups; ++g) {
+        high_[g] = Broadcast(context.high + 4 * g);
+        low_[g] = Broadcast(context.low + 4 * g);
+      }
+    }
+
+    HWY_INLINE void operator()(const std::uint8_t* q, IntVec* HWY_RESTRICT dots) const {
+      Sums<1> sums(start_);
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t g = 0; g < kGroups; ++g) {
+        sums.Add(q + 4 * g * kBlockRows, high_[g], low_[g], 0);
+      }
+      sums.Total(dots);
+    }
+
+   private:
     std::int32_t start_;
-    Vec32 high_groups_[kGroups > 0 ? kGroups : 1];
-    Vec32 low_groups_[kGroups > 0 ? kGroups : 1];
+    Vec32 high_[kGroups];
+    Vec32 low_[kGroups];
+  };
+
+  /// Of any number of coordinates, which are loaded again for every block.
+  class Wide {
+   public:
+    Wide(const Context& context, std::size_t width)
+        : groups_(width / 4), start_(context.start), high_(context.high), low_(context.low) {}
+
+    HWY_INLINE void operator()(const std::uint8_t* q, IntVec* HWY_RESTRICT dots) const {
+      // A block has too many groups for the next block's sums to be begun meanwhile.
+      constexpr std::size_t chains = 2 / kParts;
+      Sums<chains> sums(start_);
+      const auto add = [&](std::size_t g, std::size_t chain) HWY_ATTR {
+        sums.Add(q + 4 * g * kBlockRows, Broadcast(high_ + 4 * g), Broadcast(low_ + 4 * g), chain);
+      };
+      std::size_t g = 0;
+      for (; g + chains <= groups_; g += chains) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t chain = 0; chain < chains; ++chain) add(g + chain, chain);
+      }
+      for (; g < groups_; ++g) add(g, 0);
+      sums.Total(dots);
+    }
+
+   private:
+    std::size_t groups_;
+    std::int32_t start_;
+    const std::int8_t* high_;
+    const std::int8_t* low_;
   };
 };
 
@@ -166,24 +207,30 @@ class ByteProducts {
 /// The plain form.
 class PlainProducts {
  public:
-  PlainProducts(const std::int16_t* n, std::size_t width) : n_(n), width_(width) {}
+  struct Context {
+    Context(const std::int16_t* shorts, std::size_t /*width*/) : n(shorts) {}
 
-  template <class Next>
-  HWY_INLINE void operator()(const std::uint8_t* q, const Next& /*next*/,
-                             std::int32_t* HWY_RESTRICT dots) const {
+    const std::int16_t* n;
+  };
+
+  PlainProducts(const Context& context, std::size_t width) : n_(context.n), width_(width) {}
+
+  HWY_INLINE void operator()(const std::uint8_t* q, IntVec* HWY_RESTRICT dots) const {
+    HWY_ALIGN std::int32_t sums[kBlockRows];
     for (std::size_t r = 0; r < kBlockRows; ++r) {
       std::int32_t sum = 0;
       for (std::size_t j = 0; j < width_; ++j) {
         const int weight = static_cast<int>(q[j / 4 * 64 + r * 4 + j % 4]) - 128;
         sum += weight * n_[j];
       }
-      dots[r] = sum;
+      sums[r] = sum;
     }
+    for (std::size_t i = 0; i < kBlockVectors; ++i) dots[i] = hn::Load(IntTag(), sums + i * kLanes);
   }
 
   template <class Body>
-  static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
-    body(PlainProducts(n, width));
+  static HWY_INLINE void With(const Context& context, std::size_t width, const Body& body) {
+    body(PlainProducts(context, width));
   }
 
  private:
@@ -203,17 +250,25 @@ using Products = ByteProducts;
 /// widen it, and every 32-bit lane belongs to one row.
 class WordProducts {
  public:
-  WordProducts(const std::int16_t* n, std::size_t width) : groups_(width / 4) {
-    std::int32_t sum = 0;
-    for (std::size_t j = 0; j < width; ++j) {
-      sum += n[j];
-      (j % 2 == 0 ? even_ : odd_)[j / 2] = n[j];
+  struct Context {
+    Context(const std::int16_t* n, std::size_t width) {
+      std::int32_t sum = 0;
+      for (std::size_t j = 0; j < width; ++j) {
+        sum += n[j];
+        (j % 2 == 0 ? even : odd)[j / 2] = n[j];
+      }
+      start = -128 * sum;
     }
-    start_ = -128 * sum;
-  }
 
-  template <class Next>
-  HWY_INLINE void operator()(const std::uint8_t* q, const Next& next, std::int32_t* HWY_RESTRICT dots) const {
+    std::int32_t start;
+    std::int16_t even[PrefixBlocks::kMaxWidth / 2];
+    std::int16_t odd[PrefixBlocks::kMaxWidth / 2];
+  };
+
+  WordProducts(const Context& context, std::size_t width)
+      : groups_(width / 4), start_(context.start), even_(context.even), odd_(context.odd) {}
+
+  HWY_INLINE void operator()(const std::uint8_t* q, IntVec* HWY_RESTRICT dots) const {
     constexpr std::size_t lanes = hn::MaxLanes(Tag32());
     constexpr std::size_t parts = kBlockRows / lanes;
     hn::Vec<Tag32> acc[parts];
@@ -223,7 +278,6 @@ class WordProducts {
     for (std::size_t g = 0; g < groups_; ++g) {
       const auto even = Broadcast(even_ + 2 * g);
       const auto odd = Broadcast(odd_ + 2 * g);
-      next(q + 4 * g * kBlockRows);
       TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < parts; ++i) {
         const auto rows = hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(),
@@ -237,13 +291,13 @@ class WordProducts {
     TOPKSOFTMAX_UNROLL
     for (std::size_t i = 0; i < parts; ++i) {
       const auto products = hn::RearrangeToOddPlusEven(acc[i], more[i]);
-      hn::Store(hn::Add(products, hn::Set(Tag32(), start_)), Tag32(), dots + i * lanes);
+      dots[i] = hn::Add(products, hn::Set(Tag32(), start_));
     }
   }
 
   template <class Body>
-  static HWY_INLINE void With(const std::int16_t* n, std::size_t width, const Body& body) {
-    body(WordProducts(n, width));
+  static HWY_INLINE void With(const Context& context, std::size_t width, const Body& body) {
+    body(WordProducts(context, width));
   }
 
   using Tag32 = hn::ScalableTag<std::int32_t>;
@@ -259,8 +313,8 @@ class WordProducts {
  private:
   std::size_t groups_;
   std::int32_t start_;
-  std::int16_t even_[PrefixBlocks::kMaxWidth / 2];
-  std::int16_t odd_[PrefixBlocks::kMaxWidth / 2];
+  const std::int16_t* even_;
+  const std::int16_t* odd_;
 };
 
 using Products = WordProducts;

@@ -10,7 +10,6 @@
 #define TOPKSOFTMAX_KERNELS_PREFIX_BOUNDS_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -23,7 +22,6 @@
 #include "topksoftmax/kernels/code_products-inl.h"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/int8_products-inl.h"
-#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
 
@@ -31,37 +29,38 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
+// The loops below are given what they use by value. What a store may alias would be loaded and computed again
+// for every block.
+
 /// Where a block's parts begin.
 struct BlockHeader {
+  const std::byte* begin;
   const float* bias;
   const hwy::bfloat16_t* scale;
   const hwy::bfloat16_t* radius;
   const std::uint8_t* q;
+
+  HWY_INLINE const hwy::bfloat16_t* Halves(std::size_t offset) const {
+    return reinterpret_cast<const hwy::bfloat16_t*>(begin + offset);
+  }
 };
 
-/// Where a block's codes of some bits begin.
-struct CodeHeader {
-  const hwy::bfloat16_t* scale;
-  const std::uint8_t* u;
+/// The headers of blocks, by their numbers.
+struct BlockHeaders {
+  explicit BlockHeaders(const PrefixBlocks& blocks)
+      : data(blocks.data), block_bytes(blocks.block_bytes()), q_offset(blocks.q_offset()) {}
+
+  HWY_INLINE BlockHeader operator[](std::size_t block) const {
+    const std::byte* const begin = data + block * block_bytes;
+    const auto* const bias = reinterpret_cast<const float*>(begin);
+    const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
+    return {begin, bias, scale, scale + kBlockRows, reinterpret_cast<const std::uint8_t*>(begin + q_offset)};
+  }
+
+  const std::byte* data;
+  std::size_t block_bytes;
+  std::size_t q_offset;
 };
-
-HWY_INLINE const hwy::bfloat16_t* Halves(const PrefixBlocks& blocks, std::size_t block, std::size_t offset) {
-  return reinterpret_cast<const hwy::bfloat16_t*>(blocks.data + block * blocks.block_bytes() + offset);
-}
-
-HWY_INLINE CodeHeader HeaderOf(const PrefixBlocks& blocks, const PrefixCodes& codes, std::size_t block) {
-  const std::byte* const data = blocks.data + block * blocks.block_bytes();
-  return {Halves(blocks, block, codes.scale_offset),
-          reinterpret_cast<const std::uint8_t*>(data + codes.offset)};
-}
-
-HWY_INLINE BlockHeader HeaderOf(const PrefixBlocks& blocks, std::size_t block) {
-  const std::byte* const data = blocks.data + block * blocks.block_bytes();
-  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(data);
-  const auto* const bias = reinterpret_cast<const float*>(data);
-  const auto* const scale = reinterpret_cast<const hwy::bfloat16_t*>(bias + kBlockRows);
-  return {bias, scale, scale + kBlockRows, bytes + blocks.q_offset()};
-}
 
 /// What every row's bounds have of the context.
 struct ContextFactors {
@@ -87,69 +86,46 @@ struct ContextFactors {
   }
 };
 
-/// The kLanes sums of products at dots, as floats.
-HWY_INLINE FloatVec ToFloats(const std::int32_t* dots) {
-  const FloatTag d;
-  return hn::ConvertTo(d, hn::Load(hn::Rebind<std::int32_t, FloatTag>(), dots));
+/// Sums of products as floats.
+HWY_INLINE FloatVec ToFloats(IntVec dots) {
+  return hn::ConvertTo(FloatTag(), dots);
 }
 
-// What is read next is asked for while blocks are multiplied: a function of each line that is read.
+// Which blocks are bounded. None is prefetched: processors run far enough ahead in the loops below, and
+// prefetching took time from wide blocks out of every cache and out of memory.
 
-/// Bytes that blocks in order are asked for ahead.
-constexpr std::size_t kBlocksAhead = std::size_t{8} * 1024;
-
-/// All blocks in order: their lines wait in the second cache.
+/// All blocks in order.
 struct BlocksInOrder {
   HWY_INLINE std::size_t operator[](std::size_t i) const { return i; }
-  HWY_INLINE auto Next(std::size_t /*i*/) const {
-    return [](const void* line) { prefetch_second(static_cast<const std::byte*>(line) + kBlocksAhead); };
-  }
 
   std::size_t count;
 };
 
-/// Blocks that lie anywhere: while one is read, the next is asked for.
+/// Blocks that lie anywhere.
 struct BlocksGathered {
   HWY_INLINE std::size_t operator[](std::size_t i) const { return static_cast<std::size_t>(ids[i]); }
-  HWY_INLINE auto Next(std::size_t i) const {
-    const std::ptrdiff_t ahead = (ids[i + 1 < count ? i + 1 : i] - ids[i]) * block_bytes;
-    return [ahead](const void* line) { prefetch(static_cast<const std::byte*>(line) + ahead); };
-  }
 
   const TokenId* ids;
   std::size_t count;
-  std::ptrdiff_t block_bytes;
 };
 
-/// Asks for what comes after what stands in a block before its coordinates.
-template <class Next>
-HWY_INLINE void AfterHeader(const PrefixBlocks& blocks, std::size_t block, const Next& next) {
-  const std::byte* const begin = blocks.data + block * blocks.block_bytes();
-  for (std::size_t at = 0; at < blocks.q_offset(); at += kLine) next(begin + at);
-}
-
 /// Bounds of blocks, one after the other, by int8 coordinates alone.
-template <class Form, class Blocks>
-HWY_INLINE void BoundByInt8(const PrefixBlocks& prefix, const Blocks& blocks, const PrefixContext& context,
+template <class Blocks, class Products>
+HWY_INLINE void BoundByInt8(BlockHeaders headers, Blocks blocks, ContextFactors factors, Products products,
                             float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
-    const FloatTag d;
-    const ContextFactors factors(context);
-    HWY_ALIGN std::int32_t dots[kBlockRows];
-    for (std::size_t i = 0; i < blocks.count; ++i) {
-      const std::size_t block = blocks[i];
-      const auto next = blocks.Next(i);
-      const BlockHeader header = HeaderOf(prefix, block);
-      AfterHeader(prefix, block, next);
-      block_dots(header.q, next, dots);
-      for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-        const auto estimate =
-            hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
-        hn::StoreU(estimate, d, estimates + i * kBlockRows + r);
-        hn::StoreU(factors.Radius(header.radius + r, hn::Abs(estimate)), d, radii + i * kBlockRows + r);
-      }
+  const FloatTag d;
+  for (std::size_t i = 0; i < blocks.count; ++i) {
+    const BlockHeader header = headers[blocks[i]];
+    IntVec dots[kBlockVectors];
+    products(header.q, dots);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+      const auto estimate = hn::MulAdd(ToFloats(dots[r / kLanes]), factors.Scale(header.scale + r),
+                                       hn::LoadU(d, header.bias + r));
+      hn::StoreU(estimate, d, estimates + i * kBlockRows + r);
+      hn::StoreU(factors.Radius(header.radius + r, hn::Abs(estimate)), d, radii + i * kBlockRows + r);
     }
-  });
+  }
 }
 
 /// What codes of some bits add to the bounds of a block's rows.
@@ -159,21 +135,21 @@ class CodeTerms {
   CodeTerms(const PrefixCodes& codes, const CodeContext& context)
       : codes_(codes), products_(context, codes.width), scale_(context.scale) {}
 
-  /// The products of the rows of a block, in the order of its rows; zeros where there are no codes.
-  template <class Next>
-  HWY_INLINE void operator()(const PrefixBlocks& blocks, std::size_t block, const Next& next,
-                             float* HWY_RESTRICT products) const {
+  /// The products of the rows of a block, in their order; zeros where there are no codes.
+  HWY_INLINE void operator()(const BlockHeader& header, FloatVec* HWY_RESTRICT products) const {
     const FloatTag d;
     if (codes_.width == 0) {
-      for (std::size_t r = 0; r < kBlockRows; r += kLanes) hn::Store(hn::Zero(d), d, products + r);
+      TOPKSOFTMAX_UNROLL
+      for (std::size_t i = 0; i < kBlockVectors; ++i) products[i] = hn::Zero(d);
       return;
     }
-    const CodeHeader header = HeaderOf(blocks, codes_, block);
-    HWY_ALIGN std::int32_t dots[kBlockRows];
-    products_(header.u, next, dots);
-    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-      const auto scale = hn::Mul(ContextFactors::Promoted(header.scale + r), hn::Set(d, scale_));
-      hn::Store(hn::Mul(ToFloats(dots + r), scale), d, products + r);
+    IntVec dots[kBlockVectors];
+    products_(reinterpret_cast<const std::uint8_t*>(header.begin + codes_.offset), dots);
+    const hwy::bfloat16_t* const scales = header.Halves(codes_.scale_offset);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t i = 0; i < kBlockVectors; ++i) {
+      const auto scale = hn::Mul(ContextFactors::Promoted(scales + i * kLanes), hn::Set(d, scale_));
+      products[i] = hn::Mul(ToFloats(dots[i]), scale);
     }
   }
 
@@ -184,51 +160,51 @@ class CodeTerms {
 };
 
 /// The same by int8 coordinates and codes.
-template <class Form, class Blocks>
-HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, const Blocks& blocks,
-                                    const PrefixContext& context, float* HWY_RESTRICT estimates,
+template <class Form, class Blocks, class Products>
+HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, Blocks blocks, const PrefixContext& context,
+                                    Products products, float* HWY_RESTRICT estimates,
                                     float* HWY_RESTRICT radii) {
+  const FloatTag d;
+  const BlockHeaders headers(prefix);
+  const ContextFactors factors(context);
+  const auto code_radius = hn::Set(d, context.code_radius);
   const CodeTerms<Form, 4> of_int4(prefix.int4(), context.int4);
   const CodeTerms<Form, 2> of_int2(prefix.int2(), context.int2);
-  Form::With(context.n, prefix.width, [&](const auto& block_dots) HWY_ATTR {
-    const FloatTag d;
-    const ContextFactors factors(context);
-    const auto code_radius = hn::Set(d, context.code_radius);
-    HWY_ALIGN std::int32_t dots[kBlockRows];
-    HWY_ALIGN float by_int4[kBlockRows];
-    HWY_ALIGN float by_int2[kBlockRows];
-    for (std::size_t i = 0; i < blocks.count; ++i) {
-      const std::size_t block = blocks[i];
-      const auto next = blocks.Next(i);
-      const BlockHeader header = HeaderOf(prefix, block);
-      const hwy::bfloat16_t* const code_radii = Halves(prefix, block, PrefixBlocks::code_radius_offset());
-      AfterHeader(prefix, block, next);
-      block_dots(header.q, next, dots);
-      of_int4(prefix, block, next, by_int4);
-      of_int2(prefix, block, next, by_int2);
-      for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-        const auto first =
-            hn::MulAdd(ToFloats(dots + r), factors.Scale(header.scale + r), hn::LoadU(d, header.bias + r));
-        const auto second = hn::Load(d, by_int4 + r);
-        const auto third = hn::Load(d, by_int2 + r);
-        const auto sizes = hn::Add(hn::Abs(first), hn::Add(hn::Abs(second), hn::Abs(third)));
-        const auto radius = hn::MulAdd(ContextFactors::Promoted(code_radii + r), code_radius,
-                                       factors.Radius(header.radius + r, sizes));
-        hn::StoreU(hn::Add(hn::Add(first, second), third), d, estimates + i * kBlockRows + r);
-        hn::StoreU(radius, d, radii + i * kBlockRows + r);
-      }
+  for (std::size_t i = 0; i < blocks.count; ++i) {
+    const BlockHeader header = headers[blocks[i]];
+    const hwy::bfloat16_t* const code_radii = header.Halves(PrefixBlocks::code_radius_offset());
+    IntVec dots[kBlockVectors];
+    FloatVec by_int4[kBlockVectors];
+    FloatVec by_int2[kBlockVectors];
+    products(header.q, dots);
+    of_int4(header, by_int4);
+    of_int2(header, by_int2);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+      const auto first = hn::MulAdd(ToFloats(dots[r / kLanes]), factors.Scale(header.scale + r),
+                                    hn::LoadU(d, header.bias + r));
+      const auto second = by_int4[r / kLanes];
+      const auto third = by_int2[r / kLanes];
+      const auto sizes = hn::Add(hn::Abs(first), hn::Add(hn::Abs(second), hn::Abs(third)));
+      const auto radius = hn::MulAdd(ContextFactors::Promoted(code_radii + r), code_radius,
+                                     factors.Radius(header.radius + r, sizes));
+      hn::StoreU(hn::Add(hn::Add(first, second), third), d, estimates + i * kBlockRows + r);
+      hn::StoreU(radius, d, radii + i * kBlockRows + r);
     }
-  });
+  }
 }
 
 template <class Form, class Blocks>
 HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const Blocks& blocks, const PrefixContext& context,
                             float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  if (prefix.code_width() == 0) {
-    BoundByInt8<Form>(prefix, blocks, context, estimates, radii);
-  } else {
-    BoundByInt8AndCodes<Form>(prefix, blocks, context, estimates, radii);
-  }
+  const typename Form::Context of_form(context.n, prefix.width);
+  Form::With(of_form, prefix.width, [&](const auto& products) HWY_ATTR {
+    if (prefix.code_width() == 0) {
+      BoundByInt8(BlockHeaders(prefix), blocks, ContextFactors(context), products, estimates, radii);
+    } else {
+      BoundByInt8AndCodes<Form>(prefix, blocks, context, products, estimates, radii);
+    }
+  });
 }
 
 template <class Form>
@@ -239,35 +215,47 @@ void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context, floa
 template <class Form>
 void PrefixBoundsGathered(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
                           const PrefixContext& context, float* estimates, float* radii) {
-  const auto block_bytes = static_cast<std::ptrdiff_t>(prefix.block_bytes());
-  BoundBlocks<Form>(prefix, BlocksGathered{blocks, count, block_bytes}, context, estimates, radii);
+  BoundBlocks<Form>(prefix, BlocksGathered{blocks, count}, context, estimates, radii);
+}
+
+/// Bounds of boxes by their centres and spreads.
+template <class Products>
+HWY_INLINE void BoundBoxes(const PrefixBoxes& boxes, ContextFactors factors, Products centre_products,
+                           Products spread_products, float* HWY_RESTRICT estimates,
+                           float* HWY_RESTRICT radii) {
+  const FloatTag d;
+  const BlockHeaders centre_headers(boxes.centres);
+  const BlockHeaders spread_headers(boxes.spreads);
+  const std::size_t blocks = boxes.centres.blocks();
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const BlockHeader centres = centre_headers[block];
+    const BlockHeader spreads = spread_headers[block];
+    IntVec centre[kBlockVectors];
+    IntVec spread[kBlockVectors];
+    centre_products(centres.q, centre);
+    spread_products(spreads.q, spread);
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+      const auto bias = hn::LoadU(d, centres.bias + r);
+      const auto middle = hn::Mul(ToFloats(centre[r / kLanes]), factors.Scale(centres.scale + r));
+      const auto half = hn::Mul(ToFloats(spread[r / kLanes]), factors.Scale(spreads.scale + r));
+      const auto sizes = hn::Add(hn::Add(hn::Abs(middle), hn::Abs(bias)), half);
+      const auto radius = factors.Radius(centres.radius + r, sizes);
+      hn::StoreU(hn::Add(middle, bias), d, estimates + block * kBlockRows + r);
+      hn::StoreU(hn::Add(radius, half), d, radii + block * kBlockRows + r);
+    }
+  }
 }
 
 template <class Form>
 void BoxBounds(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,
                float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  Form::With(context.n, boxes.centres.width, [&](const auto& centre_dots) HWY_ATTR {
-    const std::remove_cvref_t<decltype(centre_dots)> spread_dots(magnitudes, boxes.spreads.width);
-    const FloatTag d;
-    const ContextFactors factors(context);
-    HWY_ALIGN std::int32_t centre[kBlockRows];
-    HWY_ALIGN std::int32_t spread[kBlockRows];
-    const auto next = BlocksInOrder{boxes.centres.blocks()}.Next(0);
-    for (std::size_t block = 0; block < boxes.centres.blocks(); ++block) {
-      const BlockHeader centres = HeaderOf(boxes.centres, block);
-      const BlockHeader spreads = HeaderOf(boxes.spreads, block);
-      centre_dots(centres.q, next, centre);
-      spread_dots(spreads.q, next, spread);
-      for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-        const auto bias = hn::LoadU(d, centres.bias + r);
-        const auto middle = hn::Mul(ToFloats(centre + r), factors.Scale(centres.scale + r));
-        const auto half = hn::Mul(ToFloats(spread + r), factors.Scale(spreads.scale + r));
-        const auto sizes = hn::Add(hn::Add(hn::Abs(middle), hn::Abs(bias)), half);
-        const auto radius = factors.Radius(centres.radius + r, sizes);
-        hn::StoreU(hn::Add(middle, bias), d, estimates + block * kBlockRows + r);
-        hn::StoreU(hn::Add(radius, half), d, radii + block * kBlockRows + r);
-      }
-    }
+  const std::size_t width = boxes.centres.width;
+  const typename Form::Context of_centres(context.n, width);
+  const typename Form::Context of_spreads(magnitudes, width);
+  Form::With(of_centres, width, [&](const auto& centre_products) HWY_ATTR {
+    const std::remove_cvref_t<decltype(centre_products)> spread_products(of_spreads, width);
+    BoundBoxes(boxes, ContextFactors(context), centre_products, spread_products, estimates, radii);
   });
 }
 
