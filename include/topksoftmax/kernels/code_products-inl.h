@@ -81,12 +81,12 @@ class CodeProducts<ByteProducts, kBits> {
       TOPKSOFTMAX_UNROLL
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup) {
         TOPKSOFTMAX_UNROLL
-        for (std::size_t i = 0; i < kParts; ++i) {
-          auto bytes = hn::LoadU(TagU8(), u + g * Layout::kGroupBytes + 4 * i * kRows);
+        for (std::size_t i = 0; i < kBlockVectors; ++i) {
+          auto bytes = hn::LoadU(TagU8(), u + g * Layout::kGroupBytes + 4 * i * kLanes);
           HoldInRegister(bytes);
           TOPKSOFTMAX_UNROLL
           for (std::size_t s = 0; s < Layout::kInByte; ++s) {
-            Vec32& sum = acc[((g % kChainsOfCodes) * Layout::kInByte + s) * kParts + i];
+            Vec32& sum = acc[((g % kChainsOfCodes) * Layout::kInByte + s) * kBlockVectors + i];
             sum = ByteProducts::AddByteProducts(sum, hn::And(bytes, hn::Set(TagU8(), Layout::mask(s))),
                                                 ByteProducts::Broadcast(n + 4 * s));
           }
@@ -94,14 +94,14 @@ class CodeProducts<ByteProducts, kBits> {
       }
     }
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < kParts; ++i) {
+    for (std::size_t i = 0; i < kBlockVectors; ++i) {
       auto doubled = hn::Set(Tag32(), -centre_);
       TOPKSOFTMAX_UNROLL
       for (std::size_t s = 0; s < Layout::kInByte; ++s) {
-        Vec32 sum = acc[s * kParts + i];
+        Vec32 sum = acc[s * kBlockVectors + i];
         TOPKSOFTMAX_UNROLL
         for (std::size_t chain = 1; chain < kChainsOfCodes; ++chain) {
-          sum = hn::Add(sum, acc[(chain * Layout::kInByte + s) * kParts + i]);
+          sum = hn::Add(sum, acc[(chain * Layout::kInByte + s) * kBlockVectors + i]);
         }
         // Code s of a byte counts 2^(bits·s) times.
         doubled = hn::Add(doubled, hn::ShiftLeft<1>(hn::ShiftRightSame(sum, static_cast<int>(kBits * s))));
@@ -118,11 +118,9 @@ class CodeProducts<ByteProducts, kBits> {
   /// What is used several times is loaded once.
   static HWY_INLINE void HoldInRegister(hn::Vec<TagU8>& vector) { asm("" : "+v"(vector.raw)); }
 
-  static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
-  static constexpr std::size_t kParts = kBlockRows / kRows;
   /// Enough sums, of which each waits for itself.
-  static constexpr std::size_t kChainsOfCodes = kParts == 1 ? 2 : 1;
-  static constexpr std::size_t kAccs = kChainsOfCodes * Layout::kInByte * kParts;
+  static constexpr std::size_t kChainsOfCodes = kBlockVectors == 1 ? 2 : 1;
+  static constexpr std::size_t kAccs = kChainsOfCodes * Layout::kInByte * kBlockVectors;
 
   CodeContext context_;
   std::size_t segments_;
@@ -183,26 +181,24 @@ class CodeProducts<WordProducts, kBits> {
   }
 
   HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
-    constexpr std::size_t lanes = hn::MaxLanes(Tag32());
-    constexpr std::size_t parts = kBlockRows / lanes;
-    hn::Vec<Tag32> acc[parts];
-    hn::Vec<Tag32> more[parts];  // where NEON adds half of the products
+    hn::Vec<Tag32> acc[kBlockVectors];
+    hn::Vec<Tag32> more[kBlockVectors];  // where NEON adds half of the products
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < parts; ++i) acc[i] = more[i] = hn::Zero(Tag32());
+    for (std::size_t i = 0; i < kBlockVectors; ++i) acc[i] = more[i] = hn::Zero(Tag32());
     const std::int16_t* n = n_;
     for (std::size_t segment = 0; segment < segments_; ++segment) {
       if (const int shift = shifts_[segment]; shift != 0) {
         TOPKSOFTMAX_UNROLL
-        for (std::size_t i = 0; i < parts; ++i) {
+        for (std::size_t i = 0; i < kBlockVectors; ++i) {
           acc[i] = hn::ShiftLeftSame(acc[i], shift);
           more[i] = hn::ShiftLeftSame(more[i], shift);
         }
       }
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, u += Layout::kGroupBytes) {
         TOPKSOFTMAX_UNROLL
-        for (std::size_t i = 0; i < parts; ++i) {
+        for (std::size_t i = 0; i < kBlockVectors; ++i) {
           const auto words =
-              hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(), u + 4 * i * lanes));
+              hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(), u + 4 * i * kLanes));
           TOPKSOFTMAX_UNROLL
           for (std::size_t s = 0; s < 2 * Layout::kInByte; ++s) {
             const auto codes = hn::And(hn::ShiftRightSame(words, static_cast<int>(kBits * s)),
@@ -214,7 +210,7 @@ class CodeProducts<WordProducts, kBits> {
       }
     }
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < parts; ++i) {
+    for (std::size_t i = 0; i < kBlockVectors; ++i) {
       const auto doubled = hn::ShiftLeft<1>(hn::RearrangeToOddPlusEven(acc[i], more[i]));
       dots[i] = hn::Sub(doubled, hn::Set(Tag32(), centre_));
     }

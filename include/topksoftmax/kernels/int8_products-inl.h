@@ -98,28 +98,25 @@ class ByteProducts {
   }
 
  private:
-  static constexpr std::size_t kRows = hn::MaxLanes(Tag32());
-  static constexpr std::size_t kParts = kBlockRows / kRows;
-
   /// Sums of the products of a block, in chains of which each waits for itself.
   template <std::size_t kChains>
   class Sums {
    public:
     explicit HWY_INLINE Sums(std::int32_t start) {
       TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < kChains * kParts; ++i) {
+      for (std::size_t i = 0; i < kChains * kBlockVectors; ++i) {
         high_[i] = hn::Zero(Tag32());
-        low_[i] = hn::Set(Tag32(), i < kParts ? start : 0);
+        low_[i] = hn::Set(Tag32(), i < kBlockVectors ? start : 0);
       }
     }
 
     /// Adds the products of four coordinates to a chain.
     HWY_INLINE void Add(const std::uint8_t* q, Vec32 n_high, Vec32 n_low, std::size_t chain) {
       TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < kParts; ++i) {
-        const auto rows = hn::LoadU(TagU8(), q + 4 * i * kRows);
-        Vec32& high = high_[chain * kParts + i];
-        Vec32& low = low_[chain * kParts + i];
+      for (std::size_t i = 0; i < kBlockVectors; ++i) {
+        const auto rows = hn::LoadU(TagU8(), q + 4 * i * kLanes);
+        Vec32& high = high_[chain * kBlockVectors + i];
+        Vec32& low = low_[chain * kBlockVectors + i];
         high = AddByteProducts(high, rows, n_high);
         low = AddByteProducts(low, rows, n_low);
       }
@@ -127,21 +124,21 @@ class ByteProducts {
 
     HWY_INLINE void Total(IntVec* HWY_RESTRICT dots) const {
       TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < kParts; ++i) {
+      for (std::size_t i = 0; i < kBlockVectors; ++i) {
         Vec32 high = high_[i];
         Vec32 low = low_[i];
         TOPKSOFTMAX_UNROLL
         for (std::size_t chain = 1; chain < kChains; ++chain) {
-          high = hn::Add(high, high_[chain * kParts + i]);
-          low = hn::Add(low, low_[chain * kParts + i]);
+          high = hn::Add(high, high_[chain * kBlockVectors + i]);
+          low = hn::Add(low, low_[chain * kBlockVectors + i]);
         }
         dots[i] = hn::Add(hn::ShiftLeft<7>(high), low);
       }
     }
 
    private:
-    Vec32 high_[kChains * kParts];
-    Vec32 low_[kChains * kParts];
+    Vec32 high_[kChains * kBlockVectors];
+    Vec32 low_[kChains * kBlockVectors];
   };
 
   /// Of 4·kGroups coordinates.
@@ -178,7 +175,7 @@ class ByteProducts {
 
     HWY_INLINE void operator()(const std::uint8_t* q, IntVec* HWY_RESTRICT dots) const {
       // A block has too many groups for the next block's sums to be begun meanwhile.
-      constexpr std::size_t chains = 2 / kParts;
+      constexpr std::size_t chains = 2 / kBlockVectors;
       Sums<chains> sums(start_);
       const auto add = [&](std::size_t g, std::size_t chain) HWY_ATTR {
         sums.Add(q + 4 * g * kBlockRows, Broadcast(high_ + 4 * g), Broadcast(low_ + 4 * g), chain);
@@ -269,19 +266,17 @@ class WordProducts {
       : groups_(width / 4), start_(context.start), even_(context.even), odd_(context.odd) {}
 
   HWY_INLINE void operator()(const std::uint8_t* q, IntVec* HWY_RESTRICT dots) const {
-    constexpr std::size_t lanes = hn::MaxLanes(Tag32());
-    constexpr std::size_t parts = kBlockRows / lanes;
-    hn::Vec<Tag32> acc[parts];
-    hn::Vec<Tag32> more[parts];  // where NEON adds half of the products
+    hn::Vec<Tag32> acc[kBlockVectors];
+    hn::Vec<Tag32> more[kBlockVectors];  // where NEON adds half of the products
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < parts; ++i) acc[i] = more[i] = hn::Zero(Tag32());
+    for (std::size_t i = 0; i < kBlockVectors; ++i) acc[i] = more[i] = hn::Zero(Tag32());
     for (std::size_t g = 0; g < groups_; ++g) {
       const auto even = Broadcast(even_ + 2 * g);
       const auto odd = Broadcast(odd_ + 2 * g);
       TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < parts; ++i) {
+      for (std::size_t i = 0; i < kBlockVectors; ++i) {
         const auto rows = hn::BitCast(TagU16(), hn::LoadU(hn::Repartition<std::uint8_t, Tag32>(),
-                                                          q + 4 * (g * kBlockRows + i * lanes)));
+                                                          q + 4 * (g * kBlockRows + i * kLanes)));
         const auto low = hn::BitCast(Tag16(), hn::And(rows, hn::Set(TagU16(), 0xFF)));
         const auto high = hn::BitCast(Tag16(), hn::ShiftRight<8>(rows));
         acc[i] = hn::ReorderWidenMulAccumulate(Tag32(), low, even, acc[i], more[i]);
@@ -289,7 +284,7 @@ class WordProducts {
       }
     }
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < parts; ++i) {
+    for (std::size_t i = 0; i < kBlockVectors; ++i) {
       const auto products = hn::RearrangeToOddPlusEven(acc[i], more[i]);
       dots[i] = hn::Add(products, hn::Set(Tag32(), start_));
     }
