@@ -259,8 +259,26 @@ TEST_P(PrefixKernels, ProductsOfCodesAreExact) {
         ASSERT_EQ(some_estimates[i], estimates[v]);
         ASSERT_EQ(some_radii[i], radii[v]);
       }
+      PrefixBlocks part_of_many = made.blocks;  // which asks for what lies behind it
+      part_of_many.whole_bytes = std::size_t{1} << 40;
+      std::vector<float> same_estimates(144), same_radii(144);
+      GetParam().prefix_bounds(part_of_many, context, same_estimates.data(), same_radii.data());
+      ASSERT_EQ(same_estimates, estimates);
+      ASSERT_EQ(same_radii, radii);
     }
   }
+}
+
+TEST(PrefixBlocks, PartsFillCachesWhereTheWholeDoes) {
+  PrefixBlocks blocks = {.rows = 16 * 250, .width = 4096};
+  const std::vector<std::byte> storage(blocks.bytes());
+  blocks.data = storage.data();
+  EXPECT_FALSE(blocks.fill_caches());
+  EXPECT_FALSE(blocks.part(0, 250).fill_caches());
+  blocks.rows = 16 * 300;  // of which the storage has some
+  EXPECT_TRUE(blocks.fill_caches());
+  EXPECT_TRUE(blocks.part(3, 1).fill_caches());
+  EXPECT_TRUE(blocks.part(3, 20).part(2, 1).fill_caches());
 }
 
 TEST_P(PrefixKernels, SomeBlocksAreBoundedAsAllAre) {

@@ -59,6 +59,8 @@ struct PrefixBlocks {
   std::size_t width = 0;       ///< a multiple of 4, at most kMaxWidth
   std::size_t int4_width = 0;  ///< a multiple of CodeContext::kSegment, at most kMaxWidth
   std::size_t int2_width = 0;  ///< likewise
+  /// Bytes of the blocks that these are a part of; 0: of none.
+  std::size_t whole_bytes = 0;
 
   /// Number of blocks.
   std::size_t blocks() const { return (rows + kRows - 1) / kRows; }
@@ -81,9 +83,16 @@ struct PrefixBlocks {
   /// Bytes of all blocks.
   std::size_t bytes() const { return blocks() * block_bytes(); }
 
+  /// Whether they are more than a third cache holds, together with those that they are a part of.
+  bool fill_caches() const {
+    constexpr std::size_t cached = std::size_t{16} << 20;
+    return (whole_bytes != 0 ? whole_bytes : bytes()) > cached;
+  }
+
   /// The rows of blocks first … first + count − 1.
   PrefixBlocks part(std::size_t first, std::size_t count) const {
     PrefixBlocks some = *this;
+    if (whole_bytes == 0) some.whole_bytes = bytes();
     some.data += first * block_bytes();
     const std::size_t behind = rows - first * kRows;
     some.rows = behind < count * kRows ? behind : count * kRows;

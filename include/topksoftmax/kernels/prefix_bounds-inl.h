@@ -12,8 +12,6 @@
 
 #include <hwy/highway.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -22,6 +20,7 @@
 #include "topksoftmax/kernels/code_products-inl.h"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/int8_products-inl.h"
+#include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
 
@@ -91,19 +90,31 @@ HWY_INLINE FloatVec ToFloats(IntVec dots) {
   return hn::ConvertTo(FloatTag(), dots);
 }
 
-// Which blocks are bounded. None is prefetched: processors run far enough ahead in the loops below, and
-// prefetching took time from wide blocks out of every cache and out of memory.
+// Which blocks are bounded, and whether a block with codes asks for those behind it. Where they come out of
+// memory it had better: on an AMD EPYC of family 26 that halves the time. Blocks of int8 alone are never
+// asked for: processors run far enough ahead, and it took time from them out of every cache and out of
+// memory.
 
 /// All blocks in order.
 struct BlocksInOrder {
+  explicit BlocksInOrder(const PrefixBlocks& all) : count(all.blocks()), ask_ahead(all.fill_caches()) {}
+
   HWY_INLINE std::size_t operator[](std::size_t i) const { return i; }
+  HWY_INLINE void Prefetch(const std::byte* block, std::size_t block_bytes) const {
+    if (!ask_ahead) return;
+    for (std::size_t at = 0; at < block_bytes; at += kLine) prefetch(block + kBytesAhead + at);
+  }
+
+  static constexpr std::size_t kBytesAhead = 4096;
 
   std::size_t count;
+  bool ask_ahead;
 };
 
 /// Blocks that lie anywhere.
 struct BlocksGathered {
   HWY_INLINE std::size_t operator[](std::size_t i) const { return static_cast<std::size_t>(ids[i]); }
+  HWY_INLINE void Prefetch(const std::byte* /*block*/, std::size_t /*block_bytes*/) const {}
 
   const TokenId* ids;
   std::size_t count;
@@ -172,6 +183,7 @@ HWY_INLINE void BoundByInt8AndCodes(const PrefixBlocks& prefix, Blocks blocks, c
   const CodeTerms<Form, 2> of_int2(prefix.int2(), context.int2);
   for (std::size_t i = 0; i < blocks.count; ++i) {
     const BlockHeader header = headers[blocks[i]];
+    blocks.Prefetch(header.begin, headers.block_bytes);
     const hwy::bfloat16_t* const code_radii = header.Halves(PrefixBlocks::code_radius_offset());
     IntVec dots[kBlockVectors];
     FloatVec by_int4[kBlockVectors];
@@ -209,7 +221,7 @@ HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const Blocks& blocks, co
 
 template <class Form>
 void PrefixBounds(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates, float* radii) {
-  BoundBlocks<Form>(prefix, BlocksInOrder{prefix.blocks()}, context, estimates, radii);
+  BoundBlocks<Form>(prefix, BlocksInOrder(prefix), context, estimates, radii);
 }
 
 template <class Form>
