@@ -52,8 +52,8 @@ struct CodeChoice {
 };
 
 inline constexpr std::array<std::size_t, 5> kCodePrefixes = {8, 16, 32, 48, 64};
-inline constexpr std::array<std::size_t, 14> kInt4Widths = {32,  64,  96,  128, 192,  256,  320,
-                                                            384, 512, 768, 992, 1504, 2016, 4032};
+inline constexpr std::array<std::size_t, 16> kInt4Widths = {32,  64,  96,  128, 160, 192,  224,  256,
+                                                            320, 384, 512, 768, 992, 1504, 2016, 4032};
 /// What rounding normal numbers to int4 and contexts to eight bits, and what rounding to int8, takes of
 /// lengths.
 inline constexpr double kLostToInt4 = 0.12;

@@ -12,20 +12,21 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 // not.
 //
 // `topksoftmax-kernels-bench --benchmark_filter=certified/` measures them; the unit is (prefix/width:128 −
-// prefix/width:32)/96 of its figures. On a core of an AMD EPYC (family 25, AVX-512 with VNNI, L2 1 MiB, L3 32
-// MiB) that was 0.014 to 0.015 ns with nothing beside it. In units of that
+// prefix/width:32)/96 of its figures, 0.011 to 0.014 ns on cores of two AMD EPYC with nothing beside it
+// (AVX-512 with VNNI, L2 1 MiB, L3 32 MiB). In units of that
 //
-//                         here    measured
-//   kRowCost                24    20 to 24
-//   kBoxRows                 2    1.4 to 1.9 (rows)
-//   kOpenedRows            1.5    1.0 to 1.5 (rows)
-//   kTailCost              300    310
-//   kCachedTailLineCost     64    60 to 80
-//   kTailLineCost          176    180
-//   kScoredByteCost          3    1.2 to 4.1 in the third cache, 2.5 to 8 beyond it
+//                         here    family 25     family 26
+//   kRowCost                24    33            23
+//   kBoxRows                 2    1.4 to 1.7    1.1 to 1.6 (rows)
+//   kOpenedRows            1.5    1.0 to 1.3    0.9 to 1.5 (rows)
+//   kTailCost              300    420           390
+//   kCachedTailLineCost     64    98            115
+//   kTailLineCost          176    160 to 250    200
+//   kScoredByteCost          3    2 to 7        1.5 to 5
 //
-// So rows to score that lie in memory are dearer on that machine than they are taken for. Which options are
-// chosen, and with them index files, depends on these values.
+// With what was measured in their place, queries took as long on six heads, 2 % longer on a transformer's,
+// and a sixth longer on a translator's, which was given boxes then. Which options are chosen, and with them
+// index files, depends on these values.
 
 /// What a row takes whatever its prefix: its bias, scale and radius, the bound, and its part in log Z.
 inline constexpr double kRowCost = 24.0;
