@@ -4,7 +4,7 @@
 # Asks which tests die for each mutant of mutants.txt. All mutants are built into one copy of the sources, each
 # behind a condition, so that every program is compiled once: the variable TOPKSOFTMAX_MUTANT says which is alive.
 #
-#   mutate.py --source REPOSITORY --work FOLDER [--only PROGRAM] [--mutant PREFIX]… [--jobs N] [-- CMAKE ARGUMENTS]
+#   mutate.py --work FOLDER [--source REPOSITORY] [--only PROGRAM] [--mutant PREFIX]… [--jobs N] [-- CMAKE ARGUMENTS]
 #   mutate.py --source REPOSITORY --check        only whether every mutant's text still stands where it is to
 import argparse
 import concurrent.futures
@@ -145,7 +145,7 @@ def run(binary, number, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", type=pathlib.Path, required=True)
+    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
     parser.add_argument("--work", type=pathlib.Path)
     parser.add_argument("--check", action="store_true", help="build nothing: ask only whether the table fits")
     parser.add_argument("--only", default="", help="mutants of this program alone")
