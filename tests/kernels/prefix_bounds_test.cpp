@@ -270,12 +270,12 @@ TEST_P(PrefixKernels, ProductsOfCodesAreExact) {
 }
 
 TEST(PrefixBlocks, PartsFillCachesWhereTheWholeDoes) {
-  PrefixBlocks blocks = {.rows = 16 * 250, .width = 4096};
+  PrefixBlocks blocks = {.rows = PrefixBlocks::kRows * 250, .width = 4096};
   const std::vector<std::byte> storage(blocks.bytes());
   blocks.data = storage.data();
   EXPECT_FALSE(blocks.fill_caches());
   EXPECT_FALSE(blocks.part(0, 250).fill_caches());
-  blocks.rows = 16 * 300;  // of which the storage has some
+  blocks.rows = PrefixBlocks::kRows * 300;  // of which the storage has some
   EXPECT_TRUE(blocks.fill_caches());
   EXPECT_TRUE(blocks.part(3, 1).fill_caches());
   EXPECT_TRUE(blocks.part(3, 20).part(2, 1).fill_caches());
