@@ -267,10 +267,11 @@ inline void bound_prefixes(const CertifiedIndex& index, std::span<const ContextB
   // All contexts meet a part of the prefixes while it is in the second cache.
   const std::size_t part = std::max<std::size_t>(CertifiedIndex::kPartBytes / all.block_bytes(), 1);
   for (std::size_t first = 0; first < all.blocks(); first += part) {
-    const kernels::PrefixBlocks blocks = all.part(first, std::min(part, all.blocks() - first));
+    kernels::PrefixBlocks blocks = all.part(first, std::min(part, all.blocks() - first));
     for (const ContextBounds& bounds : batch) {
       kernels::prefix_bounds(blocks, bounds.prefix, bounds.estimates + first * kBlockRows,
                              bounds.radii + first * kBlockRows);
+      blocks.whole_bytes = 0;  // there they are now
     }
   }
 }
