@@ -5,7 +5,7 @@
 # behind a condition, so that every program is compiled once: the variable TOPKSOFTMAX_MUTANT says which is alive.
 #
 #   mutate.py --work FOLDER [--source REPOSITORY] [--only PROGRAM] [--mutant PREFIX]… [--jobs N] [-- CMAKE ARGUMENTS]
-#   mutate.py --source REPOSITORY --check        only whether every mutant's text still stands where it is to
+#   mutate.py [--source REPOSITORY] --check      only whether every mutant's text still stands where it is to
 import argparse
 import concurrent.futures
 import dataclasses

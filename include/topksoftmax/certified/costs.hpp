@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -13,7 +14,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 //
 // `topksoftmax-kernels-bench --benchmark_filter=certified/` measures them; the unit is (prefix/width:128 −
 // prefix/width:32)/96 of its figures, 0.011 to 0.014 ns on cores of two AMD EPYC with nothing beside it
-// (AVX-512 with VNNI, L2 1 MiB, L3 32 MiB). In units of that
+// (AVX-512 with VNNI). In units of that
 //
 //                         here    family 25     family 26
 //   kRowCost                24    33            23
@@ -24,15 +25,15 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 //   kTailLineCost          176    160 to 250    200
 //   kScoredByteCost          3    2 to 7        1.5 to 5
 //
-// With what was measured in their place, queries took as long on six heads, 2 % longer on a transformer's,
-// and a sixth longer on a translator's, which was given boxes then. Which options are chosen, and with them
-// index files, depends on these values.
+// With those of family 25 in their place a translator's layer was given boxes, which took a sixth longer, and
+// two others took as long; with tails and scoring alone dearer, six layers took as long, or up to 2 % longer.
+// Which options are chosen, and with them index files, depends on these values.
 
 /// What a row takes whatever its prefix: its bias, scale and radius, the bound, and its part in log Z.
 inline constexpr double kRowCost = 24.0;
-/// What a row takes more where it has coordinates in codes, and each of these. (Measured on the same machine
-/// in queries: one in int4 0.22 to 0.32 from the third cache and 0.55 from memory, where one in int8
-/// takes 1.5.)
+/// What a row takes more where it has coordinates in codes, and each of these. (Measured in queries on
+/// the one of family 25: one in int4 0.22 to 0.32 from the third cache and 0.55 from memory, where one in
+/// int8 takes 1.5.)
 inline constexpr double kCodeRowCost = 16.0;
 inline constexpr double kInt4Cost = 0.4;
 inline constexpr double kInt2Cost = 0.3;
@@ -45,13 +46,11 @@ inline constexpr double kTailCost = 300.0;
 /// Each more line of it: of tails that a third cache holds, all together, and of others.
 inline constexpr double kCachedTailLineCost = 64.0;
 inline constexpr double kTailLineCost = 176.0;
-/// What is taken for such a cache.
-inline constexpr std::size_t kCachedTailBytes = std::size_t{16} << 20;
 /// A row that is looked at by its tail, of as many lines as those of all rows.
 inline double tail_cost(std::size_t vocab, std::size_t lines) {
   constexpr std::size_t line = kernels::PrefixTails::kLine;
   if (lines <= 1) return kTailCost;
-  const bool cached = lines <= kCachedTailBytes / line / vocab;
+  const bool cached = lines <= kernels::kThirdCache / line / vocab;
   return kTailCost + (cached ? kCachedTailLineCost : kTailLineCost) * static_cast<double>(lines - 1);
 }
 /// A byte of a row that is scored.

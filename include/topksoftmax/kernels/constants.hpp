@@ -24,6 +24,9 @@ struct Partition {
 /// Elements that some kernels may write beyond the last: a vector's.
 inline constexpr std::size_t kSlack = 16;
 
+/// Bytes that third caches are taken to hold.
+inline constexpr std::size_t kThirdCache = std::size_t{16} << 20;
+
 /// Values that are few enough to be ranked by comparing each with every other.
 inline constexpr std::size_t kFew = 64;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
@@ -84,10 +85,7 @@ struct PrefixBlocks {
   std::size_t bytes() const { return blocks() * block_bytes(); }
 
   /// Whether they are more than a third cache holds, together with those that they are a part of.
-  bool fill_caches() const {
-    constexpr std::size_t cached = std::size_t{16} << 20;
-    return (whole_bytes != 0 ? whole_bytes : bytes()) > cached;
-  }
+  bool fill_caches() const { return (whole_bytes != 0 ? whole_bytes : bytes()) > kThirdCache; }
 
   /// The rows of blocks first … first + count − 1.
   PrefixBlocks part(std::size_t first, std::size_t count) const {

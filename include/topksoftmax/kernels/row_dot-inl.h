@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/stored-inl.h"
@@ -124,16 +125,13 @@ constexpr std::size_t kLine = 64;
 /// Bytes that rows in order are asked for ahead.
 constexpr std::size_t kAhead = std::size_t{32} * 1024;
 
-/// What third caches hold. Weights of two bytes and more come out of one as fast as its processor can read
-/// them, and a request takes the place of a read: on an AMD EPYC 69 GB/s with requests and 85 without, where
-/// memory gave 29 and 24. Narrower ones gain hardly anything there, and take up to four times as long from
-/// memory.
-constexpr std::size_t kCached = std::size_t{16} << 20;
-
-/// Bytes that these rows are asked for ahead when they are read in order; 0: they are not.
+/// Bytes that these rows are asked for ahead when they are read in order; 0: they are not. Weights of two
+/// bytes and more come out of a third cache as fast as its processor can read them, and a request takes the
+/// place of a read: on an AMD EPYC 69 GB/s with requests and 85 without, where memory gave 29 and 24.
+/// Narrower ones gain hardly anything there, and take up to four times as long from memory.
 HWY_INLINE std::size_t AheadOf(const Rows& rows) {
   const bool wide = rows.row_bytes() >= 2 * rows.dim;
-  return wide && rows.bytes(rows.count) <= kCached ? 0 : kAhead;
+  return wide && rows.bytes(rows.count) <= kThirdCache ? 0 : kAhead;
 }
 
 /// Asks for lines of rows in order, `ahead` bytes behind kRows of which bytes first … first + bytes − 1 each
