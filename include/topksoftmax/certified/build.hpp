@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/certified/choice.hpp"

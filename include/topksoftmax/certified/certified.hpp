@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
@@ -50,6 +51,8 @@
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
+//   bounded_rows.hpp the rows of the boxes that are opened, or all
+//   divided_bounds.hpp which bounds reach a threshold, and the sum of the others
 //   threshold.hpp    a logit that k tokens reach
 //   context_regions.hpp  which models of it a context has, and
 //   outside.hpp      the estimate of log Z between its bounds; outside_features.hpp: what it is linear in

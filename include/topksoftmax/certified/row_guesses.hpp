@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"

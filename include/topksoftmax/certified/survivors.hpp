@@ -8,7 +8,9 @@
 #include <span>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/outside.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"

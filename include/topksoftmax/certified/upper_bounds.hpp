@@ -7,6 +7,7 @@
 #include <span>
 
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/types.hpp"
