@@ -81,15 +81,15 @@ TEST(TokenSet, IsEmptyWhereItsStampsBeginAgain) {
 }
 
 TEST(Workspace, EveryThreadOfACrewGetsAsManyParts) {
-  constexpr std::size_t kItem = std::size_t{16} << 10;
   const SerialExecutor executor;
+  const std::size_t item = executor.grain() / 8;
   for (const std::size_t threads : {1U, 2U, 3U}) {
     Workspace workspace;
     workspace.set_crew({&executor, threads});
     for (std::size_t total = 1; total < 400; ++total) {
       std::vector<int> done(total);
       std::size_t parts = 0;
-      detail::share(workspace, total, kItem, [&](std::size_t first, std::size_t count) {
+      detail::share(workspace, total, item, [&](std::size_t first, std::size_t count) {
         ++parts;
         for (std::size_t i = first; i < first + count; ++i) ++done[i];
       });

@@ -9,6 +9,7 @@
 #include "harness/peak_memory.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/registry/exhaustive_descriptions.hpp"
 
 namespace topksoftmax::bench {
@@ -50,8 +51,9 @@ std::size_t footprint(double bytes, std::size_t layer_bytes) {
 class Asker {
  public:
   Asker(const Contestant& contestant, const RowMajorMatrix& contexts, const MeasureOptions& options,
-        std::size_t k)
+        std::size_t k, const ThreadPool& pool)
       : system_(contestant.system.get()),
+        pool_(&pool),
         contexts_(&contexts),
         query_({.k = k, .effort = contestant.effort}),
         workspaces_(options.threads),
@@ -63,16 +65,17 @@ class Asker {
     for (std::size_t i = first; i < first + count; i += batch) {
       const float* h = contexts_->data() + i * dim;
       if (batch == 1) {
-        system_->query(std::span(h, dim), query_, workspaces_, answers_[0]);
+        system_->query(std::span(h, dim), query_, workspaces_, answers_[0], *pool_);
       } else {
         const std::size_t size = std::min(batch, first + count - i);
-        system_->query_batch(h, size, dim, dim, query_, workspaces_, std::span(answers_).first(size));
+        system_->query_batch(h, size, dim, dim, query_, workspaces_, std::span(answers_).first(size), *pool_);
       }
     }
   }
 
  private:
   const TopKSoftmax* system_;
+  const ThreadPool* pool_;
   const RowMajorMatrix* contexts_;
   QueryOptions query_;
   std::vector<Workspace> workspaces_;
@@ -131,8 +134,10 @@ Precision Measurer::precision_of(const Contestant& contestant) const {
 
 Measurer::Times Measurer::time(std::span<const Contestant> contestants,
                                const std::set<std::size_t>& footprints) const {
+  const ThreadPool pool(options_.threads);
   std::vector<Asker> askers;
-  for (const Contestant& contestant : contestants) askers.emplace_back(contestant, timed_, options_, k_);
+  for (const Contestant& contestant : contestants)
+    askers.emplace_back(contestant, timed_, options_, k_, pool);
   std::vector<ReadProbe> probes;
   for (const std::size_t bytes : footprints) probes.emplace_back(bytes);
   std::vector<TimedWork> works;
@@ -140,8 +145,8 @@ Measurer::Times Measurer::time(std::span<const Contestant> contestants,
     works.emplace_back([&asker](std::size_t first, std::size_t count) { asker.ask(first, count); });
   }
   for (ReadProbe& probe : probes) {
-    works.emplace_back([this, &probe](std::size_t, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) probe.read(options_.threads);
+    works.emplace_back([this, &probe, &pool](std::size_t, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) probe.read(options_.threads, pool);
     });
   }
   std::optional<PinnedThread> pinned;

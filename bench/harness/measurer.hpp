@@ -25,8 +25,8 @@ struct MeasureOptions {
   std::size_t queries = 0;               ///< contexts that precision is measured on; 0: all
   std::size_t timed = 1000;              ///< how many of these are timed
   std::size_t rounds = 9;                ///< of the timing
-  std::size_t threads = 1;               ///< that share each query, or the contexts of a batch
-  std::size_t batch = 1;                 ///< contexts a query_batch; 1: single queries
+  std::size_t threads = 1;  ///< a ThreadPool's, that share each query, or the contexts of a batch
+  std::size_t batch = 1;    ///< contexts a query_batch; 1: single queries
 };
 
 /// A backend that was built, and how it is asked.

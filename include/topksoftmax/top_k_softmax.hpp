@@ -63,9 +63,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   void query(std::span<const float> h, const QueryOptions& options, Workspace& workspace, TopK& answer) const;
 
   /// The same on several threads: what the query reads is split among as many as there are workspaces, the
-  /// executor's. The answer is bit for bit that of one thread. Worth it where a query reads megabytes; what
-  /// reads less than a quarter of one stays on the caller's thread. Throws std::invalid_argument also where
-  /// there is no workspace.
+  /// executor's. The answer is bit for bit that of one thread. Worth it where a query reads megabytes; a step
+  /// of it that reads less than two of Executor::grain() stays on the caller's thread. Throws
+  /// std::invalid_argument also where there is no workspace.
   void query(std::span<const float> h, const QueryOptions& options, std::span<Workspace> workspaces,
              TopK& answer, const Executor& executor = default_executor()) const;
 

@@ -18,6 +18,8 @@ class ReversedExecutor final : public Executor {
 
   std::size_t threads() const override { return threads_; }
 
+  std::size_t grain() const override { return std::size_t{16} << 10; }  // small layers are shared too
+
   void run(std::size_t parts, std::size_t threads, Body body) const override {
     const std::size_t count = std::min(threads, threads_);
     std::vector<std::thread> running;

@@ -33,6 +33,10 @@ class Executor {
   /// Threads that parts run on at the same time, at most: at least 1.
   virtual std::size_t threads() const = 0;
 
+  /// Bytes that a part of a single query must read to be worth a thread, at least 1: about what a thread
+  /// reads while a loop begins and ends. Unless it is overridden 1 MB, for threads that sleep between loops.
+  virtual std::size_t grain() const { return std::size_t{1} << 20; }
+
   /// Calls body(part, thread) once for every part < parts, on at most `threads` ≥ 1 threads, in any order,
   /// and returns when all calls have. Two calls at the same time have different numbers of a thread, below
   /// `threads`. May be called from several threads at once, and from within a body. Where it throws (no
