@@ -17,6 +17,7 @@
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -62,7 +63,7 @@ class Prepared {
       : coordinates_(detail::coordinate_room(index)),
         n_(detail::short_room(index), std::int16_t{99}),
         bytes_(detail::code_room(index)) {
-    detail::prepare(index, h.data(), coordinates_.data(), n_.data(), bytes_.data(), bounds_);
+    detail::prepare(index, h.data(), coordinates_.data(), n_.data(), bytes_.data(), bounds_, Workspace());
     const float* const x = bounds_.coordinates;
     transformed = Eigen::Map<const Eigen::VectorXf>(x, static_cast<Eigen::Index>(index.transform.width()))
                       .cast<double>();
@@ -205,7 +206,7 @@ double error_beside(const CertifiedIndex& index, const Prepared& prepared, const
   std::vector<float> transformed(transform.room());
   EXPECT_TRUE(prepared.bounds().usable);
   return static_cast<double>(bound) -
-         transform.error(transform.apply(h.data(), projected.data(), transformed.data()));
+         transform.error(transform.apply(h.data(), projected.data(), transformed.data(), Workspace()));
 }
 
 TEST(ContextTerms, ErrorsHaveTheRoundingOfThePrefix) {

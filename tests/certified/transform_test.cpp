@@ -19,6 +19,7 @@
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -99,7 +100,8 @@ TEST(ContextTransform, AWholeTransformMeetsARoundedContextExactly) {
         Eigen::Map<const Eigen::Matrix<std::int16_t, Eigen::Dynamic, 1>>(n.data(), kSize).cast<double>();
     std::vector<float> worked_in(whole.projected_room());
     std::vector<float> transformed(whole.room());
-    const ContextTransform::Lengths lengths = whole.apply(h.data(), worked_in.data(), transformed.data());
+    const ContextTransform::Lengths lengths =
+        whole.apply(h.data(), worked_in.data(), transformed.data(), Workspace());
     const double lost = (h.cast<double>() - rounded).norm();
     EXPECT_GE(lengths.lost, lost);
     EXPECT_LE(lengths.lost, 0.52 * step * std::sqrt(static_cast<double>(kDim)));
@@ -127,11 +129,11 @@ TEST(ContextTransform, NothingIsLeftBehindAContextThatFillsNoGroup) {
   const Eigen::VectorXf h = testing::random_vector(kSize, 2);
   std::vector<float> transformed(whole.room());
   std::vector<float> clean(whole.projected_room());
-  whole.apply(h.data(), clean.data(), transformed.data());
+  whole.apply(h.data(), clean.data(), transformed.data(), Workspace());
   const std::vector<float> right = transformed;
   std::vector<float> used(whole.projected_room());
   std::memset(used.data(), 0x7f, used.size() * sizeof(float));  // as another context may have left it
-  whole.apply(h.data(), used.data(), transformed.data());
+  whole.apply(h.data(), used.data(), transformed.data(), Workspace());
   EXPECT_EQ(transformed, right);
   std::array<std::int16_t, 100> n;
   std::memcpy(n.data(), used.data(), sizeof(n));

@@ -111,7 +111,7 @@ inline BoundedRows likely_rows(const BoundedQuery& bounded, std::size_t wanted) 
 inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
   if (!bounded.index.has_boxes()) return all_rows(bounded);
   const std::size_t count = bounded.index.boxes().count();
-  auto* const blocks = bounded.scratch().blocks.get<TokenId>(count + kernels::kSlack);
+  auto* const blocks = bounded.scratch().blocks.get<TokenId>(divided_room(count));
   const kernels::Partition boxes =
       divide_bounds(bounded, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
   BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});

@@ -50,6 +50,7 @@ struct CertifiedScratch {
   ScratchBuffer bytes;        ///< ĥ₂ of every context, and its shifts
   ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
   ScratchBuffer radii;
+  ScratchBuffer divided;      ///< what reaches a threshold in parts of bounds
   ScratchBuffer transformed;  ///< bounds of logits, where these are not those of the products
   ScratchBuffer opened;       ///< bounds of the rows of some blocks
   ScratchBuffer blocks;       ///< which these are
@@ -171,13 +172,13 @@ inline kernels::PrefixContext box_context(const CertifiedIndex& index, BoundTerm
 /// Transforms a context: coordinates [coordinate_room()], n [short_room()], bytes [code_room()], and what is
 /// of the context alone in its bounds.
 inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
-                    std::int8_t* bytes, ContextBounds& bounds) {
+                    std::int8_t* bytes, ContextBounds& bounds, const Workspace& workspace) {
   const ContextTransform& transform = index.transform;
   const std::size_t width = transform.width();
   const std::size_t prefix = index.prefixes.blocks().width;
   float* const projected = coordinates;
   float* const transformed = projected + transform.projected_room();
-  const ContextTransform::Lengths lengths = transform.apply(h, projected, transformed);
+  const ContextTransform::Lengths lengths = transform.apply(h, projected, transformed, workspace);
   std::fill(transformed + transform.room(), coordinates + coordinate_room(index), 0.0F);
   bounds.coordinates = transformed;
   bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
@@ -262,7 +263,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
     prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * shorts_each,
-            bytes + q * bytes_each, batch[q]);
+            bytes + q * bytes_each, batch[q], workspace);
   }
   if (index.has_boxes()) {
     std::int16_t* const magnitudes = shorts + batch.size() * shorts_each;

@@ -12,6 +12,7 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/proven_place.hpp"
@@ -230,9 +231,9 @@ inline float raised_by_reaching(const BoundedQuery& bounded, const BoundedRows& 
                                 std::size_t& bytes_read) {
   // More rows than this that their prefixes let pass speak for a poor threshold.
   const std::size_t tolerable = 64 + 32 * bounded.query.k;
-  const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
-  auto* const ids = bounded.scratch().ids.get<TokenId>(rows.count + kernels::kSlack);
-  if (kernels::reaching(rows.estimates, rows.radii, rows.count, product, ids) <= tolerable) return threshold;
+  auto* const ids = bounded.scratch().ids.get<TokenId>(divided_room(rows.count));
+  const std::size_t passing = reaching(bounded, rows.estimates, rows.radii, rows.count, threshold, ids);
+  if (passing <= tolerable) return threshold;
   return std::max(threshold, kth_of_best(bounded, rows, bytes_read));
 }
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
 
-// Which numbers may reach a threshold, by their bounds, and what the others sum up to.
+// Which numbers may reach a threshold, by their bounds, and what the others sum up to. The query's crew
+// shares this: a bound is read by the thread that made it.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Bounds of some logits.
@@ -29,17 +33,66 @@ inline LogitBounds logit_bounds(const BoundedQuery& bounded, const float* estima
   return {to_estimates, to_radii};
 }
 
-/// Writes which products may have logits that reach the threshold to `reaching`; the sum of the others only
-/// where it is asked for.
+/// Bounds that are divided at a time. Sums of the others are added up in this order, whoever made them.
+inline constexpr std::size_t kDividedAtOnce = 2048;
+
+/// Ids that it takes to divide so many bounds: of each part a vector more than it has.
+inline std::size_t divided_room(std::size_t count) {
+  return count + (count / kDividedAtOnce + 1) * kernels::kSlack;
+}
+
+/// Calls divide(first, count, ids), a kernel's, for parts of so many bounds, and moves what reaches to the
+/// front of ids [divided_room(count)].
+template <class Divide>
+kernels::Partition divide_in_parts(const BoundedQuery& bounded, std::size_t count, TokenId* ids,
+                                   const Divide& divide) {
+  if (count <= kDividedAtOnce) return divide(0, count, ids);
+  constexpr std::size_t kStride = kDividedAtOnce + kernels::kSlack;
+  const std::size_t parts = (count + kDividedAtOnce - 1) / kDividedAtOnce;
+  auto* const divided = bounded.scratch().divided.get<kernels::Partition>(parts);
+  share(bounded.workspace, parts, kDividedAtOnce * 2 * sizeof(float),
+        [&](std::size_t first, std::size_t some) {
+          for (std::size_t part = first; part < first + some; ++part) {
+            const std::size_t begin = part * kDividedAtOnce;
+            divided[part] = divide(begin, std::min(kDividedAtOnce, count - begin), ids + part * kStride);
+          }
+        });
+  kernels::Partition all = divided[0];
+  for (std::size_t part = 1; part < parts; ++part) {
+    TokenId* const to = ids + all.reaching;
+    const std::size_t found = divided[part].reaching;
+    std::copy_n(ids + part * kStride, found, to);
+    const auto begin = static_cast<TokenId>(part * kDividedAtOnce);
+    for (std::size_t i = 0; i < found; ++i) to[i] += begin;
+    all.reaching += found;
+    all.rest.low += divided[part].rest.low;
+    all.rest.high += divided[part].rest.high;
+  }
+  return all;
+}
+
+/// Writes which products may have logits that reach the threshold to `ids`, ascending; returns how many.
+inline std::size_t reaching(const BoundedQuery& bounded, const float* estimates, const float* radii,
+                            std::size_t count, float threshold, TokenId* ids) {
+  const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
+  const auto reach = [&](std::size_t first, std::size_t some, TokenId* to) {
+    return kernels::Partition{kernels::reaching(estimates + first, radii + first, some, product, to), {}};
+  };
+  return divide_in_parts(bounded, count, ids, reach).reaching;
+}
+
+/// The same with the sum of the others, where probabilities are asked for.
 inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const float* estimates,
                                         const float* radii, std::size_t count, float threshold,
-                                        TokenId* reaching) {
+                                        TokenId* ids) {
   if (!bounded.query.probabilities) {
-    const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
-    return {kernels::reaching(estimates, radii, count, product, reaching), {}};
+    return {reaching(bounded, estimates, radii, count, threshold, ids), {}};
   }
   const LogitBounds logits = logit_bounds(bounded, estimates, radii, count);
-  return kernels::partition(logits.estimates, logits.radii, count, threshold, reaching);
+  const auto divide = [&](std::size_t first, std::size_t some, TokenId* to) {
+    return kernels::partition(logits.estimates + first, logits.radii + first, some, threshold, to);
+  };
+  return divide_in_parts(bounded, count, ids, divide);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

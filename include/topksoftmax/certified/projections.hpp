@@ -23,6 +23,7 @@
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -46,10 +47,11 @@ inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,
                 [&](std::size_t first, std::size_t count) {
                   std::vector<float> projected(transform.projected_room());
                   std::vector<float> transformed(transform.room());
+                  const Workspace workspace;  // nobody else's threads
                   for (std::size_t i = first; i < first + count; ++i) {
                     const auto at = static_cast<Eigen::Index>(i);
                     const float* const h = contexts.row(at).data();
-                    const auto lengths = transform.apply(h, projected.data(), transformed.data());
+                    const auto lengths = transform.apply(h, projected.data(), transformed.data(), workspace);
                     outside[at] = transform.outside(lengths);
                     errors[at] = transform.error(lengths);
                   }

@@ -70,7 +70,7 @@ inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows,
                            std::size_t most) {
   const CertifiedIndex& index = bounded.index;
   CertifiedScratch& scratch = bounded.scratch();
-  auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
+  auto* const ids = scratch.ids.get<TokenId>(divided_room(rows.count));
   Survivors result;
   const auto [passing, rest] = divide_bounds(bounded, rows.estimates, rows.radii, rows.count, lower, ids);
   const double shift = std::exp(static_cast<double>(lower) - static_cast<double>(threshold));

@@ -18,6 +18,8 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -55,14 +57,15 @@ TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
 }
 
 TOPKSOFTMAX_INLINE ContextTransform::Lengths ContextTransform::apply(const float* h, float* projected,
-                                                                     float* transformed) const {
+                                                                     float* transformed,
+                                                                     const Workspace& workspace) const {
   Lengths lengths{.context = length_of(h, dim()), .projected = {}, .transformed = {}};
   if (in_bytes()) {
     const kernels::PrefixBlocks& rows = whole_.blocks();
     auto* const n = reinterpret_cast<std::int16_t*>(projected);
     const float step = round_to_shorts(h, dim(), n);
     std::fill(n + dim(), n + rows.width, std::int16_t{0});
-    kernels::prefix_bounds(rows, {.n = n, .scale = step}, transformed, projected + room());
+    prefix_bounds(workspace, rows, {.n = n, .scale = step}, transformed, projected + room());
     std::fill(transformed + width(), transformed + room(), 0.0F);
     lengths.lost = rounded_to_shorts(step) * std::sqrt(static_cast<double>(dim()));
   } else if (is_whole()) {

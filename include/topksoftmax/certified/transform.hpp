@@ -12,6 +12,7 @@
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -92,8 +93,8 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   };
 
   /// c = Qh [projected_room()] and h' = Rc [room()], both with zeros behind `width`. Of a whole transform
-  /// there is no c: what it is given as is worked in.
-  Lengths apply(const float* h, float* projected, float* transformed) const;
+  /// there is no c: what it is given as is worked in. The workspace's crew shares what is in int8.
+  Lengths apply(const float* h, float* projected, float* transformed, const Workspace& workspace) const;
 
   /// ‖h⊥‖ at the most.
   double outside(const Lengths& lengths) const;
