@@ -42,11 +42,12 @@ class DividedBounds : public ::testing::Test {
   /// What a kernel makes of all of them at once.
   kernels::Partition at_once(std::size_t count, float threshold) {
     expected_.assign(count + kernels::kSlack, -1);
-    const LogitTransform& transform = layer_.transform();
-    std::vector<float> estimates(count);
-    std::vector<float> radii(count);
-    kernels::transform_bounds(transform, estimates_.data(), radii_.data(), count, estimates.data(),
-                              radii.data());
+    std::vector<float> estimates = estimates_;
+    std::vector<float> radii = radii_;
+    if (const LogitTransform& transform = layer_.transform(); !transform.is_identity()) {
+      kernels::transform_bounds(transform, estimates_.data(), radii_.data(), count, estimates.data(),
+                                radii.data());
+    }
     return kernels::partition(estimates.data(), radii.data(), count, threshold, expected_.data());
   }
 
