@@ -50,7 +50,7 @@ struct CertifiedScratch {
   ScratchBuffer bytes;        ///< ĥ₂ of every context, and its shifts
   ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
   ScratchBuffer radii;
-  ScratchBuffer divided;      ///< what reaches a threshold in parts of bounds
+  ScratchBuffer divided;      ///< what parts of these have that is looked for
   ScratchBuffer transformed;  ///< bounds of logits, where these are not those of the products
   ScratchBuffer opened;       ///< bounds of the rows of some blocks
   ScratchBuffer blocks;       ///< which these are

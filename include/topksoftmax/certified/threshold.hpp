@@ -7,12 +7,14 @@
 
 #include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/largest.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -24,6 +26,51 @@ inline std::size_t seeds(const Query& query) {
   return query.k + query.k / 2 + 4;
 }
 
+/// Rows whose estimates are searched at a time: what is found does not depend on the query's crew.
+inline constexpr std::size_t kSearchedAtOnce = std::size_t{1} << 14;
+
+/// Writes the most promising `wanted` rows of each part of these (see kernels::promising) to ids
+/// [divided_room(rows.count)]; returns how many they are.
+inline std::size_t promising_of_parts(const BoundedQuery& bounded, const BoundedRows& rows,
+                                      std::size_t wanted, TokenId* ids) {
+  constexpr std::size_t kStride = kSearchedAtOnce + kernels::kSlack;
+  constexpr std::size_t kMaxima = kSearchedAtOnce / 8 + 2 * kernels::kSlack;
+  const std::size_t parts = (rows.count + kSearchedAtOnce - 1) / kSearchedAtOnce;
+  auto* const maxima = bounded.scratch().logits.get<float>(parts * kMaxima);
+  auto* const found = bounded.scratch().divided.get<std::size_t>(parts);
+  const auto search = [&](std::size_t part) {
+    const std::size_t begin = part * kSearchedAtOnce;
+    const std::size_t count = std::min(kSearchedAtOnce, rows.count - begin);
+    TokenId* const to = ids + part * kStride;
+    found[part] = kernels::promising(rows.estimates + begin, count, wanted, maxima + part * kMaxima, to);
+    for (std::size_t i = 0; i < found[part]; ++i) to[i] += static_cast<TokenId>(begin);
+  };
+  share(bounded.workspace, parts, kSearchedAtOnce * sizeof(float), [&](std::size_t first, std::size_t some) {
+    for (std::size_t part = first; part < first + some; ++part) search(part);
+  });
+  std::size_t all = 0;
+  for (std::size_t part = 0; part < parts; ++part) {
+    std::copy_n(ids + part * kStride, found[part], ids + all);
+    all += found[part];
+  }
+  return all;
+}
+
+/// Writes which of the rows have the highest estimates to ids [divided_room(rows.count)]: `wanted` of them
+/// and few more unless many are equal, none if too few estimates are finite, as kernels::promising does.
+inline std::size_t most_promising(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t wanted,
+                                  TokenId* ids) {
+  if (rows.count > kSearchedAtOnce) {
+    const std::size_t found = promising_of_parts(bounded, rows, wanted, ids);
+    if (found >= wanted) {
+      put_largest_first(ids, found, wanted, rows.estimates);
+      return wanted;
+    }
+  }
+  auto* const maxima = bounded.scratch().logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
+  return kernels::promising(rows.estimates, rows.count, wanted, maxima, ids);
+}
+
 /// The k-th best logit of the rows with the highest estimates; kNoThreshold if fewer than k may be returned.
 /// Adds to bytes_read what it takes to score these.
 inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t& bytes_read) {
@@ -31,9 +78,8 @@ inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, s
   const kernels::Rows& weights = bounded.layer.rows();
   const std::size_t wanted = std::min(seeds(query), bounded.index.rows());
   CertifiedScratch& scratch = bounded.scratch();
-  auto* const ids = scratch.ids.get<TokenId>(rows.count + kernels::kSlack);
-  auto* const maxima = scratch.logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
-  const std::size_t found = kernels::promising(rows.estimates, rows.count, wanted, maxima, ids);
+  auto* const ids = scratch.ids.get<TokenId>(divided_room(rows.count));
+  const std::size_t found = most_promising(bounded, rows, wanted, ids);
   if (found < query.k) return kNoThreshold;
   const std::size_t count = std::min(found, 4 * wanted);
   // Estimates that are equal, or far from most, let many pass.
