@@ -57,8 +57,7 @@ class ThreadPool final : public Executor {
   std::size_t grain() const override { return polling_.count() > 0 ? kGrain : Executor::grain(); }
 
   void run(std::size_t parts, std::size_t threads, Body body) const override {
-    const std::unique_lock<std::mutex> alone(busy_, std::try_to_lock);
-    if (!alone.owns_lock() || threads <= 1 || workers_.empty()) {
+    if (threads <= 1 || workers_.empty() || busy_.exchange(true)) {
       return SerialExecutor().run(parts, 1, body);
     }
     loop_.body = body;
@@ -70,6 +69,7 @@ class ThreadPool final : public Executor {
     open();
     take_parts(0);
     close();
+    busy_ = false;
   }
 
  private:
@@ -170,7 +170,7 @@ class ThreadPool final : public Executor {
   std::vector<std::thread> workers_;
   mutable Loop loop_;
   mutable Gate gate_;
-  mutable std::mutex busy_;  ///< held by whose loop has the workers
+  mutable std::atomic<bool> busy_ = false;  ///< some loop has the workers
   mutable std::mutex mutex_;
   mutable std::condition_variable begin_;
   mutable std::condition_variable end_;
