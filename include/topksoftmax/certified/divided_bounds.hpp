@@ -36,33 +36,36 @@ inline LogitBounds logit_bounds(const BoundedQuery& bounded, const float* estima
 /// Bounds that are divided at a time. Sums of the others are added up in this order, whoever made them.
 inline constexpr std::size_t kDividedAtOnce = 2048;
 
+/// Bytes of an estimate and a radius.
+inline constexpr std::size_t kBoundBytes = 2 * sizeof(float);
+
 /// Ids that it takes to divide so many bounds: of each part a vector more than it has.
 inline std::size_t divided_room(std::size_t count) {
   return count + (count / kDividedAtOnce + 1) * kernels::kSlack;
 }
 
-/// Calls divide(first, count, ids), a kernel's, for parts of so many bounds, and moves what reaches to the
-/// front of ids [divided_room(count)].
+/// Calls divide(first, count, ids), a kernel's, for parts of `size` of so many bounds of `bytes` each, and
+/// moves what it picks of all of them to the front of ids: [divided_room(count)] where parts are no smaller
+/// than kDividedAtOnce.
 template <class Divide>
-kernels::Partition divide_in_parts(const BoundedQuery& bounded, std::size_t count, TokenId* ids,
-                                   const Divide& divide) {
-  if (count <= kDividedAtOnce) return divide(0, count, ids);
-  constexpr std::size_t kStride = kDividedAtOnce + kernels::kSlack;
-  const std::size_t parts = (count + kDividedAtOnce - 1) / kDividedAtOnce;
+kernels::Partition divide_in_parts(const BoundedQuery& bounded, std::size_t count, std::size_t size,
+                                   std::size_t bytes, TokenId* ids, const Divide& divide) {
+  if (count <= size) return divide(0, count, ids);
+  const std::size_t stride = size + kernels::kSlack;
+  const std::size_t parts = (count + size - 1) / size;
   auto* const divided = bounded.scratch().divided.get<kernels::Partition>(parts);
-  share(bounded.workspace, parts, kDividedAtOnce * 2 * sizeof(float),
-        [&](std::size_t first, std::size_t some) {
-          for (std::size_t part = first; part < first + some; ++part) {
-            const std::size_t begin = part * kDividedAtOnce;
-            divided[part] = divide(begin, std::min(kDividedAtOnce, count - begin), ids + part * kStride);
-          }
-        });
+  share(bounded.workspace, parts, size * bytes, [&](std::size_t first, std::size_t some) {
+    for (std::size_t part = first; part < first + some; ++part) {
+      const std::size_t begin = part * size;
+      divided[part] = divide(begin, std::min(size, count - begin), ids + part * stride);
+    }
+  });
   kernels::Partition all = divided[0];
   for (std::size_t part = 1; part < parts; ++part) {
     TokenId* const to = ids + all.reaching;
     const std::size_t found = divided[part].reaching;
-    std::copy_n(ids + part * kStride, found, to);
-    const auto begin = static_cast<TokenId>(part * kDividedAtOnce);
+    std::copy_n(ids + part * stride, found, to);
+    const auto begin = static_cast<TokenId>(part * size);
     for (std::size_t i = 0; i < found; ++i) to[i] += begin;
     all.reaching += found;
     all.rest.low += divided[part].rest.low;
@@ -78,7 +81,7 @@ inline std::size_t reaching(const BoundedQuery& bounded, const float* estimates,
   const auto reach = [&](std::size_t first, std::size_t some, TokenId* to) {
     return kernels::Partition{kernels::reaching(estimates + first, radii + first, some, product, to), {}};
   };
-  return divide_in_parts(bounded, count, ids, reach).reaching;
+  return divide_in_parts(bounded, count, kDividedAtOnce, kBoundBytes, ids, reach).reaching;
 }
 
 /// The same with the sum of the others, where probabilities are asked for.
@@ -92,7 +95,7 @@ inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const float
   const auto divide = [&](std::size_t first, std::size_t some, TokenId* to) {
     return kernels::partition(logits.estimates + first, logits.radii + first, some, threshold, to);
   };
-  return divide_in_parts(bounded, count, ids, divide);
+  return divide_in_parts(bounded, count, kDividedAtOnce, kBoundBytes, ids, divide);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

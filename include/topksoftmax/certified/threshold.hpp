@@ -33,27 +33,13 @@ inline constexpr std::size_t kSearchedAtOnce = std::size_t{1} << 14;
 /// [divided_room(rows.count)]; returns how many they are.
 inline std::size_t promising_of_parts(const BoundedQuery& bounded, const BoundedRows& rows,
                                       std::size_t wanted, TokenId* ids) {
-  constexpr std::size_t kStride = kSearchedAtOnce + kernels::kSlack;
   constexpr std::size_t kMaxima = kSearchedAtOnce / 8 + 2 * kernels::kSlack;
-  const std::size_t parts = (rows.count + kSearchedAtOnce - 1) / kSearchedAtOnce;
-  auto* const maxima = bounded.scratch().logits.get<float>(parts * kMaxima);
-  auto* const found = bounded.scratch().divided.get<std::size_t>(parts);
-  const auto search = [&](std::size_t part) {
-    const std::size_t begin = part * kSearchedAtOnce;
-    const std::size_t count = std::min(kSearchedAtOnce, rows.count - begin);
-    TokenId* const to = ids + part * kStride;
-    found[part] = kernels::promising(rows.estimates + begin, count, wanted, maxima + part * kMaxima, to);
-    for (std::size_t i = 0; i < found[part]; ++i) to[i] += static_cast<TokenId>(begin);
+  auto* const maxima = bounded.scratch().logits.get<float>((rows.count / kSearchedAtOnce + 1) * kMaxima);
+  const auto search = [&](std::size_t first, std::size_t count, TokenId* to) {
+    float* const own = maxima + first / kSearchedAtOnce * kMaxima;
+    return kernels::Partition{kernels::promising(rows.estimates + first, count, wanted, own, to), {}};
   };
-  share(bounded.workspace, parts, kSearchedAtOnce * sizeof(float), [&](std::size_t first, std::size_t some) {
-    for (std::size_t part = first; part < first + some; ++part) search(part);
-  });
-  std::size_t all = 0;
-  for (std::size_t part = 0; part < parts; ++part) {
-    std::copy_n(ids + part * kStride, found[part], ids + all);
-    all += found[part];
-  }
-  return all;
+  return divide_in_parts(bounded, rows.count, kSearchedAtOnce, sizeof(float), ids, search).reaching;
 }
 
 /// Writes which of the rows have the highest estimates to ids [divided_room(rows.count)]: `wanted` of them
