@@ -6,37 +6,28 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "support/executors.hpp"
-#include "support/layers.hpp"
-#include "topksoftmax/certified/bounds.hpp"
-#include "topksoftmax/certified/build.hpp"
-#include "topksoftmax/certified/certified.hpp"
+#include "certified/made_up_bounds.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
-#include "topksoftmax/query.hpp"
-#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
-#include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
 namespace {
 
 constexpr std::size_t kPart = detail::kDividedAtOnce;
 
-class DividedBounds : public ::testing::Test {
+class DividedBounds : public testing::MadeUpBounds {
  protected:
   /// Divides so many bounds at a threshold, on a crew of so many threads.
   kernels::Partition divide(std::size_t count, float threshold, std::size_t threads = 1) {
-    workspace_.set_crew({&executor_, threads});
     ids_.assign(detail::divided_room(count), -1);
-    const detail::BoundedQuery bounded = {layer_, head_->screener().index(), query_, bounds_, workspace_};
-    return detail::divide_bounds(bounded, estimates_.data(), radii_.data(), count, threshold, ids_.data());
+    return detail::divide_bounds(bounded(threads), estimates_.data(), radii_.data(), count, threshold,
+                                 ids_.data());
   }
 
   /// What a kernel makes of all of them at once.
@@ -58,12 +49,6 @@ class DividedBounds : public ::testing::Test {
     for (float& radius : radii_) radius = 0.1F * std::abs(normal(random));
   }
 
-  SoftmaxLayer layer_ = testing::random_layer(40, 8, 1);
-  std::unique_ptr<Certified> head_ = Certified::build(layer_);
-  testing::ReversedExecutor executor_{4};
-  Query query_;
-  detail::ContextBounds bounds_;
-  Workspace workspace_;
   std::vector<float> estimates_ = std::vector<float>(9 * kPart + 5);
   std::vector<float> radii_ = std::vector<float>(estimates_.size());
   std::vector<TokenId> ids_;

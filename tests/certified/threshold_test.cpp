@@ -6,22 +6,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
 
-#include "support/executors.hpp"
-#include "support/layers.hpp"
+#include "certified/made_up_bounds.hpp"
 #include "topksoftmax/certified/bounded_rows.hpp"
-#include "topksoftmax/certified/bounds.hpp"
-#include "topksoftmax/certified/build.hpp"
-#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
-#include "topksoftmax/query.hpp"
-#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
-#include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -30,7 +22,7 @@ constexpr std::size_t kPart = detail::kSearchedAtOnce;
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// Estimates of more rows than are searched at a time.
-class MostPromising : public ::testing::Test {
+class MostPromising : public testing::MadeUpBounds {
  protected:
   void SetUp() override {
     std::mt19937 random(3);
@@ -40,11 +32,9 @@ class MostPromising : public ::testing::Test {
 
   /// Those that are found on a crew of so many threads, ascending.
   std::vector<TokenId> find(std::size_t wanted, std::size_t threads = 1) {
-    workspace_.set_crew({&executor_, threads});
-    const detail::BoundedQuery bounded = {layer_, head_->screener().index(), query_, bounds_, workspace_};
     const detail::BoundedRows rows = {.estimates = estimates_.data(), .count = estimates_.size()};
     std::vector<TokenId> ids(detail::divided_room(rows.count));
-    ids.resize(detail::most_promising(bounded, rows, wanted, ids.data()));
+    ids.resize(detail::most_promising(bounded(threads), rows, wanted, ids.data()));
     std::sort(ids.begin(), ids.end());
     return ids;
   }
@@ -61,12 +51,6 @@ class MostPromising : public ::testing::Test {
     return ids;
   }
 
-  SoftmaxLayer layer_ = testing::random_layer(40, 8, 1);
-  std::unique_ptr<Certified> head_ = Certified::build(layer_);
-  testing::ReversedExecutor executor_{4};
-  Query query_;
-  detail::ContextBounds bounds_;
-  Workspace workspace_;
   std::vector<float> estimates_ = std::vector<float>(4 * kPart + 1000);
 };
 
