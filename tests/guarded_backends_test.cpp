@@ -128,6 +128,10 @@ void ask_alone(const TopKSoftmax& head, const GuardedRows& rows, const Shape& sh
     ASSERT_NEAR(logits[i], value, tolerance);
     ASSERT_GE(bounds[i], logits[i]);
   }
+  BoundedTokens reaching;
+  std::vector<ScoredToken> likely;
+  head.tokens_reaching(context, logits[0], {}, workspace, reaching);
+  head.likely_tokens(context, 12, {}, workspace, likely);
 }
 
 /// The same backend of an index whose tensors end there too: those that begin on a cache line then, as

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
@@ -96,6 +97,14 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                        float* bounds) const override {
     ask_upper_bounds(*backend_, query, rows, workspace, bounds);
+  }
+  bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                 std::vector<ScoredToken>& rows) const override {
+    return ask_likely(*backend_, query, count, workspace, rows);
+  }
+  bool do_reaching(const Query& query, float least, Workspace& workspace,
+                   BoundedTokens& rows) const override {
+    return ask_reaching(*backend_, query, least, workspace, rows);
   }
   std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
                                                   const Nucleus& nucleus,

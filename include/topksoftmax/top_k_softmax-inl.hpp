@@ -62,7 +62,7 @@ struct NamedCandidates {
 };
 
 /// The rows of tokens that are bounded.
-struct BoundedTokens {
+struct RowsOfTokens {
   ScratchBuffer rows;
 };
 
@@ -336,7 +336,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std:
   detail::check_tokens("upper_bounds", ids, bounds.size(), vocab());
   const Query of_rows = on_rows(query, workspace);
   if (!row_map_) return do_upper_bounds(of_rows, ids, workspace, bounds.data());
-  auto* const rows = workspace.scratch<detail::BoundedTokens>().rows.get<TokenId>(ids.size());
+  auto* const rows = workspace.scratch<detail::RowsOfTokens>().rows.get<TokenId>(ids.size());
   constexpr TokenId kAnyRow = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) rows[i] = std::max(row_map_->row_of(ids[i]), kAnyRow);
   do_upper_bounds(of_rows, {rows, ids.size()}, workspace, bounds.data());
@@ -348,6 +348,43 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std:
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_upper_bounds(const Query& /*query*/, std::span<const TokenId> rows,
                                                      Workspace& /*workspace*/, float* bounds) const {
   std::fill_n(bounds, rows.size(), std::numeric_limits<float>::infinity());
+}
+
+TOPKSOFTMAX_INLINE bool TopKSoftmax::likely_tokens(std::span<const float> h, std::size_t count,
+                                                   const QueryOptions& options, Workspace& workspace,
+                                                   std::vector<ScoredToken>& tokens) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  tokens.clear();
+  if (!do_likely(on_rows(query, workspace), std::min(count, rows_), workspace, tokens)) return false;
+  if (row_map_) {
+    for (ScoredToken& token : tokens) token.id = row_map_->token_of(token.id);
+  }
+  return true;
+}
+
+TOPKSOFTMAX_INLINE bool TopKSoftmax::do_likely(const Query& /*query*/, std::size_t /*count*/,
+                                               Workspace& /*workspace*/,
+                                               std::vector<ScoredToken>& /*rows*/) const {
+  return false;
+}
+
+TOPKSOFTMAX_INLINE bool TopKSoftmax::tokens_reaching(std::span<const float> h, float least,
+                                                     const QueryOptions& options, Workspace& workspace,
+                                                     BoundedTokens& tokens) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  tokens.clear();
+  if (!do_reaching(on_rows(query, workspace), least, workspace, tokens)) return false;
+  if (row_map_) {
+    for (TokenId& id : tokens.ids) id = row_map_->token_of(id);
+  }
+  return true;
+}
+
+TOPKSOFTMAX_INLINE bool TopKSoftmax::do_reaching(const Query& /*query*/, float /*least*/,
+                                                 Workspace& /*workspace*/, BoundedTokens& /*rows*/) const {
+  return false;
 }
 
 TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std::span<const float> h,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/flat_answers.hpp"
@@ -174,6 +175,23 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   void upper_bounds(std::span<const float> h, std::span<const TokenId> ids, const QueryOptions& options,
                     Workspace& workspace, std::span<float> bounds) const;
 
+  /// Some tokens with large logits for the context h [d], scored: about `count`, no more than four times as
+  /// many, in no order, and not proven to be the best. Of `options`, only the mask and the biases count; no
+  /// forbidden token is among them, and no biased one. False where the backend has no bounds, or none for h.
+  /// Cost for a backend that certifies: what it reads to find a threshold, and count·d weights. Throws
+  /// std::invalid_argument as query does.
+  bool likely_tokens(std::span<const float> h, std::size_t count, const QueryOptions& options,
+                     Workspace& workspace, std::vector<ScoredToken>& tokens) const;
+
+  /// All tokens whose logits for the context h [d] may reach `least`, with upper bounds: +∞ for biased ones.
+  /// Of `options`, only the mask and the biases count; biased tokens are among them even where they are
+  /// forbidden, no other forbidden one is. False, with nothing that counts in `tokens`, where the backend has
+  /// no bounds, none for h, or none for such a logit. A backend that certifies reads what its bounds read,
+  /// but for those that it has just made for h (QueryOptions::same_context), and no weights. Throws
+  /// std::invalid_argument as query does.
+  bool tokens_reaching(std::span<const float> h, float least, const QueryOptions& options,
+                       Workspace& workspace, BoundedTokens& tokens) const;
+
   /// Whether a nucleus for the context h [d] has a token, which is allowed and has this logit, from a part of
   /// the rows: as few as tell it at a confidence of 99.9 %, most of all near the nucleus' end. Of `options`,
   /// only the mask and the biases count. Nothing where the backend has no bounds to draw rows by; where a
@@ -246,6 +264,16 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                                Workspace& workspace, float* bounds) {
     backend.do_upper_bounds(query, rows, workspace, bounds);
   }
+  /// Its likely rows, if it has bounds.
+  static bool ask_likely(const TopKSoftmax& backend, const Query& query, std::size_t count,
+                         Workspace& workspace, std::vector<ScoredToken>& rows) {
+    return backend.do_likely(query, count, workspace, rows);
+  }
+  /// Its rows that may reach a logit, if it has bounds.
+  static bool ask_reaching(const TopKSoftmax& backend, const Query& query, float least, Workspace& workspace,
+                           BoundedTokens& rows) {
+    return backend.do_reaching(query, least, workspace, rows);
+  }
   /// Its place of a token in a nucleus, if it can tell.
   static std::optional<NucleusPlace> ask_nucleus(const TopKSoftmax& backend, const Query& query,
                                                  const ScoredToken& token, const Nucleus& nucleus,
@@ -270,6 +298,13 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// bounds.
   virtual void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                                float* bounds) const;
+
+  /// What likely_tokens() does, for rows. The default has no bounds.
+  virtual bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                         std::vector<ScoredToken>& rows) const;
+
+  /// What tokens_reaching() does, for rows. The default has no bounds.
+  virtual bool do_reaching(const Query& query, float least, Workspace& workspace, BoundedTokens& rows) const;
 
   /// What place_in_nucleus() does, for a row. The default knows nothing.
   virtual std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,

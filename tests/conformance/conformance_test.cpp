@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <map>
 #include <new>
@@ -442,6 +443,34 @@ TEST_P(Conformance, NoLogitIsAboveItsUpperBound) {
       head.upper_bounds(h, ids, options, workspace, bounds);
       head.logits_of(h, ids, options, workspace, logits);
       for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_GE(bounds[i], logits[i]) << "token " << i;
+    }
+  }
+}
+
+TEST_P(Conformance, NoTokenThatReachesALogitIsMissed) {
+  const TopKSoftmax& head = this->head();
+  std::vector<TokenId> ids(kVocab);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> logits(ids.size());
+  const TokenBias bias[] = {{7, 5.0F}};
+  Workspace workspace;
+  BoundedTokens tokens;
+  for (const QueryOptions& options : {QueryOptions{}, QueryOptions{.logit_bias = bias}}) {
+    for (Eigen::Index q = 0; q < world().test.rows(); ++q) {
+      const std::span<const float> h(world().test.row(q).data(), kDim);
+      head.logits_of(h, ids, options, workspace, logits);
+      std::vector<float> ranked = logits;
+      std::nth_element(ranked.begin(), ranked.begin() + 10, ranked.end(), std::greater<>());
+      if (!head.tokens_reaching(h, ranked[10], options, workspace, tokens)) continue;
+      std::vector<float> most(kVocab, -std::numeric_limits<float>::infinity());
+      for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
+        most[static_cast<std::size_t>(tokens.ids[i])] = tokens.most[i];
+      }
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (logits[i] >= ranked[10]) {
+          ASSERT_GE(most[i], logits[i]) << "token " << i;
+        }
+      }
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -29,21 +30,35 @@ struct World {
   RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
 };
 
-/// The same from all logits.
-std::vector<detail::Rival> expected_rivals(const detail::Race& race) {
+/// A race beside an answer's tokens.
+detail::Race race_beside(const TopK& answer, const TopKSoftmax& head, const Eigen::VectorXf& h,
+                         const TokenGumbels& gumbels, const QueryOptions& query, Workspace& workspace) {
+  return {.head = head,
+          .h = {h.data(), kDim},
+          .gumbels = gumbels,
+          .query = query,
+          .workspace = workspace,
+          .temperature = 1.0,
+          .best = static_cast<double>(answer.logits.front()),
+          .lowest = -std::numeric_limits<double>::infinity(),
+          .score = 3.0,
+          .last = {answer.logits.back(), answer.ids.back()},
+          .highest = answer.logits.back(),
+          .most = 640};
+}
+
+/// The same from all logits, but for those of some tokens.
+std::vector<detail::Rival> expected_rivals(const detail::Race& race, std::span<const TokenId> met) {
   std::vector<detail::Rival> rivals;
   Workspace workspace;
   const Eigen::Map<const Eigen::VectorXf> h(race.h.data(), static_cast<Eigen::Index>(race.h.size()));
   const std::span<const float> logits = race.head.logits(h, race.query, workspace);
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
-    const bool listed =
-        std::find(race.answer.ids.begin(), race.answer.ids.end(), id) != race.answer.ids.end();
+    const bool listed = std::find(met.begin(), met.end(), id) != met.end();
     const bool low = static_cast<double>(logits[i]) < race.lowest;
     if (listed || low || logits[i] == -std::numeric_limits<float>::infinity()) continue;
-    const double score =
-        (static_cast<double>(logits[i]) - static_cast<double>(race.answer.logits[0])) / race.temperature +
-        race.gumbels[id];
+    const double score = (static_cast<double>(logits[i]) - race.best) / race.temperature + race.gumbels[id];
     if (score >= race.score) rivals.push_back({score, {logits[i], id}});
   }
   std::sort(rivals.begin(), rivals.end(),
@@ -74,20 +89,13 @@ TEST(Rivals, ComeInFallingOrderAndAreAllThereAre) {
       head->query(h, query, workspace, answer);
       query.same_context = true;
       const TokenGumbels gumbels(key);
-      const double lowest = key % 5 == 0 ? static_cast<double>(answer.logits.back()) - 1.0
-                                         : -std::numeric_limits<double>::infinity();
-      const detail::Race race = {.head = *head,
-                                 .h = {h.data(), kDim},
-                                 .gumbels = gumbels,
-                                 .query = query,
-                                 .workspace = workspace,
-                                 .answer = answer,
-                                 .temperature = key % 3 == 0 ? 0.8 : 1.0,
-                                 .lowest = lowest,
-                                 .score = 2.0 + 0.01 * static_cast<double>(key % 50)};
+      detail::Race race = race_beside(answer, *head, h, gumbels, query, workspace);
+      race.temperature = key % 3 == 0 ? 0.8 : 1.0;
+      race.score = 2.0 + 0.01 * static_cast<double>(key % 50);
+      if (key % 5 == 0) race.lowest = static_cast<double>(answer.logits.back()) - 1.0;
       if (!rivals.find(race)) continue;
       ++met;
-      for (const detail::Rival& expected : expected_rivals(race)) {
+      for (const detail::Rival& expected : expected_rivals(race, answer.ids)) {
         const auto next = rivals.next();
         ASSERT_TRUE(next.has_value());
         ASSERT_EQ(next->token.id, expected.token.id);
@@ -116,21 +124,63 @@ TEST(Rivals, BoundsSpareManyOfThemTheScoring) {
       TopK answer;
       head.query(h, {.k = 8}, workspace, answer);
       const TokenGumbels gumbels(key);
-      const detail::Race race = {.head = head,
-                                 .h = {h.data(), kDim},
-                                 .gumbels = gumbels,
-                                 .query = {.same_context = true},
-                                 .workspace = workspace,
-                                 .answer = answer,
-                                 .temperature = 1.0,
-                                 .lowest = -std::numeric_limits<double>::infinity(),
-                                 .score = 3.0};
+      const QueryOptions query = {.same_context = true};
+      const detail::Race race = race_beside(answer, head, h, gumbels, query, workspace);
       if (!rivals.find(race)) continue;
       while (rivals.next()) continue;
     }
     scored[with_bounds ? 1 : 0] = rivals.scored();
   }
   EXPECT_LT(4 * scored[1], 3 * scored[0]);
+}
+
+TEST(Rivals, AreFoundAmongNamedTokensToo) {
+  const World world;
+  const auto head = Certified::build(world.layer, world.contexts, {.boxes = BoundBoxes::always});
+  detail::Rivals rivals;
+  Workspace workspace;
+  BoundedTokens named;
+  std::size_t found = 0;
+  for (std::uint64_t key = 0; key < 200; ++key) {
+    const Eigen::VectorXf h = world.contexts.row(static_cast<Eigen::Index>(key));
+    const QueryOptions query;
+    TopK answer;
+    head->query(h, {.k = 20}, workspace, answer);
+    const TokenGumbels gumbels(key);
+    detail::Race race = race_beside(answer, *head, h, gumbels, query, workspace);
+    race.last = {std::numeric_limits<float>::infinity(), 0};
+    race.score = 0.02 * static_cast<double>(key % 50);
+    race.most = kVocab;
+    ASSERT_TRUE(head->tokens_reaching({h.data(), kDim}, race.highest, query, workspace, named));
+    if (!rivals.find(race, named)) continue;
+    double weight = 0.0;
+    for (const float logit : answer.logits) weight += std::exp(static_cast<double>(logit) - race.best);
+    ASSERT_GE(rivals.named_weight(), weight * (1.0 - 1e-6));
+    for (const detail::Rival& expected : expected_rivals(race, {})) {
+      const auto next = rivals.next();
+      ASSERT_TRUE(next.has_value());
+      ASSERT_EQ(next->token.id, expected.token.id);
+      ASSERT_DOUBLE_EQ(next->score, expected.score);
+      ++found;
+    }
+    ASSERT_FALSE(rivals.next().has_value());
+  }
+  EXPECT_GT(found, 100U);
+}
+
+TEST(Rivals, BoundsThatTellNothingAreRefused) {
+  const World world;
+  const Fused head(world.layer);
+  const Eigen::VectorXf h = world.contexts.row(0);
+  Workspace workspace;
+  const TopK answer = head.query(h, {.k = 8});
+  const TokenGumbels gumbels(1);
+  const QueryOptions query;
+  const detail::Race race = race_beside(answer, head, h, gumbels, query, workspace);
+  detail::Rivals rivals;
+  EXPECT_TRUE(rivals.find(race, {{5}, {answer.logits.front()}}));
+  EXPECT_FALSE(rivals.find(race, {{5}, {answer.logits.front() + 100.0F}}));
+  EXPECT_FALSE(rivals.find(race, {{5}, {std::numeric_limits<float>::infinity()}}));
 }
 
 }  // namespace

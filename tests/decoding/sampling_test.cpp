@@ -134,7 +134,8 @@ TEST(Sampling, EveryBackendGivesTheSameToken) {
       RandomStream same(5);
       for (Eigen::Index q = 0; q < 30; ++q) {
         const Eigen::VectorXf h = world.contexts.row(q);
-        ASSERT_EQ(ours.draw(*head, h, random).id, theirs.draw(fused, h, same).id) << backend.name;
+        const QueryOptions query = {.probabilities = q % 2 == 0};
+        ASSERT_EQ(ours.draw(*head, h, random, query).id, theirs.draw(fused, h, same).id) << backend.name;
       }
     }
   }
@@ -199,6 +200,42 @@ TEST(Sampling, XtcNeedsFewFullScansOfAProvenHead) {
   EXPECT_LT(sampler.full_scans(), 40U);
 }
 
+TEST(Sampling, DrawsWithoutProbabilitiesAreTheSame) {
+  const Large world;
+  const Fused fused(world.layer);
+  TokenMask mask(world.layer.vocab());
+  for (TokenId id = 0; id < 3000; id += 3) mask.allow(id);
+  const TokenBias bias[] = {{7, 2.0F}};
+  const SoftmaxLayer capped = world.layer.with({.scale = 1.5F, .soft_cap = 6.0F});
+  const Fused fused_capped(capped);
+  const auto certified_capped = Certified::build(capped, world.contexts, {.boxes = BoundBoxes::always});
+  const std::pair<const TopKSoftmax*, const TopKSoftmax*> heads[] = {{world.head.get(), &fused},
+                                                                     {certified_capped.get(), &fused_capped}};
+  for (const auto& [ours, theirs] : heads) {
+    for (const double temperature : {0.3, 0.5, 0.8, 1.0, 1.7, 40.0}) {
+      Sampler sampler({.temperature = temperature});
+      Sampler exact({.temperature = temperature});
+      for (Eigen::Index q = 0; q < 200; ++q) {
+        const Eigen::VectorXf h = world.contexts.row(q);
+        QueryOptions query = {.probabilities = false};
+        if (q % 4 == 1) query.allowed = mask;
+        if (q % 4 == 2) query.logit_bias = bias;
+        RandomStream random(static_cast<std::uint64_t>(q));
+        RandomStream same(static_cast<std::uint64_t>(q));
+        const SampledToken token = sampler.draw(*ours, h, random, query);
+        const SampledToken expected = exact.draw(*theirs, h, same, query);
+        ASSERT_EQ(token.id, expected.id);
+        ASSERT_EQ(token.logit, expected.logit);
+        ASSERT_LE(token.log_prob_low, expected.log_prob + 1e-5);
+        ASSERT_GE(token.log_prob_high, expected.log_prob - 1e-5);
+        ASSERT_LE(token.log_prob_low, token.log_prob);
+        ASSERT_GE(token.log_prob_high, token.log_prob);
+        ASSERT_TRUE(std::isfinite(token.log_prob_low));
+      }
+    }
+  }
+}
+
 TEST(Sampling, TokensFarFromTheBestAreDrawnAsOftenAsTheyShould) {
   const Large world;
   const Eigen::VectorXf h = world.contexts.row(0);
@@ -239,7 +276,8 @@ TEST(Sampling, TokensFarFromTheBestAreDrawnAsOftenAsTheyShould) {
   RandomStream random(17);
   for (int i = 0; i < 20000; ++i) {
     RandomStream same = random;
-    ++ours[rank[static_cast<std::size_t>(sampler.draw(*world.head, h, random).id)]];
+    const QueryOptions query = {.probabilities = i % 2 == 0};
+    ++ours[rank[static_cast<std::size_t>(sampler.draw(*world.head, h, random, query).id)]];
     const TokenGumbels gumbels(same.bits());
     ++by_right_rule[rank[static_cast<std::size_t>(drawn_by_rule(gumbels, 0.0))]];
     ++by_wrong_rule[rank[static_cast<std::size_t>(drawn_by_rule(gumbels, 2.0))]];

@@ -161,6 +161,27 @@ TEST(TokenGumbels, VisitsAllThatMayBeAboveALimit) {
   EXPECT_LT(visits, above * 3 / 2);
 }
 
+TEST(TokenGumbels, TheirExponentialsAreNoLessThanIsSaid) {
+  std::size_t close = 0;
+  std::size_t small = 0;
+  for (std::uint64_t key = 0; key < 100; ++key) {
+    const TokenGumbels gumbels(key);
+    std::vector<TokenId> ids;
+    for (TokenId i = 0; i < static_cast<TokenId>(200 + key % 8); ++i) ids.push_back((i * 7919) % 262144);
+    std::vector<double> least(ids.size());
+    gumbels.least_exponentials(ids, least.data());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const double exponential = std::exp(-gumbels[ids[i]]);
+      ASSERT_LE(least[i], exponential * (1.0 + 1e-14));
+      if (exponential > 0.005) continue;
+      ++small;
+      close += least[i] > 0.999 * exponential ? 1 : 0;
+    }
+  }
+  EXPECT_GT(small, 50U);
+  EXPECT_EQ(close, small);
+}
+
 TEST(TokenGumbels, AreTheSameOnEveryPlatform) {
   const TokenGumbels gumbels(42);
   // By another implementation, in Python.

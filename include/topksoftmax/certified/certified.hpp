@@ -8,7 +8,9 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
@@ -19,6 +21,7 @@
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
+#include "topksoftmax/certified/tokens_reaching.hpp"
 #include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
@@ -60,6 +63,7 @@
 //   survivors.hpp    the tokens whose bounds reach it, by tails too (kernels/tail_bounds-inl.h), and log Z of
 //                    the others
 //   upper_bounds.hpp what the logits of some rows do not exceed
+//   tokens_reaching.hpp  all that may reach a logit, for draws
 //   row_guesses.hpp  weights of all rows, guessed
 //   proven_place.hpp whether a nucleus has a token, by bounds
 //   row_sample.hpp   log Z, and the place of a token, from rows that are drawn by these guesses
@@ -213,6 +217,10 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
   inline void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                               float* bounds) const override;
+  inline bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                        std::vector<ScoredToken>& rows) const override;
+  inline bool do_reaching(const Query& query, float least, Workspace& workspace,
+                          BoundedTokens& rows) const override;
   inline std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
                                                          const Nucleus& nucleus,
                                                          Workspace& workspace) const override;
@@ -270,6 +278,16 @@ inline void CertifiedScreener::save(IndexWriter& out) const {
 inline void Certified::do_upper_bounds(const Query& query, std::span<const TokenId> rows,
                                        Workspace& workspace, float* bounds) const {
   detail::upper_bounds(detail::bounded(layer(), screener().index(), query, workspace), rows, bounds);
+}
+
+inline bool Certified::do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                                 std::vector<ScoredToken>& rows) const {
+  return detail::likely_tokens(detail::bounded(layer(), screener().index(), query, workspace), count, rows);
+}
+
+inline bool Certified::do_reaching(const Query& query, float least, Workspace& workspace,
+                                   BoundedTokens& rows) const {
+  return detail::tokens_reaching(detail::bounded(layer(), screener().index(), query, workspace), least, rows);
 }
 
 inline std::optional<NucleusPlace> Certified::do_place_in_nucleus(const Query& query,

@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
@@ -16,6 +18,7 @@
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
+#include "topksoftmax/certified/tokens_reaching.hpp"
 #include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
@@ -75,6 +78,10 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
   inline void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                               float* bounds) const override;
+  inline bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                        std::vector<ScoredToken>& rows) const override;
+  inline bool do_reaching(const Query& query, float least, Workspace& workspace,
+                          BoundedTokens& rows) const override;
   inline std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
                                                          const Nucleus& nucleus,
                                                          Workspace& workspace) const override;
@@ -152,6 +159,16 @@ inline std::size_t Certify::index_bytes() const {
 inline void Certify::do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                                      float* bounds) const {
   detail::upper_bounds(detail::bounded(layer(), *index_, query, workspace), rows, bounds);
+}
+
+inline bool Certify::do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                               std::vector<ScoredToken>& rows) const {
+  return detail::likely_tokens(detail::bounded(layer(), *index_, query, workspace), count, rows);
+}
+
+inline bool Certify::do_reaching(const Query& query, float least, Workspace& workspace,
+                                 BoundedTokens& rows) const {
+  return detail::tokens_reaching(detail::bounded(layer(), *index_, query, workspace), least, rows);
 }
 
 inline std::optional<NucleusPlace> Certify::do_place_in_nucleus(const Query& query, const ScoredToken& token,

@@ -57,16 +57,21 @@ inline std::size_t most_promising(const BoundedQuery& bounded, const BoundedRows
   return kernels::promising(rows.estimates, rows.count, wanted, maxima, ids);
 }
 
-/// The k-th best logit of the rows with the highest estimates; kNoThreshold if fewer than k may be returned.
-/// Adds to bytes_read what it takes to score these.
-inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t& bytes_read) {
-  const Query& query = bounded.query;
+/// Tokens with their logits, in the workspace.
+struct ScoredTokens {
+  const TokenId* ids = nullptr;
+  float* logits = nullptr;
+  std::size_t count = 0;
+};
+
+/// About `wanted` of the rows with the highest estimates, scored; few or none where fewer estimates are
+/// finite. Adds to bytes_read what that takes.
+inline ScoredTokens score_most_promising(const BoundedQuery& bounded, const BoundedRows& rows,
+                                         std::size_t wanted, std::size_t& bytes_read) {
   const kernels::Rows& weights = bounded.layer.rows();
-  const std::size_t wanted = std::min(seeds(query), bounded.index.rows());
   CertifiedScratch& scratch = bounded.scratch();
   auto* const ids = scratch.ids.get<TokenId>(divided_room(rows.count));
   const std::size_t found = most_promising(bounded, rows, wanted, ids);
-  if (found < query.k) return kNoThreshold;
   const std::size_t count = std::min(found, 4 * wanted);
   // Estimates that are equal, or far from most, let many pass.
   if (count < found) put_largest_first(ids, found, count, rows.estimates);
@@ -74,10 +79,20 @@ inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, s
     ids[i] = bounded.index.token(rows.place(static_cast<std::size_t>(ids[i])));
   }
   auto* const logits = scratch.logits.get<float>(count);
-  scan_gathered(bounded.workspace, weights, ids, count, query.h, logits);
+  scan_gathered(bounded.workspace, weights, ids, count, bounded.query.h, logits);
   bytes_read += weights.bytes(count);
-  if (count <= kernels::kFew) return kernels::kth_of_few(logits, count, query.k);
-  return kth_largest(logits, count, query.k);
+  return {ids, logits, count};
+}
+
+/// The k-th best logit of the rows with the highest estimates; kNoThreshold if fewer than k may be returned.
+/// Adds to bytes_read what it takes to score these.
+inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t& bytes_read) {
+  const std::size_t k = bounded.query.k;
+  const std::size_t wanted = std::min(seeds(bounded.query), bounded.index.rows());
+  const ScoredTokens best = score_most_promising(bounded, rows, wanted, bytes_read);
+  if (best.count < k) return kNoThreshold;
+  if (best.count <= kernels::kFew) return kernels::kth_of_few(best.logits, best.count, k);
+  return kth_largest(best.logits, best.count, k);
 }
 
 /// The k-th best logit of rows with high estimates: the exact threshold, or just below it. kNoThreshold if

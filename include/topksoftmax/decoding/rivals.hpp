@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
@@ -16,7 +17,6 @@
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
-#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -36,26 +36,33 @@ struct Race {
   const TokenGumbels& gumbels;
   const QueryOptions& query;
   Workspace& workspace;
-  const TopK& answer;  ///< the best tokens, which are not their own rivals
   double temperature;
-  double lowest;  ///< of the logits of rivals
-  double score;   ///< that these must reach
+  double best;       ///< log weights are 0 for this logit
+  double lowest;     ///< of the logits of rivals
+  double score;      ///< that these must reach
+  ScoredToken last;  ///< tokens that rank before this one, and itself, are no rivals
+  float highest;     ///< only tokens that are named have logits above this
+  std::size_t most;  ///< tokens that may be looked at one by one
 
   /// The logarithm of a token's weight.
-  double log_weight(float logit) const { return tempered(logit, answer.logits.front(), temperature); }
+  double log_weight(float logit) const { return tempered(logit, best, temperature); }
 };
 
-/// The tokens beside a proven answer whose Gumbels lift them to a score, in falling order of theirs: A*
+/// The tokens beside those that were met whose Gumbels lift them to a score, in falling order of theirs: A*
 /// sampling (Maddison et al. 2014, section 3) with the head's bounds. No token is scored before it must be,
 /// and the Gumbels of few are computed: a token is compared by its exponential, E = exp(−Gumbel), which its
 /// weight allows to be exp(log weight − score).
 class Rivals {
  public:
-  /// Finds the tokens that may be some. False where they are too many. The race must outlive what follows.
-  bool find(const Race& race);
+  /// Finds the tokens that may be some. False where they are too many, or where bounds tell too little. The
+  /// race must outlive what follows.
+  bool find(const Race& race, const BoundedTokens& named = {});
 
   /// The next one; of equal ones the lower id first.
   std::optional<Rival> next();
+
+  /// What the weights of the named tokens sum up to at the most.
+  double named_weight() const { return named_weight_; }
 
   /// Tokens that were scored so far, in all races.
   std::size_t scored() const { return scored_; }
@@ -65,16 +72,17 @@ class Rivals {
   struct Hopeful {
     double excess;
     double least;  ///< what its exponential is no less than
+    float most;    ///< what its logit does not exceed, unless it is named too
     TokenId id;
   };
 
   static constexpr std::size_t kAtOnce = 8;
-  /// More tokens than this share of the vocabulary are not looked at one by one, and no more than so many for
-  /// each that the answer has: a longer answer costs less then.
+  /// More tokens than this share of the vocabulary are not looked at one by one.
   static constexpr std::size_t kShare = 16;
-  static constexpr std::size_t kOfAnswer = 80;
   /// More than what exponentials in float, and the numbers that they are taken of, are off by.
   static constexpr double kAbout = 1.0 + 1e-3;
+  /// Bounds of log weights that exceed the score by so much tell nothing.
+  static constexpr double kTooLoose = 64.0;
 
   static bool is_behind(const Hopeful& a, const Hopeful& b) { return a.excess < b.excess; }
   static bool is_behind(const Rival& a, const Rival& b) {
@@ -93,57 +101,76 @@ class Rivals {
     return value;
   }
 
-  void bound(const Race& race);
+  void find_unnamed(const Race& race, double limit);
+  double hope(const Race& race, const BoundedTokens& tokens);
   void score_some(const Race& race);
   bool may_lead(const Hopeful& hopeful) const;
 
   const Race* race_ = nullptr;
   std::vector<Hopeful> hopeful_;  ///< heap
   std::vector<Rival> rivals_;     ///< heap
-  std::vector<TokenId> ids_;
-  std::vector<double> least_;  ///< what the exponentials of ids_ are no less than
+  BoundedTokens unnamed_;
+  std::vector<double> least_;  ///< what exponentials are no less than
+  std::vector<float> most_;    ///< what weights allow them to be
+  double named_weight_ = 0.0;
+  std::vector<TokenId> ids_;  ///< that are scored, and their
   std::vector<float> logits_;
-  std::vector<float> most_;  ///< what their weights allow them to be
   std::size_t scored_ = 0;
 };
 
-inline bool Rivals::find(const Race& race) {
+inline bool Rivals::find(const Race& race, const BoundedTokens& named) {
   race_ = &race;
   rivals_.clear();
   hopeful_.clear();
-  ids_.clear();
-  least_.clear();
   const std::size_t rows = race.head.rows();
-  // No other token has a higher logit than the last one of the answer.
-  const double limit = race.score - race.log_weight(race.answer.logits.back());
-  const std::size_t most = std::min(rows / kShare, kOfAnswer * race.answer.size());
+  const double limit = race.score - race.log_weight(race.highest);
+  const std::size_t most = std::min(rows / kShare, race.most);
   if (static_cast<double>(rows) * std::exp(-limit) > static_cast<double>(most)) return false;
-  const RowMap* const row_map = race.head.row_map().get();
-  race.gumbels.visit_possible(limit, race.head.vocab(), [&](TokenId id, double least) {
-    if (row_map != nullptr && row_map->row_of(id) == RowMap::none) return;
-    ids_.push_back(id);
-    least_.push_back(least);
-  });
-  bound(race);
+  const float highest = kernels::max(named.most.data(), named.most.size());
+  if (race.log_weight(highest) - race.score > kTooLoose) return false;
+  find_unnamed(race, limit);
+  least_.resize(named.ids.size());
+  race.gumbels.least_exponentials(named.ids, least_.data());
+  named_weight_ = hope(race, named);
   return true;
 }
 
-inline void Rivals::bound(const Race& race) {
-  logits_.resize(ids_.size());
-  most_.resize(ids_.size());
-  race.head.upper_bounds(race.h, ids_, race.query, race.workspace, logits_);
-  const float last = race.answer.logits.back();
-  for (std::size_t i = 0; i < ids_.size(); ++i) {
-    logits_[i] = std::min(logits_[i], last);
-    // Below 0, since find() looks at no more tokens than a share of all.
-    most_[i] = static_cast<float>(race.log_weight(logits_[i]) - race.score);
+inline void Rivals::find_unnamed(const Race& race, double limit) {
+  unnamed_.clear();
+  least_.clear();
+  const RowMap* const row_map = race.head.row_map().get();
+  race.gumbels.visit_possible(limit, race.head.vocab(), [&](TokenId id, double least) {
+    if (row_map != nullptr && row_map->row_of(id) == RowMap::none) return;
+    unnamed_.ids.push_back(id);
+    least_.push_back(least);
+  });
+  unnamed_.most.resize(unnamed_.ids.size());
+  race.head.upper_bounds(race.h, unnamed_.ids, race.query, race.workspace, unnamed_.most);
+  for (float& most : unnamed_.most) most = std::min(most, race.highest);
+  hope(race, unnamed_);
+}
+
+/// Keeps those of the tokens that may reach the score; their exponentials are no less than least_. Returns
+/// what their weights sum up to at the most.
+inline double Rivals::hope(const Race& race, const BoundedTokens& tokens) {
+  most_.resize(tokens.ids.size());
+  // Log weights beyond the score, without a division each.
+  const double inverse = 1.0 / race.temperature;
+  for (std::size_t i = 0; i < most_.size(); ++i) {
+    const double log_weight = (static_cast<double>(tokens.most[i]) - race.best) * inverse;
+    most_[i] = static_cast<float>(log_weight - race.score);
   }
-  kernels::exp(most_.data(), most_.size(), 0.0F, most_.data());
-  for (std::size_t i = 0; i < ids_.size(); ++i) {
-    const double most = static_cast<double>(most_[i]) * kAbout;
-    if (least_[i] > most || static_cast<double>(logits_[i]) < race.lowest) continue;
-    push(hopeful_, Hopeful{most / least_[i], least_[i], ids_[i]});
+  const float largest = std::max(0.0F, kernels::max(most_.data(), most_.size()));
+  kernels::exp(most_.data(), most_.size(), largest, most_.data());
+  const double unit = std::exp(static_cast<double>(largest)) * kAbout;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < most_.size(); ++i) {
+    const double most = static_cast<double>(most_[i]) * unit;
+    sum += most;
+    if (least_[i] > most || static_cast<double>(tokens.most[i]) < race.lowest) continue;
+    push(hopeful_, Hopeful{most / least_[i], least_[i], tokens.most[i], tokens.ids[i]});
   }
+  return sum * std::exp(race.score);
 }
 
 inline void Rivals::score_some(const Race& race) {
@@ -157,10 +184,10 @@ inline void Rivals::score_some(const Race& race) {
   logits_.resize(count);
   race.head.logits_of(race.h, ids_, race.query, race.workspace, logits_);
   scored_ += count;
-  const ScoredToken last = {race.answer.logits.back(), race.answer.ids.back()};
   for (std::size_t i = 0; i < count; ++i) {
     const ScoredToken token = {logits_[i], ids_[i]};
-    const bool other = ranks_before(last, token) && token.logit != kForbidden;
+    const bool other =
+        ranks_before(race.last, token) && token.logit != kForbidden && token.logit <= some[i].most;
     if (!other || static_cast<double>(token.logit) < race.lowest) continue;
     const double log_weight = race.log_weight(token.logit);
     if (some[i].least > std::exp(log_weight - race.score) * kAbout) continue;
@@ -177,7 +204,10 @@ inline bool Rivals::may_lead(const Hopeful& hopeful) const {
 inline std::optional<Rival> Rivals::next() {
   while (!hopeful_.empty() && may_lead(hopeful_.front())) score_some(*race_);
   if (rivals_.empty()) return std::nullopt;
-  return pop(rivals_);
+  const Rival first = pop(rivals_);
+  // It may be named and have a large Gumbel too.
+  while (!rivals_.empty() && rivals_.front().token.id == first.token.id) pop(rivals_);
+  return first;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

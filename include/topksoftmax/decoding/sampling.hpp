@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
@@ -41,14 +42,16 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// threads. A backend whose answers are all certified is asked for its best tokens; the others' logits are
 /// below those of these, so only tokens whose Gumbels are large enough to beat the best score so far may win
 /// (Mussmann et al., UAI 2017, with a proven bound), and of these, in the order of their own bounds, some are
-/// scored (Rivals). That takes no log Z, and top_k and min_p take none either. top_p and XTC do: its bounds
-/// tell of most draws whether the token stays. Where they do not, a nucleus that nothing else cuts is asked
-/// for the place of the token that leads (TopKSoftmax::place_in_nucleus): by proven bounds, or with
-/// SamplingOptions::log_z_error by a sample. Otherwise, and where too many tokens would have to be scored,
-/// more of the best tokens are asked for, and in the end the logits of all. typical_p and top_n_sigma look at
-/// every token that is left: unless top_k has left few, they take the logits of all. Backends that cannot
-/// prove their answers are asked for a greedy choice alone, which is theirs: for any other draw they take the
-/// logits of all tokens. To draw from what such a backend itself answers, see distribution_of.
+/// scored (Rivals). Where nothing is cut and no probability asked for, no best tokens are proven: its bounds
+/// name those above some logit (TopKSoftmax::tokens_reaching), and take the place of the answer. That takes
+/// no log Z, and top_k and min_p take none either. top_p and XTC do: its bounds tell of most draws whether
+/// the token stays. Where they do not, a nucleus that nothing else cuts is asked for the place of the token
+/// that leads (TopKSoftmax::place_in_nucleus): by proven bounds, or with SamplingOptions::log_z_error by a
+/// sample. Otherwise, and where too many tokens would have to be scored, more of the best tokens are asked
+/// for, and in the end the logits of all. typical_p and top_n_sigma look at every token that is left: unless
+/// top_k has left few, they take the logits of all. Backends that cannot prove their answers are asked for a
+/// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
+/// what such a backend itself answers, see distribution_of.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
 /// SamplingOptions::log_z_error within that.
@@ -61,9 +64,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   /// whether probabilities are wanted: without, the bounds of SampledToken::log_prob are as wide as the draw
   /// left them. Throws std::invalid_argument as a query does, and where no token is allowed.
   ///
-  /// Cost: a query for 8 tokens (or top_k), V/16 random numbers and some tens of rows of d weights; in the
-  /// cases above, bounds of up to V/2 rows by all their coordinates and those of d weights that rank before
-  /// the token, queries for 32 and 128 tokens, or V·d weights with V exponentials.
+  /// Cost: a query for 8 tokens (or top_k), or the bounds of one, V/16 random numbers and some tens of rows
+  /// of d weights; in the cases above, bounds of up to V/2 rows by all their coordinates and those of d
+  /// weights that rank before the token, queries for 32 and 128 tokens, or V·d weights with V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -80,7 +83,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::size_t full_scans() const { return full_scans_; }
 
   /// How many tokens were scored in all beside those of answers and those of full scans.
-  std::size_t trials() const { return rivals_.scored(); }
+  std::size_t trials() const { return met_ + rivals_.scored(); }
 
  private:
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
@@ -104,17 +107,27 @@ class TOPKSOFTMAX_EXPORT Sampler {
     bool may_be_told = true;  ///< where it cannot: whether a longer answer may tell
   };
 
+  bool is_open() const;
+  detail::Leader meet_likely(const TokenGumbels& gumbels, float best, double& sum);
+  std::optional<SampledToken> draw_uncut(const TopKSoftmax& head, std::span<const float> h,
+                                         const TokenGumbels& gumbels, QueryOptions& query);
   Drawn draw_from_staying(const detail::Staying& stay, detail::Race race);
   Drawn draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay, detail::Race race);
   void narrow_mass(const NucleusPlace& place, const ScoredToken& token, const Nucleus& nucleus,
                    detail::Staying& stay) const;
-  SampledToken with_probability(const ScoredToken& drawn, const detail::Staying& stay) const;
+  SampledToken with_probability(const ScoredToken& drawn, float best, const detail::Bounds& mass,
+                                const std::optional<double>& log_z) const;
 
   SamplingOptions options_;
   Workspace workspace_;
   TopK answer_;
+  std::vector<ScoredToken> likely_;
+  std::vector<TokenId> likely_ids_;
+  std::vector<double> most_;  ///< what the exponentials of the likely tokens' scores do not exceed
+  BoundedTokens reaching_;
   detail::Rivals rivals_;
   std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
+  std::size_t met_ = 0;                            ///< likely tokens, in all draws
   std::size_t full_scans_ = 0;
 };
 
@@ -136,6 +149,16 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr std::size_t kFirstTokens = 8;
 inline constexpr std::size_t kTokensGrowth = 4;
 inline constexpr std::size_t kMostTokens = 128;
+/// Tokens with large Gumbels that are looked at one by one: so many for each that an answer lists. Longer
+/// answers cost less then.
+inline constexpr std::size_t kOfAnswer = 80;
+/// Tokens that are met where no best ones are asked for, and as many others as are to have a Gumbel large
+/// enough below the logit that divides them.
+inline constexpr std::size_t kLikelyTokens = 12;
+inline constexpr double kLuckyTokens = 64.0;
+inline constexpr double kLuckyShare = 32.0;  ///< or this share of the vocabulary
+/// At lower temperatures the best tokens tell more than bounds of others.
+inline constexpr double kOpenTemperature = 0.5;
 /// Where log Z is sampled: at most this share of the vocabulary.
 inline constexpr std::size_t kListedShare = 16;
 
@@ -204,6 +227,9 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t rows = head.rows();
+  if (is_open() && !query.probabilities && query.logit_bias.empty()) {
+    if (const std::optional<SampledToken> token = draw_uncut(head, context, gumbels, asked)) return *token;
+  }
   const std::optional<Nucleus> nucleus = only_nucleus(key);
   log_zs_.clear();
   bool sampled = false;
@@ -225,14 +251,21 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
                                  .gumbels = gumbels,
                                  .query = asked,
                                  .workspace = workspace_,
-                                 .answer = answer_,
                                  .temperature = options_.temperature,
+                                 .best = static_cast<double>(answer_.logits.front()),
                                  .lowest = stay.lowest,
-                                 .score = detail::kNoScore};
+                                 .score = detail::kNoScore,
+                                 .last = {answer_.logits.back(), answer_.ids.back()},
+                                 .highest = answer_.logits.back(),
+                                 .most = detail::kOfAnswer * answer_.size()};
       const Drawn drawn = nucleus ? draw_from_nucleus(*nucleus, stay, race) : draw_from_staying(stay, race);
       if (drawn.token) {
         full_scans_ += scanned ? 1 : 0;
-        return with_probability(*drawn.token, stay);
+        // The answer estimates log Z where nothing was cut.
+        const bool uncut = stay.others_sure && stay.first == 0 && stay.lowest == detail::kNoScore;
+        const bool estimated = uncut && options_.temperature == 1.0 && answer_.normalizer != Normalizer::none;
+        return with_probability(*drawn.token, answer_.logits[stay.first], stay.mass,
+                                estimated ? std::optional(answer_.log_z) : std::nullopt);
       }
       if (!drawn.may_be_told) return draw_from_all(head, context, gumbels, query);
     }
@@ -241,6 +274,76 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
     sampled = needed == Needed::log_z && options_.log_z_error > 0.0 && !nucleus;
     asked.probabilities &= !sampled;
   }
+}
+
+/// Whether nothing is cut, and the best tokens are not likely to lead by far.
+inline bool Sampler::is_open() const {
+  const auto& steps = options_.order.steps;
+  return options_.temperature >= detail::kOpenTemperature &&
+         std::none_of(steps.begin(), steps.end(),
+                      [&](SamplingStep step) { return detail::cuts(options_, step); });
+}
+
+/// The one that leads of the likely tokens. Their weights, of which that of `best` is 1, sum up to `sum`.
+inline detail::Leader Sampler::meet_likely(const TokenGumbels& gumbels, float best, double& sum) {
+  likely_ids_.clear();
+  for (const ScoredToken& token : likely_) likely_ids_.push_back(token.id);
+  most_.resize(likely_.size());
+  gumbels.least_exponentials(likely_ids_, most_.data());
+  for (std::size_t i = 0; i < likely_.size(); ++i) {
+    const double weight = std::exp(detail::tempered(likely_[i].logit, best, options_.temperature));
+    sum += weight;
+    most_[i] = weight / most_[i];
+  }
+  // Few Gumbels are computed: most tokens cannot lead, whatever theirs are.
+  detail::Leader leader;
+  const auto meet = [&](std::size_t i) {
+    const double log_weight = detail::tempered(likely_[i].logit, best, options_.temperature);
+    leader.offer(log_weight + gumbels[likely_[i].id], likely_[i]);
+  };
+  const auto first = static_cast<std::size_t>(std::max_element(most_.begin(), most_.end()) - most_.begin());
+  meet(first);
+  const double least = std::exp(leader.score) * (1.0 - detail::kLogitRounding);
+  for (std::size_t i = 0; i < likely_.size(); ++i) {
+    if (i != first && most_[i] >= least) meet(i);
+  }
+  return leader;
+}
+
+/// Where nothing is cut, the best tokens need not be proven. Some likely ones are met, and the others divided
+/// by a logit: of those that may reach it by their bounds few have the Gumbels that they need, and below it
+/// it takes a Gumbel that few have. Nothing where bounds are missing or tell too little.
+inline std::optional<SampledToken> Sampler::draw_uncut(const TopKSoftmax& head, std::span<const float> h,
+                                                       const TokenGumbels& gumbels, QueryOptions& query) {
+  if (!head.likely_tokens(h, detail::kLikelyTokens, query, workspace_, likely_)) return std::nullopt;
+  query.same_context = true;
+  if (likely_.empty()) return std::nullopt;
+  met_ += likely_.size();
+  const float best = std::min_element(likely_.begin(), likely_.end(), ranks_before)->logit;
+  detail::Bounds mass{};
+  detail::Leader leader = meet_likely(gumbels, best, mass.low);
+  const std::size_t total = head.count_allowed(query.allowed);
+  const double lucky = std::min(detail::kLuckyTokens, static_cast<double>(head.rows()) / detail::kLuckyShare);
+  const double log_weight = leader.score + std::log(lucky / static_cast<double>(total));
+  const auto least = static_cast<float>(best + options_.temperature * log_weight);
+  if (!head.tokens_reaching(h, least, query, workspace_, reaching_)) return std::nullopt;
+  const detail::Race race = {.head = head,
+                             .h = h,
+                             .gumbels = gumbels,
+                             .query = query,
+                             .workspace = workspace_,
+                             .temperature = options_.temperature,
+                             .best = best,
+                             .lowest = detail::kNoScore,
+                             .score = leader.score,
+                             .last = {std::numeric_limits<float>::infinity(), 0},
+                             .highest = least,
+                             .most = head.rows()};
+  if (!rivals_.find(race, reaching_)) return std::nullopt;
+  if (const std::optional<detail::Rival> rival = rivals_.next()) leader.offer(rival->score, rival->token);
+  const auto others = static_cast<double>(total - std::min(total, reaching_.ids.size()));
+  mass.high = std::max(mass.low, rivals_.named_weight() + others * std::exp(race.log_weight(least)));
+  return with_probability(leader.token, best, mass, std::nullopt);
 }
 
 /// The token that leads among those that stay.
@@ -353,18 +456,17 @@ inline std::size_t Sampler::meet_listed(const detail::Race& race, std::size_t fi
   return place;
 }
 
-/// A token that was drawn, with its probability among those that stay.
-inline SampledToken Sampler::with_probability(const ScoredToken& drawn, const detail::Staying& stay) const {
-  const double log_of_weight =
-      detail::tempered(drawn.logit, answer_.logits[stay.first], options_.temperature);
+/// A token that was drawn, with its probability: the weights of all that stay sum up to `mass`, where that of
+/// `best` is 1. Where log Z is not estimated, the middle between the bounds is as good as any.
+inline SampledToken Sampler::with_probability(const ScoredToken& drawn, float best,
+                                              const detail::Bounds& mass,
+                                              const std::optional<double>& log_z) const {
+  const double log_of_weight = detail::tempered(drawn.logit, best, options_.temperature);
   SampledToken token = {.id = drawn.id, .logit = drawn.logit};
-  token.log_prob_low = log_of_weight - std::log(stay.mass.high);
-  token.log_prob_high = std::min(0.0, log_of_weight - std::log(stay.mass.low));
-  // The answer estimates log Z where nothing was cut; between bounds alone, the middle is as good as any.
-  const bool uncut = stay.others_sure && stay.first == 0 && stay.lowest == detail::kNoScore;
-  const bool estimated = uncut && options_.temperature == 1.0 && answer_.normalizer != Normalizer::none;
+  token.log_prob_low = log_of_weight - std::log(mass.high);
+  token.log_prob_high = std::min(0.0, log_of_weight - std::log(mass.low));
   const double middle = 0.5 * (token.log_prob_low + token.log_prob_high);
-  const double estimate = estimated ? static_cast<double>(drawn.logit) - answer_.log_z : middle;
+  const double estimate = log_z ? static_cast<double>(drawn.logit) - *log_z : middle;
   token.log_prob = std::clamp(estimate, token.log_prob_low, token.log_prob_high);
   return token;
 }

@@ -6,8 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/numeric/gumbel_blocks.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -26,7 +30,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 class TokenGumbels {
  public:
   /// Tokens of a block: ids from a multiple of this on.
-  static constexpr std::size_t kBlock = 16;
+  static constexpr std::size_t kBlock = detail::GumbelBlocks::kTokens;
 
   /// The variables of this key.
   explicit TokenGumbels(std::uint64_t key) : key_(key) {}
@@ -57,35 +61,42 @@ class TokenGumbels {
   template <class Visit>
   void visit_possible(double limit, std::size_t vocab, const Visit& visit) const {
     // E < most, and for a block's least: u > exp(−kBlock·most).
-    const double most = std::exp(-limit) * kRoundedUp;
-    const double lowest = std::exp(-static_cast<double>(kBlock) * most) * kRoundedDown;
+    const double most = std::exp(-limit) * Layout::kRoundedUp;
+    const double lowest = std::exp(-static_cast<double>(kBlock) * most) * Layout::kRoundedDown;
     const std::size_t blocks = (vocab + kBlock - 1) / kBlock;
+    const auto lowest_bits = static_cast<std::uint64_t>(lowest * 0x1p52);
+    Some some{};
     for (std::size_t first = 0; first < blocks; first += kAtOnce) {
-      // Whether a block has any cannot be foreseen: no branch depends on it.
-      std::size_t some[kAtOnce];
-      std::size_t count = 0;
-      for (std::size_t block = first; block < std::min(first + kAtOnce, blocks); ++block) {
-        some[count] = block;
-        count += uniform_of(block, 0) >= lowest ? 1 : 0;
-      }
-      for (std::size_t i = 0; i < count; ++i) visit_block(some[i], most, vocab, visit);
+      const std::size_t count =
+          kernels::blocks_above(key_, first, std::min(kAtOnce, blocks - first), lowest_bits, some.blocks);
+      kernels::ranks_of_blocks(key_, some.blocks, count, kRoom, some.least[0], some.places[0]);
+      for (std::size_t i = 0; i < count; ++i) visit_block(some, i, most, vocab, visit);
     }
+  }
+
+  /// What the exponentials of tokens are no less than: least[i] that of ids[i], so its Gumbel is no more than
+  /// −log least[i]. No logarithm is taken.
+  void least_exponentials(std::span<const TokenId> ids, double* least) const {
+    kernels::least_exponentials(key_, ids.data(), ids.size(), least);
   }
 
   /// A number in (0, 1) that is independent of the Gumbels.
   double coin() const { return uniform(bits(std::numeric_limits<std::uint64_t>::max())); }
 
  private:
-  /// Allowance for the rounding of exponentials and logarithms.
-  static constexpr double kRoundedUp = 1.0 + 1e-12;
-  static constexpr double kRoundedDown = 1.0 - 1e-12;
+  using Layout = detail::GumbelBlocks;
+  static constexpr std::size_t kRanked = Layout::kRanked;
+  static constexpr std::size_t kNumbers = Layout::kNumbers;
   /// Blocks that are looked at before those among them that matter are visited.
-  static constexpr std::size_t kAtOnce = 64;
+  static constexpr std::size_t kAtOnce = 128;
+  static constexpr std::size_t kRoom = kAtOnce + kernels::kSlack;
 
-  /// Tokens of a block that have ranks: those with its least exponentials.
-  static constexpr std::size_t kRanked = 3;
-  /// Numbers of a block's random bits: of its ranks, and behind them those of its tokens.
-  static constexpr std::size_t kNumbers = 2 * kBlock;
+  /// Blocks that may matter, with their ranks.
+  struct Some {
+    std::uint64_t blocks[kRoom];
+    double least[kRanked][kRoom];
+    std::uint64_t places[kRanked][kRoom];
+  };
 
   std::uint64_t bits(std::uint64_t n) const { return detail::split_mix(key_, n); }
   std::uint64_t own_bits(std::size_t token) const {
@@ -94,16 +105,14 @@ class TokenGumbels {
 
   /// One of 2⁵² equally likely numbers in (0, 1), of the upper bits.
   static double uniform(std::uint64_t random) { return (static_cast<double>(random >> 12) + 0.5) * 0x1p-52; }
-  /// Where the random bits of a rank are. All but the first have a number more, for their places.
   static std::size_t number_of(std::size_t block, std::size_t rank) {
-    return kNumbers * block + (rank == 0 ? 0 : 2 * rank - 1);
+    return kNumbers * block + Layout::number_of(rank);
   }
   /// The number that a rank's exponential is made of.
   double uniform_of(std::size_t block, std::size_t rank) const {
     return uniform(bits(number_of(block, rank)));
   }
-  /// Tokens of a block that have this rank, or one behind it.
-  static constexpr double behind(std::size_t rank) { return static_cast<double>(kBlock - rank); }
+  static constexpr double behind(std::size_t rank) { return static_cast<double>(Layout::behind(rank)); }
 
   /// The place of a rank, which is none of those before it.
   std::size_t place_of(std::size_t block, std::size_t rank, const std::size_t* before) const {
@@ -120,27 +129,26 @@ class TokenGumbels {
   /// No more than that, without the logarithm: the beginning of its series in x = 1 − u.
   static double least_exponential(double uniform) {
     const double x = 1.0 - uniform;
-    return x * (1.0 + x * (0.5 + x * (1.0 / 3.0))) * kRoundedDown;
+    return x * (1.0 + x * (0.5 + x * (1.0 / 3.0))) * Layout::kRoundedDown;
   }
 
-  /// visit_possible() in a block whose least exponential may be below `most`.
+  /// visit_possible() in one of the blocks.
   template <class Visit>
-  void visit_block(std::size_t block, double most, std::size_t vocab, const Visit& visit) const {
-    const std::size_t begin = block * kBlock;
+  void visit_block(const Some& some, std::size_t i, double most, std::size_t vocab,
+                   const Visit& visit) const {
+    const std::size_t begin = some.blocks[i] * kBlock;
     const auto visit_at = [&](std::size_t place, double least) {
       if (begin + place < vocab) visit(static_cast<TokenId>(begin + place), least);
     };
-    std::size_t places[kRanked];
-    double least = 0.0;
+    bool is_ranked[kBlock] = {};
     for (std::size_t rank = 0; rank < kRanked; ++rank) {
-      least += least_exponential(uniform_of(block, rank)) / behind(rank);
-      if (least >= most) return;
-      places[rank] = place_of(block, rank, places);
-      visit_at(places[rank], least);
+      if (some.least[rank][i] >= most) return;
+      is_ranked[some.places[rank][i]] = true;
+      visit_at(some.places[rank][i], some.least[rank][i]);
     }
     for (std::size_t place = 0; place < kBlock; ++place) {
-      if (std::find(places, places + kRanked, place) != places + kRanked) continue;
-      const double own = least + least_exponential(uniform(own_bits(begin + place)));
+      if (is_ranked[place]) continue;
+      const double own = some.least[kRanked - 1][i] + least_exponential(uniform(own_bits(begin + place)));
       if (own < most) visit_at(place, own);
     }
   }

@@ -16,6 +16,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/bounded-inl.h"
 #include "topksoftmax/kernels/few-inl.h"
+#include "topksoftmax/kernels/gumbels-inl.h"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/prefix_bounds-inl.h"
 #include "topksoftmax/kernels/reduce-inl.h"
@@ -72,6 +73,9 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .largest_magnitude = &LargestMagnitude,
       .round_to_shorts = &RoundToShorts,
       .round_segment = &RoundSegment,
+      .least_exponentials = &LeastExponentials,
+      .blocks_above = &BlocksAbove,
+      .ranks_of_blocks = &RanksOfBlocks,
   };
 }
 

@@ -76,6 +76,11 @@ struct Implementation {
   float (*largest_magnitude)(const float* x, std::size_t count);
   void (*round_to_shorts)(const float* x, std::size_t count, float inverse, float most, std::int16_t* n);
   float (*round_segment)(const float* x, float inverse, std::int8_t* n);
+  void (*least_exponentials)(std::uint64_t key, const TokenId* ids, std::size_t count, double* least);
+  std::size_t (*blocks_above)(std::uint64_t key, std::size_t first, std::size_t count, std::uint64_t lowest,
+                              std::uint64_t* found);
+  void (*ranks_of_blocks)(std::uint64_t key, const std::uint64_t* blocks, std::size_t count,
+                          std::size_t stride, double* least, std::uint64_t* places);
 };
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)  // see header_only-inl.h

@@ -267,6 +267,26 @@ inline float round_segment(const float* x, float inverse, std::int8_t* n) {
   return detail::active().round_segment(x, inverse, n);
 }
 
+/// least[i] is no more than the exponential that a key gives token ids[i], i < count (see TokenGumbels), and
+/// hardly less where that is small: what its series begins with.
+inline void least_exponentials(std::uint64_t key, const TokenId* ids, std::size_t count, double* least) {
+  detail::active().least_exponentials(key, ids, count, least);
+}
+
+/// Which of the blocks first ≤ b < first + count of tokens have a first number whose upper 52 bits are at
+/// least `lowest`, ascending; returns how many. found [count + kSlack].
+inline std::size_t blocks_above(std::uint64_t key, std::size_t first, std::size_t count, std::uint64_t lowest,
+                                std::uint64_t* found) {
+  return detail::active().blocks_above(key, first, count, lowest, found);
+}
+
+/// least[rank·stride + i], as least_exponentials gives it, and places[rank·stride + i] of the token that has
+/// this rank in block blocks[i], i < count. blocks [count + kSlack]; stride is at least that.
+inline void ranks_of_blocks(std::uint64_t key, const std::uint64_t* blocks, std::size_t count,
+                            std::size_t stride, double* least, std::uint64_t* places) {
+  detail::active().ranks_of_blocks(key, blocks, count, stride, least, places);
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)

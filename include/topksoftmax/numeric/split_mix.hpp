@@ -7,11 +7,18 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Output number n of SplitMix64 (Steele, Lea and Flood 2014) with this seed: random bits by their number.
+/// The constants of SplitMix64 (Steele, Lea and Flood 2014).
+struct SplitMix {
+  static constexpr std::uint64_t kIncrement = 0x9E3779B97F4A7C15U;
+  static constexpr std::uint64_t kFirstFactor = 0xBF58476D1CE4E5B9U;
+  static constexpr std::uint64_t kSecondFactor = 0x94D049BB133111EBU;
+};
+
+/// Output number n of SplitMix64 with this seed: random bits by their number.
 constexpr std::uint64_t split_mix(std::uint64_t seed, std::uint64_t n) {
-  std::uint64_t x = seed + (n + 1) * 0x9E3779B97F4A7C15U;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  std::uint64_t x = seed + (n + 1) * SplitMix::kIncrement;
+  x = (x ^ (x >> 30)) * SplitMix::kFirstFactor;
+  x = (x ^ (x >> 27)) * SplitMix::kSecondFactor;
   return x ^ (x >> 31);
 }
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "topksoftmax/bounded_tokens.hpp"
+#include "topksoftmax/certified/bounded_rows.hpp"
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/divided_bounds.hpp"
+#include "topksoftmax/certified/survivors.hpp"
+#include "topksoftmax/certified/threshold.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/types.hpp"
+
+// Tokens with their bounds, for those who look for something else than the best (decoding/rivals.hpp).
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Some tokens with large logits: see TopKSoftmax::likely_tokens().
+inline bool likely_tokens(const BoundedQuery& bounded, std::size_t count, std::vector<ScoredToken>& tokens) {
+  if (!bounded.bounds.usable || !bounded.index.is_proven()) return false;
+  std::size_t bytes_read = 0;
+  const BoundedRows rows = likely_rows(bounded, count);
+  const ScoredTokens best = score_most_promising(bounded, rows, count, bytes_read);
+  for (std::size_t i = 0; i < best.count; ++i) tokens.push_back({best.logits[i], best.ids[i]});
+  return true;
+}
+
+/// All tokens that may reach a logit, by their prefixes: see TopKSoftmax::tokens_reaching().
+inline bool tokens_reaching(const BoundedQuery& bounded, float least, BoundedTokens& tokens) {
+  if (!can_rule_out(bounded, least) || !bounded.index.is_proven()) return false;
+  const BoundedRows rows = rows_reaching(bounded, least);
+  auto* const found = bounded.scratch().ids.get<TokenId>(divided_room(rows.count));
+  const std::size_t count = reaching(bounded, rows.estimates, rows.radii, rows.count, least, found);
+  auto* const estimates = bounded.scratch().survivors.get<float>(2 * count);
+  float* const radii = estimates + count;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(found[i]);
+    estimates[i] = rows.estimates[at];
+    radii[i] = rows.radii[at];
+    found[i] = bounded.index.token(rows.place(at));
+  }
+  const LogitBounds logits = logit_bounds(bounded, estimates, radii, count);
+  constexpr float kUnbounded = std::numeric_limits<float>::infinity();
+  tokens.ids.assign(found, found + count);
+  tokens.most.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float bound = logits.estimates[i] + logits.radii[i];
+    tokens.most[i] = bound < kUnbounded ? bound : kUnbounded;  // which NaN is not
+  }
+  const kernels::LogitEdits& edits = bounded.query.edits;
+  for (std::size_t b = 0; b < edits.bias_count; ++b) {
+    tokens.ids.push_back(edits.bias[b].id);
+    tokens.most.push_back(kUnbounded);
+  }
+  return true;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
