@@ -175,8 +175,9 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
     SamplingOptions sampling = arguments.sampling;
     if (arguments.decoder == "greedy") sampling.temperature = 0.0;
     Sampler sampler(sampling);
+    const QueryOptions of_draws = {.allowed = mask, .probabilities = false};
     for (std::size_t n = 0; n < arguments.words; ++n) {
-      text.push_back(sampler.draw(head, reader(text), head.layer().dim(), random, query).id);
+      text.push_back(sampler.draw(head, reader(text), head.layer().dim(), random, of_draws).id);
     }
   }
 }

@@ -94,7 +94,8 @@ Decoded sample(const LstmModel& model, const TopKSoftmax& head, const SamplingOp
   {
     const Stopwatch watch(decoded.seconds);
     for (std::size_t n = 0; n < kTokens; ++n) {
-      text.push_back(sampler.draw(head, reader(text), head.layer().dim(), random).id);
+      text.push_back(
+          sampler.draw(head, reader(text), head.layer().dim(), random, {.probabilities = false}).id);
     }
   }
   decoded.model_seconds = reader.seconds();

@@ -53,7 +53,7 @@ std::vector<TokenId> read_text(const LanguageModelRequest& request) {
   tokens.push_back(request.model.token("<eos>"));
   while (tokens.size() <= kTokens / 4) {
     const RowMajorMatrix& h = request.model.read(std::span(tokens).last(1), state);
-    tokens.push_back(sampler.draw(head, h.data(), head.layer().dim(), random).id);
+    tokens.push_back(sampler.draw(head, h.data(), head.layer().dim(), random, {.probabilities = false}).id);
   }
   return tokens;
 }
