@@ -152,6 +152,7 @@ TEST(TokensReaching, IdsAreTheModels) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
   const auto is_padding = [](TokenId row) { return row % 10 == 9; };
   std::vector<TokenId> token_of_row;
+  token_of_row.reserve(kVocab);
   for (TokenId row = 0; row < static_cast<TokenId>(kVocab); ++row) {
     token_of_row.push_back(is_padding(row) ? -1 : 2 * row);
   }
