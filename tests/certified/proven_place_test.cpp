@@ -14,6 +14,7 @@
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/spans.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 
@@ -23,12 +24,9 @@ namespace {
 using testing::clustered_contexts;
 using testing::random_layer;
 using testing::Reference;
+using testing::span_of;
 
 constexpr std::size_t kVocab = 4000;
-
-std::span<const float> span_of(const Eigen::VectorXf& h) {
-  return {h.data(), static_cast<std::size_t>(h.size())};
-}
 
 /// Heads over one layer, with boxes and without.
 struct World {

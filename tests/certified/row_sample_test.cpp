@@ -16,6 +16,7 @@
 #include "conformance/backends.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/spans.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/fused.hpp"
 
@@ -25,15 +26,12 @@ namespace {
 using testing::clustered_contexts;
 using testing::random_layer;
 using testing::Reference;
+using testing::span_of;
 
 double log_sum(const std::vector<double>& logits, double temperature) {
   double sum = 0.0;
   for (const double logit : logits) sum += std::exp(logit / temperature);
   return std::log(sum);
-}
-
-std::span<const float> span_of(const Eigen::VectorXf& h) {
-  return {h.data(), static_cast<std::size_t>(h.size())};
 }
 
 struct World {

@@ -15,6 +15,7 @@
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/spans.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
@@ -27,14 +28,11 @@ namespace {
 using testing::clustered_contexts;
 using testing::random_layer;
 using testing::Reference;
+using testing::span_of;
 
 constexpr std::size_t kVocab = 2003;
 constexpr std::size_t kDim = 48;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::span<const float> span_of(const Eigen::VectorXf& h) {
-  return {h.data(), static_cast<std::size_t>(h.size())};
-}
 
 /// The n-th best logit.
 double best_logit(const Reference& reference, std::size_t n) {

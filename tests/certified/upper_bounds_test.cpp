@@ -14,6 +14,7 @@
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/spans.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
@@ -26,12 +27,9 @@ namespace {
 using testing::clustered_contexts;
 using testing::random_layer;
 using testing::Reference;
+using testing::span_of;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::span<const float> span_of(const Eigen::VectorXf& h) {
-  return {h.data(), static_cast<std::size_t>(h.size())};
-}
 
 std::vector<TokenId> all_ids(std::size_t vocab) {
   std::vector<TokenId> ids(vocab);
