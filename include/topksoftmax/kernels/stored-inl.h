@@ -230,6 +230,7 @@ struct Stored<WeightType::q4_k> {
     /// Eight bytes at p, the first one lowest.
     static HWY_INLINE std::uint64_t LoadWord(const Lane* p) {
       std::uint64_t word = 0;
+      TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < 8; ++i) word |= static_cast<std::uint64_t>(p[i]) << (8 * i);
       return word;
     }
@@ -237,6 +238,8 @@ struct Stored<WeightType::q4_k> {
     /// factor · x of the eight bytes of a word.
     static HWY_INLINE void Multiply(std::uint64_t word, float factor, float* HWY_RESTRICT products) {
       Lane x[8];
+      // One store: a load of bytes that were stored one by one would wait for all of them.
+      TOPKSOFTMAX_UNROLL
       for (std::size_t i = 0; i < 8; ++i) x[i] = static_cast<Lane>(word >> (8 * i));
       HoldInMemory(x);
       MultiplyBytes<8>(x, factor, products);
