@@ -30,17 +30,21 @@ struct World {
   RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
 };
 
-/// A race beside an answer's tokens.
-detail::Race race_beside(const TopK& answer, const TopKSoftmax& head, const Eigen::VectorXf& h,
-                         const TokenGumbels& gumbels, const QueryOptions& query, Workspace& workspace) {
+/// A race whose best token is that of an answer.
+detail::Race race_of(const TopK& answer, const TopKSoftmax& head, const Eigen::VectorXf& h,
+                     const TokenGumbels& gumbels, const QueryOptions& query, Workspace& workspace) {
   return {.head = head,
           .h = {h.data(), kDim},
           .gumbels = gumbels,
           .query = query,
           .workspace = workspace,
           .temperature = 1.0,
-          .best = static_cast<double>(answer.logits.front()),
-          .lowest = -std::numeric_limits<double>::infinity(),
+          .best = static_cast<double>(answer.logits.front())};
+}
+
+/// The rivals of an answer's tokens.
+detail::Sought sought_beside(const TopK& answer) {
+  return {.lowest = -std::numeric_limits<double>::infinity(),
           .score = 3.0,
           .last = {answer.logits.back(), answer.ids.back()},
           .highest = answer.logits.back(),
@@ -48,7 +52,8 @@ detail::Race race_beside(const TopK& answer, const TopKSoftmax& head, const Eige
 }
 
 /// The same from all logits, but for those of some tokens.
-std::vector<detail::Rival> expected_rivals(const detail::Race& race, std::span<const TokenId> met) {
+std::vector<detail::Rival> expected_rivals(const detail::Race& race, const detail::Sought& sought,
+                                           std::span<const TokenId> met) {
   std::vector<detail::Rival> rivals;
   Workspace workspace;
   const Eigen::Map<const Eigen::VectorXf> h(race.h.data(), static_cast<Eigen::Index>(race.h.size()));
@@ -56,10 +61,10 @@ std::vector<detail::Rival> expected_rivals(const detail::Race& race, std::span<c
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const bool listed = std::find(met.begin(), met.end(), id) != met.end();
-    const bool low = static_cast<double>(logits[i]) < race.lowest;
+    const bool low = static_cast<double>(logits[i]) < sought.lowest;
     if (listed || low || logits[i] == -std::numeric_limits<float>::infinity()) continue;
     const double score = (static_cast<double>(logits[i]) - race.best) / race.temperature + race.gumbels[id];
-    if (score >= race.score) rivals.push_back({score, {logits[i], id}});
+    if (score >= sought.score) rivals.push_back({score, {logits[i], id}});
   }
   std::sort(rivals.begin(), rivals.end(),
             [](const detail::Rival& a, const detail::Rival& b) { return a.score > b.score; });
@@ -89,13 +94,14 @@ TEST(Rivals, ComeInFallingOrderAndAreAllThereAre) {
       head->query(h, query, workspace, answer);
       query.same_context = true;
       const TokenGumbels gumbels(key);
-      detail::Race race = race_beside(answer, *head, h, gumbels, query, workspace);
+      detail::Race race = race_of(answer, *head, h, gumbels, query, workspace);
+      detail::Sought sought = sought_beside(answer);
       race.temperature = key % 3 == 0 ? 0.8 : 1.0;
-      race.score = 2.0 + 0.01 * static_cast<double>(key % 50);
-      if (key % 5 == 0) race.lowest = static_cast<double>(answer.logits.back()) - 1.0;
-      if (!rivals.find(race)) continue;
+      sought.score = 2.0 + 0.01 * static_cast<double>(key % 50);
+      if (key % 5 == 0) sought.lowest = static_cast<double>(answer.logits.back()) - 1.0;
+      if (!rivals.find(race, sought)) continue;
       ++met;
-      for (const detail::Rival& expected : expected_rivals(race, answer.ids)) {
+      for (const detail::Rival& expected : expected_rivals(race, sought, answer.ids)) {
         const auto next = rivals.next();
         ASSERT_TRUE(next.has_value());
         ASSERT_EQ(next->token.id, expected.token.id);
@@ -125,8 +131,9 @@ TEST(Rivals, BoundsSpareManyOfThemTheScoring) {
       head.query(h, {.k = 8}, workspace, answer);
       const TokenGumbels gumbels(key);
       const QueryOptions query = {.same_context = true};
-      const detail::Race race = race_beside(answer, head, h, gumbels, query, workspace);
-      if (!rivals.find(race)) continue;
+      const detail::Race race = race_of(answer, head, h, gumbels, query, workspace);
+      const detail::Sought sought = sought_beside(answer);
+      if (!rivals.find(race, sought)) continue;
       while (rivals.next()) continue;
     }
     scored[with_bounds ? 1 : 0] = rivals.scored();
@@ -147,16 +154,17 @@ TEST(Rivals, AreFoundAmongNamedTokensToo) {
     TopK answer;
     head->query(h, {.k = 20}, workspace, answer);
     const TokenGumbels gumbels(key);
-    detail::Race race = race_beside(answer, *head, h, gumbels, query, workspace);
-    race.last = {std::numeric_limits<float>::infinity(), 0};
-    race.score = 0.02 * static_cast<double>(key % 50);
-    race.most = kVocab;
-    ASSERT_TRUE(head->tokens_reaching({h.data(), kDim}, race.highest, query, workspace, named));
-    if (!rivals.find(race, named)) continue;
+    const detail::Race race = race_of(answer, *head, h, gumbels, query, workspace);
+    detail::Sought sought = sought_beside(answer);
+    sought.last = {std::numeric_limits<float>::infinity(), 0};
+    sought.score = 0.02 * static_cast<double>(key % 50);
+    sought.most = kVocab;
+    ASSERT_TRUE(head->tokens_reaching({h.data(), kDim}, sought.highest, query, workspace, named));
+    if (!rivals.find(race, sought, named)) continue;
     double weight = 0.0;
     for (const float logit : answer.logits) weight += std::exp(static_cast<double>(logit) - race.best);
     ASSERT_GE(rivals.named_weight(), weight * (1.0 - 1e-6));
-    for (const detail::Rival& expected : expected_rivals(race, {})) {
+    for (const detail::Rival& expected : expected_rivals(race, sought, {})) {
       const auto next = rivals.next();
       ASSERT_TRUE(next.has_value());
       ASSERT_EQ(next->token.id, expected.token.id);
@@ -176,11 +184,12 @@ TEST(Rivals, BoundsThatTellNothingAreRefused) {
   const TopK answer = head.query(h, {.k = 8});
   const TokenGumbels gumbels(1);
   const QueryOptions query;
-  const detail::Race race = race_beside(answer, head, h, gumbels, query, workspace);
+  const detail::Race race = race_of(answer, head, h, gumbels, query, workspace);
+  const detail::Sought sought = sought_beside(answer);
   detail::Rivals rivals;
-  EXPECT_TRUE(rivals.find(race, {{5}, {answer.logits.front()}}));
-  EXPECT_FALSE(rivals.find(race, {{5}, {answer.logits.front() + 100.0F}}));
-  EXPECT_FALSE(rivals.find(race, {{5}, {std::numeric_limits<float>::infinity()}}));
+  EXPECT_TRUE(rivals.find(race, sought, {{5}, {answer.logits.front()}}));
+  EXPECT_FALSE(rivals.find(race, sought, {{5}, {answer.logits.front() + 100.0F}}));
+  EXPECT_FALSE(rivals.find(race, sought, {{5}, {std::numeric_limits<float>::infinity()}}));
 }
 
 }  // namespace

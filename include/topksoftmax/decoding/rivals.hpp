@@ -29,7 +29,7 @@ struct Rival {
   ScoredToken token;
 };
 
-/// What rivals are sought for.
+/// Tokens that compete for being drawn: after one context, with the Gumbels of one number.
 struct Race {
   const TopKSoftmax& head;
   std::span<const float> h;
@@ -37,15 +37,19 @@ struct Race {
   const QueryOptions& query;
   Workspace& workspace;
   double temperature;
-  double best;       ///< log weights are 0 for this logit
+  double best = 0.0;  ///< log weights are 0 for this logit
+
+  /// The logarithm of a token's weight.
+  double log_weight(float logit) const { return tempered(logit, best, temperature); }
+};
+
+/// Which rivals of those that were met are sought.
+struct Sought {
   double lowest;     ///< of the logits of rivals
   double score;      ///< that these must reach
   ScoredToken last;  ///< tokens that rank before this one, and itself, are no rivals
   float highest;     ///< only tokens that are named have logits above this
   std::size_t most;  ///< tokens that may be looked at one by one
-
-  /// The logarithm of a token's weight.
-  double log_weight(float logit) const { return tempered(logit, best, temperature); }
 };
 
 /// The tokens beside those that were met whose Gumbels lift them to a score, in falling order of theirs: A*
@@ -56,7 +60,7 @@ class Rivals {
  public:
   /// Finds the tokens that may be some. False where they are too many, or where bounds tell too little. The
   /// race must outlive what follows.
-  bool find(const Race& race, const BoundedTokens& named = {});
+  bool find(const Race& race, const Sought& sought, const BoundedTokens& named = {});
 
   /// The next one; of equal ones the lower id first.
   std::optional<Rival> next();
@@ -107,6 +111,7 @@ class Rivals {
   bool may_lead(const Hopeful& hopeful) const;
 
   const Race* race_ = nullptr;
+  Sought sought_{};
   std::vector<Hopeful> hopeful_;  ///< heap
   std::vector<Rival> rivals_;     ///< heap
   BoundedTokens unnamed_;
@@ -118,16 +123,17 @@ class Rivals {
   std::size_t scored_ = 0;
 };
 
-inline bool Rivals::find(const Race& race, const BoundedTokens& named) {
+inline bool Rivals::find(const Race& race, const Sought& sought, const BoundedTokens& named) {
   race_ = &race;
+  sought_ = sought;
   rivals_.clear();
   hopeful_.clear();
   const std::size_t rows = race.head.rows();
-  const double limit = race.score - race.log_weight(race.highest);
-  const std::size_t most = std::min(rows / kShare, race.most);
+  const double limit = sought_.score - race.log_weight(sought_.highest);
+  const std::size_t most = std::min(rows / kShare, sought_.most);
   if (static_cast<double>(rows) * std::exp(-limit) > static_cast<double>(most)) return false;
   const float highest = kernels::max(named.most.data(), named.most.size());
-  if (race.log_weight(highest) - race.score > kTooLoose) return false;
+  if (race.log_weight(highest) - sought_.score > kTooLoose) return false;
   find_unnamed(race, limit);
   least_.resize(named.ids.size());
   race.gumbels.least_exponentials(named.ids, least_.data());
@@ -146,7 +152,7 @@ inline void Rivals::find_unnamed(const Race& race, double limit) {
   });
   unnamed_.most.resize(unnamed_.ids.size());
   race.head.upper_bounds(race.h, unnamed_.ids, race.query, race.workspace, unnamed_.most);
-  for (float& most : unnamed_.most) most = std::min(most, race.highest);
+  for (float& most : unnamed_.most) most = std::min(most, sought_.highest);
   hope(race, unnamed_);
 }
 
@@ -158,7 +164,7 @@ inline double Rivals::hope(const Race& race, const BoundedTokens& tokens) {
   const double inverse = 1.0 / race.temperature;
   for (std::size_t i = 0; i < most_.size(); ++i) {
     const double log_weight = (static_cast<double>(tokens.most[i]) - race.best) * inverse;
-    most_[i] = static_cast<float>(log_weight - race.score);
+    most_[i] = static_cast<float>(log_weight - sought_.score);
   }
   const float largest = std::max(0.0F, kernels::max(most_.data(), most_.size()));
   kernels::exp(most_.data(), most_.size(), largest, most_.data());
@@ -167,10 +173,10 @@ inline double Rivals::hope(const Race& race, const BoundedTokens& tokens) {
   for (std::size_t i = 0; i < most_.size(); ++i) {
     const double most = static_cast<double>(most_[i]) * unit;
     sum += most;
-    if (least_[i] > most || static_cast<double>(tokens.most[i]) < race.lowest) continue;
+    if (least_[i] > most || static_cast<double>(tokens.most[i]) < sought_.lowest) continue;
     push(hopeful_, Hopeful{most / least_[i], least_[i], tokens.most[i], tokens.ids[i]});
   }
-  return sum * std::exp(race.score);
+  return sum * std::exp(sought_.score);
 }
 
 inline void Rivals::score_some(const Race& race) {
@@ -187,18 +193,18 @@ inline void Rivals::score_some(const Race& race) {
   for (std::size_t i = 0; i < count; ++i) {
     const ScoredToken token = {logits_[i], ids_[i]};
     const bool other =
-        ranks_before(race.last, token) && token.logit != kForbidden && token.logit <= some[i].most;
-    if (!other || static_cast<double>(token.logit) < race.lowest) continue;
+        ranks_before(sought_.last, token) && token.logit != kForbidden && token.logit <= some[i].most;
+    if (!other || static_cast<double>(token.logit) < sought_.lowest) continue;
     const double log_weight = race.log_weight(token.logit);
-    if (some[i].least > std::exp(log_weight - race.score) * kAbout) continue;
+    if (some[i].least > std::exp(log_weight - sought_.score) * kAbout) continue;
     const double score = log_weight + race.gumbels[token.id];
-    if (score >= race.score) push(rivals_, Rival{score, token});
+    if (score >= sought_.score) push(rivals_, Rival{score, token});
   }
 }
 
 /// Whether no rival surely has a higher score.
 inline bool Rivals::may_lead(const Hopeful& hopeful) const {
-  return rivals_.empty() || hopeful.excess >= std::exp(rivals_.front().score - race_->score);
+  return rivals_.empty() || hopeful.excess >= std::exp(rivals_.front().score - sought_.score);
 }
 
 inline std::optional<Rival> Rivals::next() {

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
+#include "topksoftmax/decoding/open_draws.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/rivals.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
@@ -83,7 +83,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::size_t full_scans() const { return full_scans_; }
 
   /// How many tokens were scored in all beside those of answers and those of full scans.
-  std::size_t trials() const { return met_ + rivals_.scored(); }
+  std::size_t trials() const { return open_draws_.scored() + rivals_.scored(); }
 
  private:
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
@@ -108,11 +108,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   };
 
   bool is_open() const;
-  detail::Leader meet_likely(const TokenGumbels& gumbels, float best, double& sum);
-  std::optional<SampledToken> draw_uncut(const TopKSoftmax& head, std::span<const float> h,
-                                         const TokenGumbels& gumbels, QueryOptions& query);
-  Drawn draw_from_staying(const detail::Staying& stay, detail::Race race);
-  Drawn draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay, detail::Race race);
+  Drawn draw_from_staying(const detail::Race& race, const detail::Staying& stay, detail::Sought sought);
+  Drawn draw_from_nucleus(const detail::Race& race, const Nucleus& nucleus, detail::Staying& stay,
+                          detail::Sought sought);
   void narrow_mass(const NucleusPlace& place, const ScoredToken& token, const Nucleus& nucleus,
                    detail::Staying& stay) const;
   SampledToken with_probability(const ScoredToken& drawn, float best, const detail::Bounds& mass,
@@ -121,13 +119,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   SamplingOptions options_;
   Workspace workspace_;
   TopK answer_;
-  std::vector<ScoredToken> likely_;
-  std::vector<TokenId> likely_ids_;
-  std::vector<double> most_;  ///< what the exponentials of the likely tokens' scores do not exceed
-  BoundedTokens reaching_;
+  detail::OpenDraws open_draws_;
   detail::Rivals rivals_;
   std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
-  std::size_t met_ = 0;                            ///< likely tokens, in all draws
   std::size_t full_scans_ = 0;
 };
 
@@ -152,11 +146,6 @@ inline constexpr std::size_t kMostTokens = 128;
 /// Tokens with large Gumbels that are looked at one by one: so many for each that an answer lists. Longer
 /// answers cost less then.
 inline constexpr std::size_t kOfAnswer = 80;
-/// Tokens that are met where no best ones are asked for, and as many others as are to have a Gumbel large
-/// enough below the logit that divides them.
-inline constexpr std::size_t kLikelyTokens = 12;
-inline constexpr double kLuckyTokens = 64.0;
-inline constexpr double kLuckyShare = 32.0;  ///< or this share of the vocabulary
 /// At lower temperatures the best tokens tell more than bounds of others.
 inline constexpr double kOpenTemperature = 0.5;
 /// Where log Z is sampled: at most this share of the vocabulary.
@@ -227,8 +216,15 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
   asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   const std::size_t rows = head.rows();
+  detail::Race race = {.head = head,
+                       .h = context,
+                       .gumbels = gumbels,
+                       .query = asked,
+                       .workspace = workspace_,
+                       .temperature = options_.temperature};
   if (is_open() && !query.probabilities && query.logit_bias.empty()) {
-    if (const std::optional<SampledToken> token = draw_uncut(head, context, gumbels, asked)) return *token;
+    const auto drawn = open_draws_.draw(race, asked);
+    if (drawn) return with_probability(drawn->token, drawn->best, drawn->mass, std::nullopt);
   }
   const std::optional<Nucleus> nucleus = only_nucleus(key);
   log_zs_.clear();
@@ -246,19 +242,14 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
       return outside_of_sampled(sampled_log_z(head, context, asked, temperature, key), temperature);
     });
     if (stay.decided) {
-      const detail::Race race = {.head = head,
-                                 .h = context,
-                                 .gumbels = gumbels,
-                                 .query = asked,
-                                 .workspace = workspace_,
-                                 .temperature = options_.temperature,
-                                 .best = static_cast<double>(answer_.logits.front()),
-                                 .lowest = stay.lowest,
-                                 .score = detail::kNoScore,
-                                 .last = {answer_.logits.back(), answer_.ids.back()},
-                                 .highest = answer_.logits.back(),
-                                 .most = detail::kOfAnswer * answer_.size()};
-      const Drawn drawn = nucleus ? draw_from_nucleus(*nucleus, stay, race) : draw_from_staying(stay, race);
+      race.best = static_cast<double>(answer_.logits.front());
+      const detail::Sought sought = {.lowest = stay.lowest,
+                                     .score = detail::kNoScore,
+                                     .last = {answer_.logits.back(), answer_.ids.back()},
+                                     .highest = answer_.logits.back(),
+                                     .most = detail::kOfAnswer * answer_.size()};
+      const Drawn drawn =
+          nucleus ? draw_from_nucleus(race, *nucleus, stay, sought) : draw_from_staying(race, stay, sought);
       if (drawn.token) {
         full_scans_ += scanned ? 1 : 0;
         // The answer estimates log Z where nothing was cut.
@@ -284,70 +275,9 @@ inline bool Sampler::is_open() const {
                       [&](SamplingStep step) { return detail::cuts(options_, step); });
 }
 
-/// The one that leads of the likely tokens. Their weights, of which that of `best` is 1, sum up to `sum`.
-inline detail::Leader Sampler::meet_likely(const TokenGumbels& gumbels, float best, double& sum) {
-  likely_ids_.clear();
-  for (const ScoredToken& token : likely_) likely_ids_.push_back(token.id);
-  most_.resize(likely_.size());
-  gumbels.least_exponentials(likely_ids_, most_.data());
-  for (std::size_t i = 0; i < likely_.size(); ++i) {
-    const double weight = std::exp(detail::tempered(likely_[i].logit, best, options_.temperature));
-    sum += weight;
-    most_[i] = weight / most_[i];
-  }
-  // Few Gumbels are computed: most tokens cannot lead, whatever theirs are.
-  detail::Leader leader;
-  const auto meet = [&](std::size_t i) {
-    const double log_weight = detail::tempered(likely_[i].logit, best, options_.temperature);
-    leader.offer(log_weight + gumbels[likely_[i].id], likely_[i]);
-  };
-  const auto first = static_cast<std::size_t>(std::max_element(most_.begin(), most_.end()) - most_.begin());
-  meet(first);
-  const double least = std::exp(leader.score) * (1.0 - detail::kLogitRounding);
-  for (std::size_t i = 0; i < likely_.size(); ++i) {
-    if (i != first && most_[i] >= least) meet(i);
-  }
-  return leader;
-}
-
-/// Where nothing is cut, the best tokens need not be proven. Some likely ones are met, and the others divided
-/// by a logit: of those that may reach it by their bounds few have the Gumbels that they need, and below it
-/// it takes a Gumbel that few have. Nothing where bounds are missing or tell too little.
-inline std::optional<SampledToken> Sampler::draw_uncut(const TopKSoftmax& head, std::span<const float> h,
-                                                       const TokenGumbels& gumbels, QueryOptions& query) {
-  if (!head.likely_tokens(h, detail::kLikelyTokens, query, workspace_, likely_)) return std::nullopt;
-  query.same_context = true;
-  if (likely_.empty()) return std::nullopt;
-  met_ += likely_.size();
-  const float best = std::min_element(likely_.begin(), likely_.end(), ranks_before)->logit;
-  detail::Bounds mass{};
-  detail::Leader leader = meet_likely(gumbels, best, mass.low);
-  const std::size_t total = head.count_allowed(query.allowed);
-  const double lucky = std::min(detail::kLuckyTokens, static_cast<double>(head.rows()) / detail::kLuckyShare);
-  const double log_weight = leader.score + std::log(lucky / static_cast<double>(total));
-  const auto least = static_cast<float>(best + options_.temperature * log_weight);
-  if (!head.tokens_reaching(h, least, query, workspace_, reaching_)) return std::nullopt;
-  const detail::Race race = {.head = head,
-                             .h = h,
-                             .gumbels = gumbels,
-                             .query = query,
-                             .workspace = workspace_,
-                             .temperature = options_.temperature,
-                             .best = best,
-                             .lowest = detail::kNoScore,
-                             .score = leader.score,
-                             .last = {std::numeric_limits<float>::infinity(), 0},
-                             .highest = least,
-                             .most = head.rows()};
-  if (!rivals_.find(race, reaching_)) return std::nullopt;
-  if (const std::optional<detail::Rival> rival = rivals_.next()) leader.offer(rival->score, rival->token);
-  const auto others = static_cast<double>(total - std::min(total, reaching_.ids.size()));
-  mass.high = std::max(mass.low, rivals_.named_weight() + others * std::exp(race.log_weight(least)));
-  return with_probability(leader.token, best, mass, std::nullopt);
-}
-
 /// The token that leads among those that stay.
-inline Sampler::Drawn Sampler::draw_from_staying(const detail::Staying& stay, detail::Race race) {
+inline Sampler::Drawn Sampler::draw_from_staying(const detail::Race& race, const detail::Staying& stay,
+                                                 detail::Sought sought) {
   detail::Leader leader;
   const std::size_t place = meet_listed(race, stay.first, stay.possible, leader);
   const bool listed_stays = place < stay.sure;
@@ -355,8 +285,8 @@ inline Sampler::Drawn Sampler::draw_from_staying(const detail::Staying& stay, de
     return Drawn{.token = stays ? std::optional(leader.token) : std::nullopt};
   };
   if (!stay.others) return told(listed_stays);
-  race.score = leader.score;
-  if (!rivals_.find(race)) return {};
+  sought.score = leader.score;
+  if (!rivals_.find(race, sought)) return {};
   const std::optional<detail::Rival> rival = rivals_.next();
   const bool is_beaten = rival && leader.offer(rival->score, rival->token);
   return told(is_beaten ? stay.others_sure : listed_stays);
@@ -364,8 +294,8 @@ inline Sampler::Drawn Sampler::draw_from_staying(const detail::Staying& stay, de
 
 /// The same for a nucleus, of which the answer may not tell how far it goes: whoever leads of all tokens is
 /// asked for its place, then the next one. Where a token is outside, so are all behind it.
-inline Sampler::Drawn Sampler::draw_from_nucleus(const Nucleus& nucleus, detail::Staying& stay,
-                                                 detail::Race race) {
+inline Sampler::Drawn Sampler::draw_from_nucleus(const detail::Race& race, const Nucleus& nucleus,
+                                                 detail::Staying& stay, detail::Sought sought) {
   Drawn untold;
   const auto is_inside = [&](const ScoredToken& token) -> std::optional<bool> {
     const std::optional<NucleusPlace> place =
@@ -377,8 +307,8 @@ inline Sampler::Drawn Sampler::draw_from_nucleus(const Nucleus& nucleus, detail:
   };
   detail::Leader leader;
   std::size_t place = meet_listed(race, stay.first, stay.possible, leader);
-  race.score = leader.score;
-  if (stay.others && !rivals_.find(race)) return untold;
+  sought.score = leader.score;
+  if (stay.others && !rivals_.find(race, sought)) return untold;
   ScoredToken outside = {-std::numeric_limits<float>::infinity(), 0};  // the best known one
   while (stay.others) {
     const std::optional<detail::Rival> rival = rivals_.next();
