@@ -10,19 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounded_rows.hpp"
+#include "topksoftmax/certified/bounded_softmax.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
-#include "topksoftmax/certified/proven_place.hpp"
-#include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
-#include "topksoftmax/certified/tokens_reaching.hpp"
-#include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -30,7 +26,6 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -67,6 +62,7 @@
 //   row_guesses.hpp  weights of all rows, guessed
 //   proven_place.hpp whether a nucleus has a token, by bounds
 //   row_sample.hpp   log Z, and the place of a token, from rows that are drawn by these guesses
+//   bounded_softmax.hpp  a backend that answers by these
 //   last_context.hpp whether a workspace still has the bounds of a context
 //   certified.hpp    these steps in turn; certify.hpp: after another backend's answer
 // What survives is scored and ranked as any candidates are (candidates.hpp).
@@ -172,7 +168,7 @@ class TOPKSOFTMAX_EXPORT CertifiedScreener {
 /// Batches whose prefixes outgrow the second cache read them once for four contexts. Effort: ignored. Where
 /// the bounds rule out too little, the whole vocabulary is scanned: never wrong, only slower. Prior art:
 /// FEXIPRO (SIGMOD'17), LEMP (TODS'16).
-class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScreener> {
+class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<ScreenedSoftmax<CertifiedScreener>> {
  public:
   // Defined in certified/build.hpp:
 
@@ -207,25 +203,15 @@ class TOPKSOFTMAX_EXPORT Certified final : public ScreenedSoftmax<CertifiedScree
   /// The backend of an index that was saved for the same layer: see load_index().
   static std::unique_ptr<Certified> load(const IndexReader& in);
 
-  bool certifies() const override { return screener().index().is_proven(); }
   std::optional<LogZError> log_z_error() const override { return screener().index().log_z_error(); }
 
  private:
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const detail::CertifiedIndex> index)
-      : ScreenedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
+      : BoundedSoftmax(layer, CertifiedScreener(layer, std::move(index))) {}
+
+  const detail::CertifiedIndex& bounds() const override { return screener().index(); }
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
-  inline void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
-                              float* bounds) const override;
-  inline bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                        std::vector<ScoredToken>& rows) const override;
-  inline bool do_reaching(const Query& query, float least, Workspace& workspace,
-                          BoundedTokens& rows) const override;
-  inline std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
-                                                         const Nucleus& nucleus,
-                                                         Workspace& workspace) const override;
-  inline std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
-                                                    Workspace& workspace) const override;
   inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                              TopK* answers) const override;
 };
@@ -273,37 +259,6 @@ inline Candidates CertifiedScreener::screen(const Query& query, Workspace& works
 inline void CertifiedScreener::save(IndexWriter& out) const {
   out.kind(Certified::kind);
   index_->save(out);
-}
-
-inline void Certified::do_upper_bounds(const Query& query, std::span<const TokenId> rows,
-                                       Workspace& workspace, float* bounds) const {
-  detail::upper_bounds(detail::bounded(layer(), screener().index(), query, workspace), rows, bounds);
-}
-
-inline bool Certified::do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                                 std::vector<ScoredToken>& rows) const {
-  return detail::likely_tokens(detail::bounded(layer(), screener().index(), query, workspace), count, rows);
-}
-
-inline bool Certified::do_reaching(const Query& query, float least, Workspace& workspace,
-                                   BoundedTokens& rows) const {
-  return detail::tokens_reaching(detail::bounded(layer(), screener().index(), query, workspace), least, rows);
-}
-
-inline std::optional<NucleusPlace> Certified::do_place_in_nucleus(const Query& query,
-                                                                  const ScoredToken& token,
-                                                                  const Nucleus& nucleus,
-                                                                  Workspace& workspace) const {
-  if (!certifies()) return std::nullopt;
-  return detail::place_in_nucleus(detail::bounded(layer(), screener().index(), query, workspace), token,
-                                  nucleus);
-}
-
-inline std::optional<SampledLogZ> Certified::do_sample_log_z(const Query& query,
-                                                             const SampledLogZOptions& how,
-                                                             Workspace& workspace) const {
-  if (!certifies()) return std::nullopt;
-  return detail::sample_log_z(detail::bounded(layer(), screener().index(), query, workspace), how);
 }
 
 inline void Certified::do_query(const Query& query, Workspace& workspace, TopK& answer) const {

@@ -9,17 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/certified/bounded_softmax.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
-#include "topksoftmax/certified/proven_place.hpp"
-#include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
-#include "topksoftmax/certified/tokens_reaching.hpp"
-#include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/exhaustive.hpp"
@@ -41,7 +37,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// finds a few good tokens fast is worth more here than one with long lists.
 ///
 /// Effort: the wrapped backend's. Cost: its query, V·(prefix + 8) bytes of prefixes, and what survives them.
-class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
+class TOPKSOFTMAX_EXPORT Certify final : public detail::BoundedSoftmax<TopKSoftmax> {
  public:
   // Defined in certified/build.hpp:
 
@@ -59,7 +55,6 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   /// "certify:" and the name of the wrapped backend.
   std::string_view name() const override { return name_; }
   inline std::size_t index_bytes() const override;
-  bool certifies() const override { return index_->is_proven(); }
   /// Where the wrapped backend finds the best tokens.
   inline std::optional<LogZError> log_z_error() const override;
 
@@ -76,18 +71,8 @@ class TOPKSOFTMAX_EXPORT Certify final : public TopKSoftmax {
   Certify(std::shared_ptr<const TopKSoftmax> backend, std::shared_ptr<const detail::CertifiedIndex> index);
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
-  inline void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
-                              float* bounds) const override;
-  inline bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                        std::vector<ScoredToken>& rows) const override;
-  inline bool do_reaching(const Query& query, float least, Workspace& workspace,
-                          BoundedTokens& rows) const override;
-  inline std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
-                                                         const Nucleus& nucleus,
-                                                         Workspace& workspace) const override;
-  inline std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
-                                                    Workspace& workspace) const override;
   inline void do_save(IndexWriter& out) const override;
+  const detail::CertifiedIndex& bounds() const override { return *index_; }
 
   std::shared_ptr<const TopKSoftmax> backend_;
   std::shared_ptr<const detail::CertifiedIndex> index_;
@@ -130,7 +115,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Certify::Certify(std::shared_ptr<const TopKSoftmax> backend,
                         std::shared_ptr<const detail::CertifiedIndex> index)
-    : TopKSoftmax(backend->layer(), backend->row_map()),
+    : BoundedSoftmax(backend->layer(), backend->row_map()),
       backend_(std::move(backend)),
       index_(std::move(index)),
       name_(std::string("certify:").append(backend_->name())) {}
@@ -154,34 +139,6 @@ inline std::optional<LogZError> Certify::log_z_error() const {
 
 inline std::size_t Certify::index_bytes() const {
   return backend_->index_bytes() + index_->bytes();
-}
-
-inline void Certify::do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
-                                     float* bounds) const {
-  detail::upper_bounds(detail::bounded(layer(), *index_, query, workspace), rows, bounds);
-}
-
-inline bool Certify::do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                               std::vector<ScoredToken>& rows) const {
-  return detail::likely_tokens(detail::bounded(layer(), *index_, query, workspace), count, rows);
-}
-
-inline bool Certify::do_reaching(const Query& query, float least, Workspace& workspace,
-                                 BoundedTokens& rows) const {
-  return detail::tokens_reaching(detail::bounded(layer(), *index_, query, workspace), least, rows);
-}
-
-inline std::optional<NucleusPlace> Certify::do_place_in_nucleus(const Query& query, const ScoredToken& token,
-                                                                const Nucleus& nucleus,
-                                                                Workspace& workspace) const {
-  if (!certifies()) return std::nullopt;
-  return detail::place_in_nucleus(detail::bounded(layer(), *index_, query, workspace), token, nucleus);
-}
-
-inline std::optional<SampledLogZ> Certify::do_sample_log_z(const Query& query, const SampledLogZOptions& how,
-                                                           Workspace& workspace) const {
-  if (!certifies()) return std::nullopt;
-  return detail::sample_log_z(detail::bounded(layer(), *index_, query, workspace), how);
 }
 
 inline void Certify::do_query(const Query& query, Workspace& workspace, TopK& answer) const {

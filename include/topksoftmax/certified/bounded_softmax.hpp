@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "topksoftmax/bounded_tokens.hpp"
+#include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/proven_place.hpp"
+#include "topksoftmax/certified/row_sample.hpp"
+#include "topksoftmax/certified/tokens_reaching.hpp"
+#include "topksoftmax/certified/upper_bounds.hpp"
+#include "topksoftmax/config.hpp"
+#include "topksoftmax/nucleus.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/sampled_log_z.hpp"
+#include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// A backend whose index bounds the rows of its layer: all that bounds tell beside the best tokens.
+template <class Backend>
+class BoundedSoftmax : public Backend {
+ public:
+  using Backend::Backend;
+
+  /// Whether bounds are proven, and not true but for a probability.
+  bool certifies() const override { return bounds().is_proven(); }
+
+ private:
+  virtual const CertifiedIndex& bounds() const = 0;
+
+  BoundedQuery bound(const Query& query, Workspace& workspace) const {
+    return bounded(this->layer(), bounds(), query, workspace);
+  }
+
+  void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+                       float* most) const override {
+    upper_bounds(bound(query, workspace), rows, most);
+  }
+
+  bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
+                 std::vector<ScoredToken>& rows) const override {
+    return likely_tokens(bound(query, workspace), count, rows);
+  }
+
+  bool do_reaching(const Query& query, float least, Workspace& workspace,
+                   BoundedTokens& rows) const override {
+    return tokens_reaching(bound(query, workspace), least, rows);
+  }
+
+  std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
+                                                  const Nucleus& nucleus,
+                                                  Workspace& workspace) const override {
+    if (!certifies()) return std::nullopt;
+    return place_in_nucleus(bound(query, workspace), token, nucleus);
+  }
+
+  std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
+                                             Workspace& workspace) const override {
+    if (!certifies()) return std::nullopt;
+    return sample_log_z(bound(query, workspace), how);
+  }
+};
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
