@@ -12,7 +12,8 @@
 
 namespace topksoftmax::bench {
 
-/// Sizes of what a kernel reads, to stay in the first, second or third cache of current processors, or in none.
+/// Sizes of what a kernel reads, to stay in the first, second or third cache of current processors, or in
+/// none.
 struct Footprint {
   std::string_view name;
   std::size_t bytes;

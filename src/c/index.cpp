@@ -18,9 +18,8 @@ topk_status topk_load_copy(const char* path, const topk_layer* layer, topk_backe
                            topk_error* error) {
   return c::guarded(error, [&] {
     c::required(backend, "backend");
-    *backend = new topk_backend(
-        load_index(&c::required(path, "path"), c::required(layer, "layer").layer,
-                   {.access = FileAccess::copied}));
+    *backend = new topk_backend(load_index(&c::required(path, "path"), c::required(layer, "layer").layer,
+                                           {.access = FileAccess::copied}));
   });
 }
 
@@ -30,8 +29,8 @@ topk_status topk_save(const topk_backend* backend, const char* path, topk_error*
 }
 
 topk_status topk_verify_layer(const char* path, const topk_layer* layer, topk_error* error) {
-  return c::guarded(
-      error, [&] { verify_layer(&c::required(path, "path"), c::required(layer, "layer").layer); });
+  return c::guarded(error,
+                    [&] { verify_layer(&c::required(path, "path"), c::required(layer, "layer").layer); });
 }
 
 topk_status topk_verify_index(const char* path, topk_error* error) {

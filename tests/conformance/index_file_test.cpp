@@ -141,8 +141,8 @@ TEST_P(IndexFile, IsRefusedForAnotherLayer) {
   RowMajorMatrix W = world().layer.weights();
   const Eigen::VectorXf b = world().layer.biases();
   EXPECT_EQ(refusal(file, SoftmaxLayer::own(W, b)), "");
-  const auto stale =
-      AllOf(HasSubstr("was built for another layer: its layer_sample is"), HasSubstr("build the index again"));
+  const auto stale = AllOf(HasSubstr("was built for another layer: its layer_sample is"),
+                           HasSubstr("build the index again"));
   EXPECT_THAT(refusal(file, SoftmaxLayer::own(W, b).with({.soft_cap = 30.0F})), stale);
   // Signs of weights far apart, values swapped, one bit of a bias.
   RowMajorMatrix other = W;

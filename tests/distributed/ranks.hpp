@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "topksoftmax/distributed/sharded_softmax.hpp"
-#include "topksoftmax/vocabulary_slice.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/vocabulary_slice.hpp"
 
 namespace topksoftmax::testing {
 

@@ -234,8 +234,8 @@ class AsWellAsAsked final : public TopKSoftmax {
 TEST(ShardedSoftmax, IntervalsAddedUpAreNoWiderForTheirRounding) {
   const SoftmaxLayer layer = random_layer(600, kDim, 4);
   const RowMajorMatrix contexts = clustered_contexts(100, kDim, 12, 2);
-  const auto head = sharded(layer, spreads()[0],
-                            [&](const SoftmaxLayer& slice) { return std::make_unique<AsWellAsAsked>(slice); });
+  const auto head = sharded(
+      layer, spreads()[0], [&](const SoftmaxLayer& slice) { return std::make_unique<AsWellAsAsked>(slice); });
   for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
     for (const double tolerance : {1.0, 0.3, 1e-3}) {
       const TopK answer = head->query(contexts.row(i), {.k = 5, .log_z_tolerance = tolerance});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files on big-endian machines are refused, whatever is in them; all that follows in this folder is for others.
+// Files on big-endian machines are refused, whatever is in them; all that follows in this folder is for
+// others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,10 +24,10 @@
 namespace topksoftmax {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::memory_folder;
+using ::testing::Not;
 using testing::TemporaryFolder;
 
 TEST(ByteOrder, BigEndianMachinesReadAndWriteNoFiles) {
@@ -40,11 +41,12 @@ TEST(ByteOrder, BigEndianMachinesReadAndWriteNoFiles) {
     return folder.path() / "g";
   };
   const std::vector<std::string> refusals = {
-      error_of([&] { write_safetensors(path, std::array{tensor_view("weight", {2, 3}, values)}); }),
+      error_of([&] {
+        write_safetensors(path, std::array{tensor_view("weight", {2, 3}, values)});
+      }),
       error_of([&] { save_index(*head, path); }),
       error_of([&] { SafetensorsFile::open(read(std::string(64, '\0'))); }),
-      error_of([&] { GgufFile::open(read("GGUF" + std::string(64, '\0'))); }),
-      error_of([&] {
+      error_of([&] { GgufFile::open(read("GGUF" + std::string(64, '\0'))); }), error_of([&] {
         std::istringstream in("\xf5\x17\x34\x01\xd5\x48\x1a\xf1");
         AlignmentLists::read(in, "lex.bin", words, words);
       })};

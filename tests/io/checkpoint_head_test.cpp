@@ -71,8 +71,8 @@ TEST_F(CheckpointHeadTest, NamesWhatCouldBeMeant) {
                     std::vector{tensor_view("a", {2, 3}, values_), tensor_view("b", {10, 2}, many),
                                 tensor_view("c", {20}, many), tensor_view("d", {5, 4}, many),
                                 tensor_view("e", {1, 6}, values_)});
-  const std::string message = error_of(
-      [&] { find_checkpoint_head(SafetensorsShards::open(folder_.path() / "model.safetensors")); });
+  const std::string message =
+      error_of([&] { find_checkpoint_head(SafetensorsShards::open(folder_.path() / "model.safetensors")); });
   EXPECT_THAT(message, HasSubstr(R"(its matrices with most rows are "b" [10, 2], "d" [5, 4], "a" [2, 3])"));
 }
 

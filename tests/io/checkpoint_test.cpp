@@ -96,8 +96,9 @@ TEST_F(CheckpointTest, TakesOtherNames) {
 TEST_F(CheckpointTest, RefusesWhatIsNoHead) {
   const std::vector<std::int8_t> bytes(6, 1);
   const std::vector<std::int32_t> integers(6, 1);
-  EXPECT_THAT(refusal({tensor_view("x", {3}, three_)}),
-              HasSubstr("model.safetensors: has no output layer by a name that is known; it has no matrix at all"));
+  EXPECT_THAT(
+      refusal({tensor_view("x", {3}, three_)}),
+      HasSubstr("model.safetensors: has no output layer by a name that is known; it has no matrix at all"));
   EXPECT_THAT(refusal({tensor_view("lm_head.weight", {6}, six_)}),
               HasSubstr("shape is [6], expected [*, *]"));
   EXPECT_THAT(refusal({tensor_view("lm_head.weight", {3, 2}, bytes)}),

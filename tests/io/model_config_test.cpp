@@ -28,7 +28,8 @@ class ModelConfigTest : public ::testing::Test {
 };
 
 TEST_F(ModelConfigTest, SaysNothingOfWhatTheFileDoesNotSay) {
-  for (const char* const json : {"{}", R"({"logit_scale":null,"tie_word_embeddings":null,"text_config":3})"}) {
+  for (const char* const json :
+       {"{}", R"({"logit_scale":null,"tie_word_embeddings":null,"text_config":3})"}) {
     const ModelConfig config = read(json);
     EXPECT_EQ(config.name, "");
     EXPECT_EQ(config.tied, std::nullopt);
@@ -45,9 +46,9 @@ TEST_F(ModelConfigTest, KnowsEveryScaleOfLogits) {
 }
 
 TEST_F(ModelConfigTest, PrefersWhatItSaysItselfToWhatItSaysOfTheText) {
-  const ModelConfig config = read(
-      R"({"logit_scale":2.0,"text_config":{"logit_scale":4.0,"final_logit_softcapping":10.0,)"
-      R"("tie_word_embeddings":false}})");
+  const ModelConfig config =
+      read(R"({"logit_scale":2.0,"text_config":{"logit_scale":4.0,"final_logit_softcapping":10.0,)"
+           R"("tie_word_embeddings":false}})");
   EXPECT_EQ(config.transform, (LogitTransform{.scale = 2.0F, .soft_cap = 10.0F}));
   EXPECT_EQ(config.tied, false);
 }
@@ -65,8 +66,7 @@ TEST_F(ModelConfigTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal(std::string("{}\0", 3)), HasSubstr("a zero byte"));
   EXPECT_THAT(refusal(std::string(ModelConfig::max_bytes + 1, ' ')),
               HasSubstr("has 1000001 bytes, the limit for a config.json is 1000000"));
-  EXPECT_THAT(refusal(R"({"logit_scale":"2"})"),
-              HasSubstr(R"("logit_scale" is "\"2\"", expected a number)"));
+  EXPECT_THAT(refusal(R"({"logit_scale":"2"})"), HasSubstr(R"("logit_scale" is "\"2\"", expected a number)"));
   EXPECT_THAT(refusal(R"({"tie_word_embeddings":1})"), HasSubstr("expected true or false"));
   EXPECT_THAT(refusal(R"({"_name_or_path":1})"), HasSubstr("expected a text"));
   EXPECT_THAT(refusal(R"({"logits_scaling":0})"), HasSubstr("config.json: "));

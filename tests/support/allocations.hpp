@@ -16,7 +16,8 @@ bool can_fail_allocations();
 /// Blocks of memory that operator new has given to any thread and operator delete has not got back.
 std::ptrdiff_t live_allocations();
 
-/// How much memory operator new has given out, of all threads together, beyond what it had when this was made.
+/// How much memory operator new has given out, of all threads together, beyond what it had when this was
+/// made.
 class MemoryPeak {
  public:
   MemoryPeak();

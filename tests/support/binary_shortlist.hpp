@@ -11,7 +11,8 @@ namespace topksoftmax::testing {
 /// Appends a number, the lower bytes first.
 template <class T>
 void append_little_endian(std::string& file, T number) {
-  for (std::size_t byte = 0; byte < sizeof(T); ++byte) file.push_back(static_cast<char>(number >> (8 * byte)));
+  for (std::size_t byte = 0; byte < sizeof(T); ++byte)
+    file.push_back(static_cast<char>(number >> (8 * byte)));
 }
 
 /// Puts the checksum of a binary shortlist of Marian's right: it is at byte 8, of what is from byte 16 on.
@@ -19,8 +20,7 @@ inline std::string with_checksum(std::string file) {
   std::uint64_t sum = 0;
   for (std::size_t i = 16; i + 8 <= file.size(); i += 8) {
     std::uint64_t number = 0;
-    for (std::size_t byte = 8; byte-- > 0;)
-      number = number << 8U | static_cast<std::uint8_t>(file[i + byte]);
+    for (std::size_t byte = 8; byte-- > 0;) number = number << 8U | static_cast<std::uint8_t>(file[i + byte]);
     sum = sum ^ (number + 0x9e3779b9U + (sum * 64) + (sum / 4));
   }
   std::string written;
@@ -34,8 +34,8 @@ inline std::string binary_shortlist(std::uint64_t first, const std::vector<std::
                                     const std::vector<std::uint32_t>& targets, std::uint64_t offset_count,
                                     std::uint64_t target_count) {
   std::string file;
-  for (const std::uint64_t number :
-       {std::uint64_t{0xF11A48D5013417F5U}, std::uint64_t{0}, first, std::uint64_t{100}, offset_count, target_count})
+  for (const std::uint64_t number : {std::uint64_t{0xF11A48D5013417F5U}, std::uint64_t{0}, first,
+                                     std::uint64_t{100}, offset_count, target_count})
     append_little_endian(file, number);
   for (const std::uint64_t offset : offsets) append_little_endian(file, offset);
   for (const std::uint32_t target : targets) append_little_endian(file, target);

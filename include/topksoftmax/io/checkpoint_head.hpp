@@ -40,8 +40,8 @@ struct CheckpointHead {
 /// Finds the head by the names that Transformers' models have.
 ///
 /// The weights are lm_head.weight, or that of the same layer by another name (embed_out.weight of GPT-NeoX,
-/// output_projection.weight of fairseq, output.weight of InternLM, and these within a language_model); or else
-/// the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). Where
+/// output_projection.weight of fairseq, output.weight of InternLM, and these within a language_model); or
+/// else the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). Where
 /// config.json ties the two, the embedding comes first, as Transformers then overwrite the other; where it
 /// says that they are not tied, no embedding is taken. The bias has the name of the weights, or is
 /// final_logits_bias.

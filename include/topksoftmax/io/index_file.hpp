@@ -55,8 +55,7 @@ TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, Sof
 /// answer wrongly, or prove what is not so: see verify_index(). Throws Error as open_index() does, and for
 /// values that cannot be.
 inline std::unique_ptr<TopKSoftmax> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
-                                               const BackendLoader& loader,
-                                               const LoadOptions& options = {}) {
+                                               const BackendLoader& loader, const LoadOptions& options = {}) {
   return loader.load(open_index(path, std::move(layer), loader, {}, options));
 }
 

@@ -8,11 +8,11 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
-/// A box around each block of PrefixBlocks: its rows' leading coordinates as they are stored, x_j = scale·q_j,
-/// are in centre_j ± spread_j. Boxes lie like rows do, sixteen together.
+/// A box around each block of PrefixBlocks: its rows' leading coordinates as they are stored, x_j =
+/// scale·q_j, are in centre_j ± spread_j. Boxes lie like rows do, sixteen together.
 struct PrefixBoxes {
-  /// Of a box's centre, as of a row. The bias is the largest of its rows', and the radius that of what is left
-  /// out of these coordinates.
+  /// Of a box's centre, as of a row. The bias is the largest of its rows', and the radius that of what is
+  /// left out of these coordinates.
   PrefixBlocks centres;
   /// 0 ≤ q_j, rounded up. Bias and radius are 0.
   PrefixBlocks spreads;

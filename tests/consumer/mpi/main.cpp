@@ -2,10 +2,10 @@
 //
 // Every rank has a slice, and all have the answer of one that has the whole layer.
 #include <mpi.h>
-#include <topksoftmax/distributed/sharded_softmax.hpp>
-#include <topksoftmax/topksoftmax.hpp>
 
 #include <cstdio>
+#include <topksoftmax/distributed/sharded_softmax.hpp>
+#include <topksoftmax/topksoftmax.hpp>
 
 int main(int argc, char** argv) {
   using namespace topksoftmax;
@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
   int differs = 0;
   {
     RowMajorMatrix W(500, 16);
-    for (Eigen::Index i = 0; i < W.size(); ++i) W.data()[i] = static_cast<float>(i * 7919 % 997) / 997.0F - 0.5F;
+    for (Eigen::Index i = 0; i < W.size(); ++i)
+      W.data()[i] = static_cast<float>(i * 7919 % 997) / 997.0F - 0.5F;
     const Eigen::VectorXf h = Eigen::VectorXf::LinSpaced(16, -1.0F, 1.0F);
     const SoftmaxLayer layer = SoftmaxLayer::borrow(W);
     const VocabularySlice slice =
@@ -26,7 +27,8 @@ int main(int argc, char** argv) {
         ShardedSoftmax::make(MPI_COMM_WORLD, slice, [&] { return Fused::make(slice_of(layer, slice)); });
     const TopK answer = head->query(h, {.k = 5});
     const TopK expected = Fused::make(layer)->query(h, {.k = 5});
-    differs = answer.ids != expected.ids || answer.logits != expected.logits || answer.log_z != expected.log_z;
+    differs =
+        answer.ids != expected.ids || answer.logits != expected.logits || answer.log_z != expected.log_z;
     if (rank == 0) std::printf("%d ranks, token %d\n", ranks, answer.ids.front());
   }
   MPI_Finalize();
