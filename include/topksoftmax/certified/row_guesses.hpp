@@ -50,7 +50,13 @@ class RowGuesses {
 
   /// Of the weights above a limit.
   double sum_above(float limit) const {
-    return sum_of([limit](float weight) { return weight > limit ? weight : 0.0F; }, 0, count());
+    double sum = 0.0;
+    for (std::size_t block = 0; block < blocks(); ++block) {
+      if (!(maxima_[block] > limit)) continue;
+      sum += sum_of([limit](float weight) { return weight > limit ? weight : 0.0F; }, block * kBlock,
+                    end_of(block));
+    }
+    return sum;
   }
 
   /// Whether there is something to sharpen by, and what that reads.
@@ -148,10 +154,9 @@ class RowGuesses {
     sums_ = scratch_.sums.get<float>(blocks());
     maxima_ = scratch_.maxima.get<float>(blocks());
     if (!std::isfinite(best_)) return;
-    const auto inverse = static_cast<float>(1.0 / temperature_);
-    const auto shift = static_cast<float>(best_);
-    for (std::size_t i = 0; i < count(); ++i) weights_[i] = (logits[i] - shift) * inverse;
-    kernels::exp(weights_, count(), 0.0F, weights_);
+    std::copy_n(logits, count(), weights_);
+    kernels::transform({.scale = static_cast<float>(1.0 / temperature_)}, weights_, count());
+    kernels::exp(weights_, count(), kernels::max(weights_, count()), weights_);
     for (std::size_t block = 0; block < blocks(); ++block) sum_up(block);
   }
 
