@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   topksoftmax::bench::register_row_kernels();
   topksoftmax::bench::register_reductions();
   topksoftmax::bench::register_prefix_bounds();
+  topksoftmax::bench::register_multiply();
   topksoftmax::bench::register_wta();
   topksoftmax::bench::register_certified_costs();
   benchmark::Initialize(&argc, argv);

@@ -45,6 +45,7 @@ inline void count_bytes(benchmark::State& state, std::size_t bytes_per_iteration
 void register_row_kernels();
 void register_reductions();
 void register_prefix_bounds();
+void register_multiply();
 void register_wta();
 void register_certified_costs();
 

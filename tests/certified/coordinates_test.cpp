@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
+#include <Eigen/QR>
 #include <Eigen/SVD>
 #include <cmath>
+#include <cstddef>
 
 #include "support/layers.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -56,6 +61,43 @@ TEST(Coordinates, NormsAreOfWhatIsStored) {
   const auto norm = static_cast<double>(detail::stored(whole.whole(), 12).cast<long double>().norm());
   EXPECT_GE(whole.norm(), norm);
   EXPECT_LE(whole.norm(), norm * (1.0 + 1e-6));
+}
+
+TEST(Coordinates, BalancedMomentsAreEqualAndDiagonal) {
+  const SoftmaxLayer layer = testing::random_layer(400, 24, 3);
+  const RowMajorMatrix contexts = testing::clustered_contexts(300, 24, 6, 9);
+  const detail::LearnedCoordinates learned(layer, contexts, BoundCoordinates::balanced, SerialExecutor());
+  for (const std::size_t width : {8U, 24U}) {
+    const CoordinateBasis basis = learned.basis(width);
+    // h' = RQh, and rows have the coordinates w' for which QᵀRᵀw' is nearest to w.
+    const Eigen::MatrixXd B = basis.R * basis.Q;
+    const Eigen::MatrixXd H = contexts.cast<double>() * B.transpose();
+    const Eigen::MatrixXd W =
+        B.transpose().householderQr().solve(layer.weights().cast<double>().transpose()).transpose();
+    const auto moment = [](const Eigen::MatrixXd& X) {
+      const Eigen::MatrixXd S = X.transpose() * X;
+      return Eigen::MatrixXd(S / S(0, 0));
+    };
+    const Eigen::MatrixXd of_contexts = moment(H);
+    const Eigen::MatrixXd of_rows = moment(W);
+    for (Eigen::Index i = 0; i < of_rows.rows(); ++i) {
+      for (Eigen::Index j = 0; j < of_rows.cols(); ++j) {
+        // Small moments of contexts are lifted.
+        const double size = std::sqrt(of_rows(i, i) * of_rows(j, j));
+        EXPECT_NEAR(of_contexts(i, j), i == j ? of_rows(i, i) : 0.0, 0.1 * size) << width << ": " << i << j;
+        EXPECT_NEAR(of_rows(i, j), i == j ? of_rows(i, i) : 0.0, 1e-6 * size) << width << ": " << i << j;
+      }
+    }
+  }
+}
+
+TEST(Coordinates, AMomentThatRoundingsMadeIndefiniteIsLiftedFurther) {
+  Eigen::MatrixXd S = Eigen::VectorXd::LinSpaced(8, 1.0, 0.0).asDiagonal();
+  S(7, 7) = -0.01;
+  const Eigen::MatrixXd L = detail::lifted_cholesky(S).matrixL();
+  ASSERT_TRUE(L.allFinite());
+  EXPECT_NEAR(L(0, 0) * L(0, 0), 1.0, 0.02);
+  EXPECT_GT(L(7, 7), 0.0);
 }
 
 }  // namespace

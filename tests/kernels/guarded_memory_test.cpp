@@ -17,6 +17,7 @@
 #include "support/guarded.hpp"
 #include "support/guarded_rows.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/panels.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -447,6 +448,40 @@ TEST_P(GuardedKernels, RowsAreCombinedAtEveryCount) {
           const auto roundings = static_cast<double>(kernels::combine_roundings(count));
           ASSERT_NEAR(sums[i], sum, 1.01 * roundings * 0x1p-24 * magnitude)
               << weight_type_name(type) << ", " << count << " rows of " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GuardedKernels, VectorsAreMultipliedAtEveryCount) {
+  for (const std::size_t rows : {1U, 2U, 31U, 64U, 65U, 130U}) {
+    for (const std::size_t columns : {32U, 96U}) {
+      const Guarded<float> values = random_floats(rows * columns, static_cast<unsigned>(rows));
+      const kernels::Panels m = {values.data(), rows, columns};
+      for (std::size_t count = 1; count <= 9; ++count) {
+        const Guarded<float> x = random_floats(count * rows, 5);
+        Guarded<float> products(count * columns);
+        kernel().multiply(x.data(), rows, count, m, products.data(), columns);
+        Guarded<float> alone(columns);
+        kernel().multiply(x.data() + (count - 1) * rows, rows, 1, m, alone.data(), columns);
+        for (std::size_t i = 0; i < count * columns; ++i) {
+          const std::size_t q = i / columns;
+          const std::size_t column = i % columns;
+          double sum = 0.0;
+          double magnitude = 0.0;
+          for (std::size_t j = 0; j < rows; ++j) {
+            const double product = static_cast<double>(x[q * rows + j]) *
+                                   static_cast<double>(values[(column / 32 * rows + j) * 32 + column % 32]);
+            sum += product;
+            magnitude += std::abs(product);
+          }
+          const auto roundings = static_cast<double>(kernels::combine_roundings(rows));
+          ASSERT_NEAR(products[i], sum, 1.01 * roundings * 0x1p-24 * magnitude)
+              << rows << " rows of " << columns << ", " << count << " vectors";
+          if (q == count - 1) {
+            ASSERT_EQ(products[i], alone[column]) << count << " vectors";
+          }
         }
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <Eigen/Eigenvalues>
 #include <Eigen/LU>
@@ -67,23 +68,18 @@ class LearnedCoordinates {
 /// What eigenvalues of zero become at the least: its roots, either way, are floats.
 inline constexpr double kLeastLift = 1e-30;
 
-/// Powers of a positive semidefinite matrix; small eigenvalues are lifted so that all exist.
-class LiftedPowers {
- public:
-  explicit LiftedPowers(const Eigen::MatrixXd& S) : eigen_(S) {
-    const double lift = 1e-3 * eigen_.eigenvalues().sum() / static_cast<double>(S.rows());
-    values_ = eigen_.eigenvalues().cwiseMax(0.0).array() + std::max(lift, kLeastLift);
-  }
+/// What is added to the eigenvalues of a positive semidefinite [n×n] matrix, so that none is too small.
+inline double lift_of(double trace, Eigen::Index n) {
+  return std::max(1e-3 * trace / static_cast<double>(n), kLeastLift);
+}
 
-  Eigen::MatrixXd power(double exponent) const {
-    return eigen_.eigenvectors() * values_.pow(exponent).matrix().asDiagonal() *
-           eigen_.eigenvectors().transpose();
-  }
-
- private:
-  Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen_;
-  Eigen::ArrayXd values_;
-};
+/// The root of such a matrix, with its eigenvalues lifted.
+inline Eigen::MatrixXd lifted_root(const Eigen::MatrixXd& S) {
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(S);
+  const Eigen::ArrayXd values =
+      eigen.eigenvalues().cwiseMax(0.0).array() + lift_of(eigen.eigenvalues().sum(), S.rows());
+  return eigen.eigenvectors() * values.sqrt().matrix().asDiagonal() * eigen.eigenvectors().transpose();
+}
 
 inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
   const double trace = S.trace();
@@ -91,15 +87,31 @@ inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
   return S;
 }
 
-/// R for which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal, given both moments within Q's rows.
+/// LLᵀ of a positive semidefinite matrix whose eigenvalues are lifted: further where roundings have left one
+/// below 0.
+inline Eigen::LLT<Eigen::MatrixXd> lifted_cholesky(const Eigen::MatrixXd& S) {
+  constexpr int kTries = 30;
+  Eigen::LLT<Eigen::MatrixXd> root;
+  double lift = lift_of(S.trace(), S.rows());
+  for (int i = 0; i < kTries; ++i, lift *= 2.0) {
+    Eigen::MatrixXd lifted = S;
+    lifted.diagonal().array() += lift;
+    root.compute(lifted);
+    if (root.info() == Eigen::Success) break;
+  }
+  return root;
+}
+
+/// R for which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal, given both moments within Q's rows: Λ^¼UᵀL⁻¹,
+/// where LLᵀ is the contexts' moment, lifted, and UΛUᵀ = Lᵀ·E[wwᵀ]·L.
 inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::MatrixXd& rows) {
-  const LiftedPowers powers(contexts);
-  const Eigen::MatrixXd root = powers.power(0.5);
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> joint(root * rows * root);
+  const Eigen::LLT<Eigen::MatrixXd> root = lifted_cholesky(contexts);
+  const Eigen::MatrixXd L = root.matrixL();
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> joint(L.transpose() * rows * L);
   const Eigen::MatrixXd U = joint.eigenvectors().rowwise().reverse();
   const Eigen::VectorXd lambda =
       joint.eigenvalues().reverse().cwiseMax(1e-9 * std::max(joint.eigenvalues().maxCoeff(), 1e-30));
-  return lambda.array().pow(0.25).matrix().asDiagonal() * U.transpose() * powers.power(-0.5);
+  return lambda.array().pow(0.25).matrix().asDiagonal() * root.matrixU().solve(U).transpose();
 }
 
 inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
@@ -125,13 +137,17 @@ inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const R
 }
 
 inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
+  const bool whole = static_cast<Eigen::Index>(width) == directions_.cols();
+  if (whole && kind_ == BoundCoordinates::balanced) {  // whichever directions Q has
+    return {Eigen::MatrixXd::Identity(directions_.rows(), directions_.cols()), balance(contexts_, rows_)};
+  }
   const Eigen::MatrixXd Q = directions_.leftCols(static_cast<Eigen::Index>(width));
   const Eigen::MatrixXd rows = Q.transpose() * rows_ * Q;
   switch (kind_) {
     case BoundCoordinates::contexts:
       return {Q.transpose(), Eigen::MatrixXd::Identity(Q.cols(), Q.cols())};
     case BoundCoordinates::rows:
-      return {Q.transpose(), LiftedPowers(rows).power(0.5)};
+      return {Q.transpose(), lifted_root(rows)};
     case BoundCoordinates::balanced:
       break;
   }

@@ -16,9 +16,8 @@
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
-#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/numeric/panel_matrix.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -47,7 +46,7 @@ class RowProjector {
   /// The rows of some tokens. Cost: 3·d·width multiply-adds each in float64, or 2·d² in float32 where there
   /// are as many coordinates as dimensions.
   RowCoordinates at(std::span<const TokenId> tokens) const {
-    constexpr std::size_t kTogether = 1024;
+    constexpr std::size_t kTogether = 256;
     if (tokens.size() <= kTogether) return project(tokens);
     RowCoordinates made;
     const auto count = static_cast<Eigen::Index>(tokens.size());
@@ -97,47 +96,34 @@ class RowProjector {
   class Whole {
    public:
     Whole(const Eigen::MatrixXd& basis, const ContextTransform& transform)
-        : width_(transform.width()),
-          room_(transform.room()),
-          to_(StoredArray<float>::own(
-              filled_up(Eigen::PartialPivLU<Eigen::MatrixXd>(basis).inverse().transpose(), room_))),
-          back_(StoredArray<float>::own(filled_up(basis.transpose(), room_))),
-          lost_(roundings(kernels::combine_roundings(width_)) * transform.norm()) {}
+        : width_(static_cast<Eigen::Index>(transform.width())),
+          to_(Eigen::PartialPivLU<Eigen::MatrixXd>(basis).inverse().transpose()),
+          back_(basis.transpose()),
+          lost_(roundings(kernels::combine_roundings(transform.width())) * transform.norm()) {}
 
-    std::size_t width() const { return width_; }
+    std::size_t width() const { return static_cast<std::size_t>(width_); }
 
     RowCoordinates project(const SoftmaxLayer& layer, std::span<const TokenId> tokens) const {
-      const auto count = static_cast<Eigen::Index>(tokens.size());
-      RowCoordinates made;
-      made.inside.resize(count, static_cast<Eigen::Index>(width_));
-      made.outside.resize(count);
-      made.norms.resize(count);
-      std::vector<float> w(room_);
-      std::vector<float> coordinates(room_);
-      std::vector<float> again(room_);
-      for (Eigen::Index i = 0; i < count; ++i) {
-        layer.copy_row(static_cast<std::size_t>(tokens[static_cast<std::size_t>(i)]), w.data());
-        kernels::combine_rows(as_rows(to_, room_, WeightType::float32), w.data(), coordinates.data());
-        const auto row = Eigen::Map<const Eigen::VectorXf>(w.data(), made.inside.cols()).cast<double>();
-        auto inside = Eigen::Map<Eigen::VectorXf>(coordinates.data(), made.inside.cols());
-        // Whatever w' is, w⊥ is what it leaves: what has overflowed leaves all.
-        if (!inside.allFinite()) inside.setZero();
-        kernels::combine_rows(as_rows(back_, room_, WeightType::float32), coordinates.data(), again.data());
-        const auto near = Eigen::Map<const Eigen::VectorXf>(again.data(), made.inside.cols()).cast<double>();
-        const double length = inside.cast<double>().norm();
-        made.inside.row(i) = inside.cast<double>().transpose();
-        made.norms[i] = row.norm();
-        made.outside[i] = (row - near).norm() + lost_ * length + 1e-12 * made.norms[i];
+      const RowMajorMatrix rows = rows_at(layer, tokens);
+      RowMajorMatrix inside = to_.times(rows);
+      // Whatever w' is, w⊥ is what it leaves: what has overflowed leaves all.
+      for (Eigen::Index i = 0; i < inside.rows(); ++i) {
+        if (!inside.row(i).allFinite()) inside.row(i).setZero();
       }
+      const RowMajorMatrix near = back_.times(inside);
+      RowCoordinates made;
+      made.inside = inside.leftCols(width_).cast<double>();
+      made.norms = rows.cast<double>().rowwise().norm();
+      made.outside = (rows.cast<double>() - near.leftCols(width_).cast<double>()).rowwise().norm() +
+                     lost_ * made.inside.rowwise().norm() + 1e-12 * made.norms;
       return made;
     }
 
    private:
-    std::size_t width_;
-    std::size_t room_;
-    StoredArray<float> to_;    ///< B⁻¹ [d×room]: B⁻ᵀw is the sum of its rows
-    StoredArray<float> back_;  ///< B [width×room]
-    double lost_;              ///< by rounding Bᵀw', of ‖w'‖
+    Eigen::Index width_;
+    PanelMatrix to_;    ///< B⁻¹ [d×width]
+    PanelMatrix back_;  ///< B [width×d]
+    double lost_;       ///< by rounding Bᵀw', of ‖w'‖
   };
 
   const SoftmaxLayer& layer_;

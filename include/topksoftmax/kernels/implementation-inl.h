@@ -18,6 +18,7 @@
 #include "topksoftmax/kernels/few-inl.h"
 #include "topksoftmax/kernels/gumbels-inl.h"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/multiply-inl.h"
 #include "topksoftmax/kernels/prefix_bounds-inl.h"
 #include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/round-inl.h"
@@ -42,6 +43,7 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .scan_batch = &ScanBatch,
       .scan_gathered_batch = &ScanGatheredBatch,
       .combine_rows = &CombineRows,
+      .multiply = &Multiply,
       .argmax = &Argmax,
       .fused_scan = &FusedScan,
       .fused_scan_batch = &FusedScanBatch,

@@ -10,6 +10,7 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/panels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
@@ -32,6 +33,8 @@ struct Implementation {
   void (*scan_gathered_batch)(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits);
   void (*combine_rows)(const Rows& rows, const float* x, float* sums);
+  void (*multiply)(const float* x, std::size_t stride, std::size_t count, const Panels& m, float* products,
+                   std::size_t products_stride);
   std::size_t (*argmax)(const Rows& rows, const float* h);
   void (*fused_scan)(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
                      LogSumExp* sum);

@@ -11,6 +11,7 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/kernels/panels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
@@ -62,6 +63,14 @@ inline void scan_gathered_batch(const Rows& rows, const TokenId* ids, std::size_
 /// blocks. Reads count·dim weights.
 inline void combine_rows(const Rows& rows, const float* x, float* sums) {
   detail::active().combine_rows(rows, x, sums);
+}
+
+/// products[q·products_stride + i] = Σ_j x[q·stride + j] · m[j][i] for q < count and i < m.columns. Within
+/// combine_roundings(m.rows)·2⁻²⁴·Σ_j |x[j] · m[j][i]|, to first order, of the real sums, and the same for a
+/// vector whatever others are multiplied with it. Cost: count·rows·columns multiply-adds; m is read once.
+inline void multiply(const float* x, std::size_t stride, std::size_t count, const Panels& m, float* products,
+                     std::size_t products_stride) {
+  detail::active().multiply(x, stride, count, m, products, products_stride);
 }
 
 /// The row with the largest rows[i]·h + bias, the lowest of equals. Reads V·d weights.
