@@ -17,7 +17,8 @@ constexpr std::size_t kVectors = 64;
 /// Vectors by a square matrix of about so many bytes.
 void multiply(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   constexpr std::size_t kWidth = kernels::Panels::kWidth;
-  const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(bytes / sizeof(float))));
+  const std::size_t entries = bytes / sizeof(float);
+  const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(entries)));
   const std::size_t dim = std::max(side / kWidth * kWidth, kWidth);
   std::mt19937 engine(1);
   std::normal_distribution<float> normal;

@@ -93,11 +93,12 @@ inline Eigen::LLT<Eigen::MatrixXd> lifted_cholesky(const Eigen::MatrixXd& S) {
   constexpr int kTries = 30;
   Eigen::LLT<Eigen::MatrixXd> root;
   double lift = lift_of(S.trace(), S.rows());
-  for (int i = 0; i < kTries; ++i, lift *= 2.0) {
+  for (int i = 0; i < kTries; ++i) {
     Eigen::MatrixXd lifted = S;
     lifted.diagonal().array() += lift;
     root.compute(lifted);
     if (root.info() == Eigen::Success) break;
+    lift *= 2.0;
   }
   return root;
 }
