@@ -7,9 +7,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 
-/// A float32 matrix [rows × columns] that many vectors are multiplied by: of
-/// each kWidth columns all rows, one behind the other. A panel of 1,024 rows
-/// stays in the second cache.
+/// A float32 matrix [rows × columns] that many vectors are multiplied by: of each kWidth columns all rows,
+/// one behind the other. A panel of 1,024 rows stays in the second cache.
 struct Panels {
   static constexpr std::size_t kWidth = 32;
 

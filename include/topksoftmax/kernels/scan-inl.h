@@ -19,6 +19,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/kernels/multiply-inl.h"
 #include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/row_dot-inl.h"
 #include "topksoftmax/kernels/transform-inl.h"
@@ -53,41 +54,6 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
     ScanRows<decltype(type)::value>(rows, RowsNamed{ids, count - 1}, count, h, logits);
   });
   TransformLogits(rows.transform, logits, count);
-}
-
-/// sums[i] = Σ_j x_j · m[j][i] for kVectors vectors of columns from `first` on, whose sums stay in registers.
-template <WeightType type, std::size_t kVectors>
-HWY_INLINE void CombineVectors(const Rows& m, std::size_t first, const float* HWY_RESTRICT x,
-                               float* HWY_RESTRICT sums) {
-  using Lane = typename Stored<type>::Lane;
-  const FloatTag d;
-  FloatVec total[kVectors];
-  TOPKSOFTMAX_UNROLL
-  for (std::size_t v = 0; v < kVectors; ++v) total[v] = hn::Zero(d);
-  const auto add = [](const Lane* row, float weight, FloatVec* acc) HWY_ATTR {
-    const auto factor = hn::Set(FloatTag(), weight);
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      acc[v] = hn::MulAdd(Stored<type>::Load(row + v * kLanes), factor, acc[v]);
-    }
-  };
-  const Lane* row = RowStart<Lane>(m, 0) + first;
-  for (std::size_t j = 0; j < m.count;) {
-    FloatVec even[kVectors];
-    FloatVec odd[kVectors];  // a second chain of each: one alone would wait for itself
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t v = 0; v < kVectors; ++v) even[v] = odd[v] = hn::Zero(d);
-    const std::size_t end = std::min(j + kCombined, m.count);
-    for (; j + 2 <= end; j += 2, row += 2 * m.stride) {
-      add(row, x[j], even);
-      add(row + m.stride, x[j + 1], odd);
-    }
-    if (j < end) add(row, x[j++], even);
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t v = 0; v < kVectors; ++v) total[v] = hn::Add(total[v], hn::Add(even[v], odd[v]));
-  }
-  TOPKSOFTMAX_UNROLL
-  for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, sums + first + v * kLanes);
 }
 
 /// Columns whose sums the first cache holds, and rows that are added to them at a time.
@@ -147,7 +113,8 @@ template <WeightType type>
 HWY_INLINE void CombineNarrow(const Rows& m, const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
   std::size_t first = 0;
   const auto combine = [&](auto vectors) HWY_ATTR {
-    CombineVectors<type, decltype(vectors)::value>(m, first, x, sums);
+    CombineTile<type, 1, decltype(vectors)::value>(RowStart<typename Stored<type>::Lane>(m, 0) + first,
+                                                   m.stride, m.count, x, 0, sums + first, 0);
     first += decltype(vectors)::value * kLanes;
   };
   while (first + 4 * kLanes <= m.dim && m.dim - first != 5 * kLanes && m.dim - first != 6 * kLanes) {
