@@ -65,12 +65,6 @@ HWY_INLINE BitsVec NoLess(BitsVec a, BitsVec b) {
   return hn::BitCast(BitsTag(), hn::Add(less, hn::Set(d, 1)));
 }
 
-/// The tokens of blocks that have ranks: what their exponentials are no less than, and their places.
-struct Ranks {
-  DoubleVec least[Blocks::kRanked];
-  BitsVec place[Blocks::kRanked];
-};
-
 /// The state of blocks' first numbers.
 HWY_INLINE BitsVec FirstState(std::uint64_t key, BitsVec blocks) {
   const BitsTag d;
@@ -78,34 +72,34 @@ HWY_INLINE BitsVec FirstState(std::uint64_t key, BitsVec blocks) {
                  hn::Set(d, key + Mix::kIncrement));
 }
 
-/// The ranks of blocks, of the states of their first numbers.
-HWY_INLINE Ranks RanksOf(BitsVec first) {
+/// The tokens of blocks that have ranks, of the states of their first numbers: what their exponentials are no
+/// less than, and their places, kRanked of each. (A struct of both would have a constructor, which GCC makes
+/// without the instruction set on AArch64.)
+HWY_INLINE void RanksOf(BitsVec first, DoubleVec* HWY_RESTRICT least, BitsVec* HWY_RESTRICT place) {
   const BitsTag d;
   static_assert(Blocks::kTokens == 16 && Blocks::kRanked == 3);
   const auto exponential = [](BitsVec bits, std::size_t rank) HWY_ATTR {
     return hn::Mul(LeastExponential(bits),
                    hn::Set(DoubleTag(), 1.0 / static_cast<double>(Blocks::behind(rank))));
   };
-  Ranks ranks;
   const auto bits = Mixed(first);
-  ranks.least[0] = exponential(bits, 0);
-  ranks.place[0] = hn::And(bits, hn::Set(d, 15));
+  least[0] = exponential(bits, 0);
+  place[0] = hn::And(bits, hn::Set(d, 15));
 
   // Of 15 places, and of 14: the upper half of 32 random bits times so many.
-  ranks.least[1] = hn::Add(ranks.least[0], exponential(MixedAt(first, Blocks::number_of(1)), 1));
+  least[1] = hn::Add(least[0], exponential(MixedAt(first, Blocks::number_of(1)), 1));
   const auto random1 = hn::ShiftRight<32>(MixedAt(first, Blocks::number_of(1) + 1));
   auto place1 = hn::ShiftRight<32>(hn::Sub(hn::ShiftLeft<4>(random1), random1));
-  place1 = hn::Add(place1, NoLess(place1, ranks.place[0]));
-  ranks.place[1] = place1;
+  place1 = hn::Add(place1, NoLess(place1, place[0]));
+  place[1] = place1;
 
-  ranks.least[2] = hn::Add(ranks.least[1], exponential(MixedAt(first, Blocks::number_of(2)), 2));
+  least[2] = hn::Add(least[1], exponential(MixedAt(first, Blocks::number_of(2)), 2));
   const auto random2 = hn::ShiftRight<32>(MixedAt(first, Blocks::number_of(2) + 1));
   auto place2 = hn::ShiftRight<32>(hn::Sub(hn::ShiftLeft<4>(random2), hn::ShiftLeft<1>(random2)));
-  const auto is_first_lower = hn::Eq(NoLess(place1, ranks.place[0]), hn::Set(d, 1));
-  place2 = hn::Add(place2, NoLess(place2, hn::IfThenElse(is_first_lower, ranks.place[0], place1)));
-  place2 = hn::Add(place2, NoLess(place2, hn::IfThenElse(is_first_lower, place1, ranks.place[0])));
-  ranks.place[2] = place2;
-  return ranks;
+  const auto is_first_lower = hn::Eq(NoLess(place1, place[0]), hn::Set(d, 1));
+  place2 = hn::Add(place2, NoLess(place2, hn::IfThenElse(is_first_lower, place[0], place1)));
+  place2 = hn::Add(place2, NoLess(place2, hn::IfThenElse(is_first_lower, place1, place[0])));
+  place[2] = place2;
 }
 
 HWY_INLINE DoubleVec LeastExponentialOf(std::uint64_t key, BitsVec ids) {
@@ -113,11 +107,13 @@ HWY_INLINE DoubleVec LeastExponentialOf(std::uint64_t key, BitsVec ids) {
   const DoubleTag to;
   const auto place = hn::And(ids, hn::Set(d, 15));
   const auto first = FirstState(key, hn::ShiftRight<4>(ids));
-  const Ranks ranks = RanksOf(first);
+  DoubleVec ranked[Blocks::kRanked];
+  BitsVec places[Blocks::kRanked];
+  RanksOf(first, ranked, places);
   const auto own_state = hn::Add(hn::Mul(place, hn::Set(d, Mix::kIncrement)), first);
-  auto least = hn::Add(ranks.least[2], LeastExponential(MixedAt(own_state, Blocks::kTokens)));
+  auto least = hn::Add(ranked[2], LeastExponential(MixedAt(own_state, Blocks::kTokens)));
   for (std::size_t rank = 0; rank < Blocks::kRanked; ++rank) {
-    least = hn::IfThenElse(hn::RebindMask(to, hn::Eq(ranks.place[rank], place)), ranks.least[rank], least);
+    least = hn::IfThenElse(hn::RebindMask(to, hn::Eq(places[rank], place)), ranked[rank], least);
   }
   return least;
 }
@@ -172,10 +168,12 @@ inline void RanksOfBlocks(std::uint64_t key, const std::uint64_t* HWY_RESTRICT b
                           std::uint64_t* HWY_RESTRICT places) {
   const BitsTag d;
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
-    const Ranks ranks = RanksOf(FirstState(key, hn::LoadU(d, blocks + i)));
+    DoubleVec ranked[Blocks::kRanked];
+    BitsVec places_of[Blocks::kRanked];
+    RanksOf(FirstState(key, hn::LoadU(d, blocks + i)), ranked, places_of);
     for (std::size_t rank = 0; rank < Blocks::kRanked; ++rank) {
-      hn::StoreU(ranks.least[rank], DoubleTag(), least + rank * stride + i);
-      hn::StoreU(ranks.place[rank], d, places + rank * stride + i);
+      hn::StoreU(ranked[rank], DoubleTag(), least + rank * stride + i);
+      hn::StoreU(places_of[rank], d, places + rank * stride + i);
     }
   }
 }
