@@ -34,7 +34,6 @@
 //   options.hpp      what can be asked for
 //   coordinates.hpp  Q and R, learned from contexts and rows
 //   transform.hpp    Q and R as they are stored; c and h' of a context, how long and how wrong these are
-//   layer_rows.hpp   rows of the layer, some at a time
 //   row_projector.hpp  w' and w⊥ of these
 //   projections.hpp  h' and h⊥ of contexts, an order in which rows are similar
 //   trials.hpp       what a prefix, its boxes and a tail let pass of some contexts

@@ -14,7 +14,6 @@
 #include "topksoftmax/certified/code_choice.hpp"
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
-#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/row_projector.hpp"
@@ -26,6 +25,7 @@
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 

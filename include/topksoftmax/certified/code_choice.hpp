@@ -15,11 +15,11 @@
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
 #include "topksoftmax/certified/dither.hpp"
-#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 

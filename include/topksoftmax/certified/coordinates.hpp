@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -21,6 +20,7 @@
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/prefix_writer.hpp"
 #include "topksoftmax/rows/stored_array.hpp"

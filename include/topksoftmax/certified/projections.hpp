@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "topksoftmax/certified/coordinates.hpp"
-#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -21,6 +20,7 @@
 #include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"

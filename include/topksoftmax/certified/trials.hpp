@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/layer_rows.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/config.hpp"
@@ -20,6 +19,7 @@
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/largest.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
