@@ -41,6 +41,17 @@ TEST(GroundTruth, HoldsTheExactTopKAndLogZ) {
   }
 }
 
+// Of more rows than are taken at a time.
+TEST(GroundTruth, AddsUpTheLogZOfALargeVocabulary) {
+  const SoftmaxLayer layer = random_layer(9000, kDim, 1);
+  const RowMajorMatrix contexts = random_matrix(3, kDim, 2);
+  const GroundTruth truth = find_ground_truth(layer, contexts, 5, 3);
+  for (std::size_t i = 0; i < truth.contexts; ++i) {
+    const Reference reference(layer, contexts.row(static_cast<Eigen::Index>(i)));
+    EXPECT_NEAR(truth.log_z[i], reference.log_z, 1e-12);
+  }
+}
+
 TEST(GroundTruth, TakesStridedContextsAndAKBeyondV) {
   const SoftmaxLayer layer = random_layer(3, kDim, 1);
   const RowMajorMatrix wide = random_matrix(9, kDim + 5, 2);

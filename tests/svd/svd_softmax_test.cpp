@@ -73,16 +73,19 @@ TEST(SvdSoftmax, LogZKeepsThePreviewsOfTheOthers) {
   EXPECT_NEAR(answer.log_z, std::log(sum), 1e-4);
 }
 
+// Rows are turned 4,096 at a time.
 TEST(SvdSoftmax, AFullPreviewIsTheSoftmax) {
-  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
-  const auto head = SvdSoftmax::build(layer, {.preview_width = kDim, .refine_width = 10});
-  for (unsigned i = 0; i < 20; ++i) {
-    const Eigen::VectorXf h = random_vector(kDim, 10 + i);
-    const Reference exact(layer, h);
-    const TopK answer = head->query(h, {.k = 3});
-    EXPECT_EQ(answer.ids[0],
-              std::max_element(exact.logits.begin(), exact.logits.end()) - exact.logits.begin());
-    EXPECT_NEAR(answer.log_z, exact.log_z, 1e-4);
+  for (const Eigen::Index vocab : {Eigen::Index{1}, kVocab, Eigen::Index{8193}}) {
+    const SoftmaxLayer layer = random_layer(vocab, kDim, 1);
+    const auto head = SvdSoftmax::build(layer, {.preview_width = kDim, .refine_width = 10});
+    for (unsigned i = 0; i < 20; ++i) {
+      const Eigen::VectorXf h = random_vector(kDim, 10 + i);
+      const Reference exact(layer, h);
+      const TopK answer = head->query(h, {.k = 1});
+      EXPECT_EQ(answer.ids[0],
+                std::max_element(exact.logits.begin(), exact.logits.end()) - exact.logits.begin());
+      EXPECT_NEAR(answer.log_z, exact.log_z, 1e-4);
+    }
   }
 }
 

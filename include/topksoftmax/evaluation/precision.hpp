@@ -15,10 +15,12 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -115,7 +117,7 @@ inline Precision measure_precision(const SoftmaxLayer& layer, const ConstRows& c
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Contexts whose float64 logits are computed together.
+/// Contexts whose float64 logits are computed together: 4,096 rows of W at a time.
 inline constexpr std::size_t kReferenceBlock = 32;
 
 using ConstContexts = Eigen::Map<const RowMajorMatrix, 0, Eigen::OuterStride<>>;
@@ -125,26 +127,30 @@ inline ConstContexts view(const float* contexts, std::size_t count, std::size_t 
           Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
 }
 
-/// log Z of the referenced contexts, in float64 throughout.
+/// log Z of the referenced contexts, in float64 throughout, some rows of W at a time.
 inline std::vector<double> reference_log_z(const SoftmaxLayer& layer, const ConstContexts& contexts,
                                            const std::vector<std::size_t>& references,
                                            const Executor& executor) {
-  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const Matrix W = layer.weights().cast<double>();
-  const Eigen::VectorXd b = layer.biases().cast<double>();
-  std::vector<double> log_z(references.size());
+  const Eigen::VectorXf b = layer.biases();
+  std::vector<double> log_z(references.size(), -std::numeric_limits<double>::infinity());
   for_each_part(executor, references.size(), kReferenceBlock, [&](std::size_t first, std::size_t count) {
-    Eigen::MatrixXd H(W.cols(), static_cast<Eigen::Index>(count));
+    Eigen::MatrixXd H(contexts.cols(), static_cast<Eigen::Index>(count));
     for (std::size_t i = 0; i < count; ++i) {
       H.col(static_cast<Eigen::Index>(i)) =
           contexts.row(static_cast<Eigen::Index>(references[first + i])).cast<double>();
     }
-    Eigen::MatrixXd logits = (W * H).colwise() + b;
-    if (!layer.transform().is_identity()) logits = logits.unaryExpr(std::cref(layer.transform()));
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto column = logits.col(static_cast<Eigen::Index>(i)).array();
-      const double max = column.maxCoeff();
-      log_z[first + i] = max + std::log((column - max).exp().sum());
+    for (std::size_t row = 0; row < layer.vocab(); row += kLayerRowsAtOnce) {
+      const std::size_t some = std::min(kLayerRowsAtOnce, layer.vocab() - row);
+      const Eigen::MatrixXd W = rows_from(layer, row, some).cast<double>();
+      const Eigen::VectorXd biases = b.segment(static_cast<Eigen::Index>(row), W.rows()).cast<double>();
+      Eigen::MatrixXd logits = (W * H).colwise() + biases;
+      if (!layer.transform().is_identity()) logits = logits.unaryExpr(std::cref(layer.transform()));
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto column = logits.col(static_cast<Eigen::Index>(i)).array();
+        const double max = column.maxCoeff();
+        const double of_rows = max + std::log((column - max).exp().sum());
+        log_z[first + i] = kernels::log_add_exp(log_z[first + i], of_rows);
+      }
     }
   });
   return log_z;

@@ -28,12 +28,12 @@ std::vector<TokenId> by_falling(const Weights& weights, std::size_t vocab) {
   return order;
 }
 
-inline std::vector<double> lengths(const SoftmaxLayer& layer) {
-  std::vector<double> lengths;
+inline std::vector<float> lengths(const SoftmaxLayer& layer) {
+  std::vector<float> lengths;
   Eigen::VectorXf row(static_cast<Eigen::Index>(layer.dim()));
   for (std::size_t token = 0; token < layer.vocab(); ++token) {
     layer.copy_row(token, row.data());
-    lengths.push_back(row.cast<double>().squaredNorm());
+    lengths.push_back(static_cast<float>(row.cast<double>().norm()));
   }
   return lengths;
 }

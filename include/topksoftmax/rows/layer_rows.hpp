@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -24,6 +23,16 @@ inline RowMajorMatrix rows_at(const SoftmaxLayer& layer, std::span<const TokenId
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     layer.copy_row(static_cast<std::size_t>(tokens[i]), rows.data() + i * layer.dim());
   }
+  return rows;
+}
+
+/// Rows of a layer that are made float32, or float64, at a time.
+inline constexpr std::size_t kLayerRowsAtOnce = 4096;
+
+/// Those that follow one another, as float32 [count×d].
+inline RowMajorMatrix rows_from(const SoftmaxLayer& layer, std::size_t first, std::size_t count) {
+  RowMajorMatrix rows(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(layer.dim()));
+  for (std::size_t i = 0; i < count; ++i) layer.copy_row(first + i, rows.data() + i * layer.dim());
   return rows;
 }
 
@@ -49,22 +58,16 @@ inline Eigen::VectorXd biases_at(const SoftmaxLayer& layer, std::span<const Toke
 /// WᵀW [d×d] but for a factor, the square of the largest weight, some rows at a time. Cost: V·d²/2
 /// multiply-adds.
 inline Eigen::MatrixXd layer_gram(const SoftmaxLayer& layer, const Executor& executor) {
-  constexpr std::size_t kRowsAtOnce = 4096;
   const std::size_t vocab = layer.vocab();
-  std::vector<float> peaks((vocab + kRowsAtOnce - 1) / kRowsAtOnce);
-  std::vector<TokenId> tokens(vocab);
-  std::iota(tokens.begin(), tokens.end(), TokenId{0});
-  const auto part = [&](std::size_t first) {
-    return std::span<const TokenId>(tokens).subspan(first, std::min(kRowsAtOnce, vocab - first));
-  };
-  for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t) {
-    peaks[first / kRowsAtOnce] = rows_at(layer, part(first)).cwiseAbs().maxCoeff();
+  std::vector<float> peaks((vocab + kLayerRowsAtOnce - 1) / kLayerRowsAtOnce);
+  for_each_part(executor, vocab, kLayerRowsAtOnce, [&](std::size_t first, std::size_t count) {
+    peaks[first / kLayerRowsAtOnce] = rows_from(layer, first, count).cwiseAbs().maxCoeff();
   });
   const float peak = *std::max_element(peaks.begin(), peaks.end());
   const auto dim = static_cast<Eigen::Index>(layer.dim());
   Eigen::MatrixXd sum = Eigen::MatrixXd::Zero(dim, dim);
-  for (std::size_t first = 0; first < vocab; first += kRowsAtOnce) {
-    RowMajorMatrix rows = rows_at(layer, part(first));
+  for (std::size_t first = 0; first < vocab; first += kLayerRowsAtOnce) {
+    RowMajorMatrix rows = rows_from(layer, first, std::min(kLayerRowsAtOnce, vocab - first));
     if (peak > 0.0F) rows /= peak;
     sum += gram(rows, executor).cast<double>();
   }

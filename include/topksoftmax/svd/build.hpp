@@ -13,8 +13,9 @@
 #include <utility>
 
 #include "topksoftmax/learning/progress.hpp"
-#include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/svd/svd_preview.hpp"
@@ -30,16 +31,20 @@ TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::
     if (progress) progress(step, done);
   };
   report("correlating the dimensions", 0.0);
-  const Eigen::MatrixXd W = layer.weights().cast<double>();
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
-  const Eigen::MatrixXd squares = detail::gram(W, executor);
+  const Eigen::MatrixXd squares = detail::layer_gram(layer, executor);
   report("finding the singular directions", 0.6);
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(squares);
   const Eigen::MatrixXd V =
       eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
   report("turning the rows", 0.7);
   directions_ = detail::StoredRows(V.transpose().cast<float>());
-  tokens_ = detail::StoredRows(detail::product(W, V, executor).cast<float>(), layer.biases());
+  RowMajorMatrix turned(static_cast<Eigen::Index>(layer.vocab()), V.cols());
+  for_each_part(executor, layer.vocab(), detail::kLayerRowsAtOnce, [&](std::size_t first, std::size_t count) {
+    const Eigen::MatrixXd rows = detail::rows_from(layer, first, count).cast<double>();
+    turned.middleRows(static_cast<Eigen::Index>(first), rows.rows()) = (rows * V).cast<float>();
+  });
+  tokens_ = detail::StoredRows(turned, layer.biases());
   report("turning the rows", 1.0);
 }
 

@@ -23,8 +23,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// §3), and an estimate of any token's logit for those who need one. Memory: (V + d)·width floats.
 class SvdPreview {
  public:
-  /// The leading `width` directions, from 1 to d. Cost: V·d² on the executor's threads and d³ on one, and V·d
-  /// float64 values of memory. Throws what `progress` throws. Defined in svd/build.hpp.
+  /// The leading `width` directions, from 1 to d. Cost: V·d·(d/2 + width) multiply-adds on the executor's
+  /// threads and some d³ on one; V·width floats beside what is kept, 3·d² float64 values, and 4,096 rows in
+  /// float32 and float64 a thread. Throws what `progress` throws. Defined in svd/build.hpp.
   TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width, const Executor& executor,
                                       const TrainingProgress& progress = {});
 
