@@ -22,6 +22,8 @@
 namespace topksoftmax::examples {
 namespace {
 
+constexpr std::size_t kWideBeam = 5;
+
 struct Arguments {
   std::string model;
   std::string test;
@@ -84,7 +86,7 @@ Run translate(const TranslationModel& model, const NamedHead& asked, std::size_t
 void print_table(const TranslationModel& model, const std::vector<NamedHead>& heads,
                  const std::vector<TestSentence>& sentences, std::size_t shown) {
   std::vector<Run> greedy;
-  for (const std::size_t beam : {1U, 5U}) {
+  for (const std::size_t beam : {std::size_t{1}, kWideBeam}) {
     std::printf("\nBeam %zu, one sentence at a time, one thread:\n\n", beam);
     std::printf("  %-22s %7s %13s %12s %9s %12s %9s\n", "head", "BLEU", "head ms/sent", "speedup", "total ms",
                 "speedup", "in model");
@@ -139,13 +141,12 @@ int run(const Arguments& arguments) {
   const Exact exact(layer);
   const Fused fused(layer);
   const auto l2s = L2S::train(layer, contexts, options);
-  // A beam of five asks for ten tokens at a time, and any of them may be the translation's.
+  // A beam of five asks for six tokens at a time, and any of them may be the translation's.
   L2SOptions of_beams = options;
-  of_beams.budget = 2 * options.budget;
-  of_beams.lambda = options.lambda / 3;
   of_beams.clusters = 200;
-  of_beams.label_count = 10;
-  of_beams.label_depth = 32;
+  of_beams.label_count = kWideBeam + 1;
+  of_beams.label_depth = 4 * of_beams.label_count;
+  of_beams.lambda = options.lambda / 3;
   const auto l2s_of_beams = L2S::train(layer, contexts, of_beams);
   show_progress("L2S", 1.0);
   const auto fgd = Fgd::build(layer, contexts, {});
@@ -154,7 +155,7 @@ int run(const Arguments& arguments) {
       {"fused", &fused},
       {"exact", &exact},
       {"l2s", l2s.get()},
-      {"l2s, of ten labels", l2s_of_beams.get()},
+      {"l2s, of six labels", l2s_of_beams.get()},
       {"fgd", fgd.get()},
       {"certified", certified.get()},
       {"certified, log Z est.", certified.get(), std::numeric_limits<double>::infinity()}};
