@@ -166,6 +166,9 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   };
   for (const Backend& backend : all_backends()) save(*backend.make(layer, train), backend.name);
   save(*Fgd::build(layer), "upper layers");
+  const L2SOptions with_codes = {.clusters = 1, .budget = 250, .label_depth = 64};
+  save(*L2S::train(layer, train, with_codes), "a long set");
+  save(*Certify::wrap(L2S::train(layer, train, with_codes), train, {.prefix = 8}), "a long set, certified");
   const CertifiedOptions with_tails = {.prefix = 8};
   save(*Certified::build(layer, train, with_tails), "tails");
   const CertifiedOptions with_int4 = {.prefix = 8, .int4_width = 32};

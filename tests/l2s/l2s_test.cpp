@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "support/layers.hpp"
+#include "support/temporary_folder.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/l2s/build.hpp"
 
 namespace topksoftmax {
@@ -78,6 +80,31 @@ TEST(L2S, FewOrEqualContextsAndEmptyClustersStillAnswer) {
       EXPECT_EQ(answer.size(), 7U);
     }
     EXPECT_EQ(head->query(Eigen::VectorXf::Zero(8), {.k = 7}).size(), 7U);
+  }
+}
+
+// Of long sets few tokens are scored: the same ones are answered, by an index that was saved as well.
+TEST(L2S, AnswersFromLongSetsAsFromAllOfThem) {
+  const SoftmaxLayer layer = random_layer(2000, 24, 1);
+  const RowMajorMatrix contexts = clustered_contexts(1000, 24, 12, 2);
+  const auto head =
+      L2S::train(layer, contexts.topRows(900), {.clusters = 2, .budget = 400, .label_depth = 64});
+  const testing::TemporaryFolder folder;
+  save_index(*head, folder.path() / "f");
+  const auto loaded = load_index<L2S>(folder.path() / "f", layer);
+  EXPECT_EQ(loaded->index_bytes(), head->index_bytes());
+  const TokenMask everything = TokenMask::all(2000);
+  for (Eigen::Index i = 900; i < 1000; ++i) {
+    const TopK narrowed = head->query(contexts.row(i), {.k = 5});
+    const TopK whole = head->query(contexts.row(i), {.k = 5, .allowed = everything});
+    EXPECT_GE(whole.work.candidates, 128U);
+    EXPECT_LT(narrowed.work.candidates, 64U);
+    EXPECT_EQ(narrowed.ids, whole.ids);
+    EXPECT_EQ(narrowed.logits, whole.logits);
+    EXPECT_LT(narrowed.work.bytes_read, whole.work.bytes_read);
+    const TopK again = loaded->query(contexts.row(i), {.k = 5});
+    EXPECT_EQ(again.ids, narrowed.ids);
+    EXPECT_EQ(again.log_z, narrowed.log_z);
   }
 }
 

@@ -41,8 +41,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, con
                                                 detail::part_of(options.progress, 0.0, kLabelled), executor);
   L2SOptions training = options;
   training.progress = detail::part_of(options.progress, kLabelled, trained);
-  L2SScreener screener(train_l2s(contexts, labels, training, executor), options, layer.vocab(), layer.dim(),
-                       std::string(name));
+  L2SScreener screener(train_l2s(contexts, labels, training, executor), options, layer, std::string(name));
   const std::size_t clusters = screener.model().clusters;
   return detail::with_learned_outside<L2S>(std::move(layer), std::move(screener), clusters, contexts,
                                            options.outside_sample, executor,

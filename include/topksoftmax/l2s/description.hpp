@@ -23,6 +23,11 @@ inline std::vector<TensorDescription> l2s_tensors() {
       {"clusters", "F32", "[r, d]", R"(v_t (options.name: "l2s" or "l2s-kmeans"))"},
       {"offsets", "U64", "[r + 1]", "C(t) is ids[offsets[t] … offsets[t + 1])"},
       {"ids", "I32", "[*]", "tokens, ascending within a set"},
+      {"codes", "U8", "[*, *]",
+       "rows of the sets of 128 tokens and more, 8 bits each, in blocks of 16 (kernels::PrefixBlocks), each "
+       "set "
+       "from a block on; absent, as the next one, where there are none, and in indexes of before"},
+      {"codes.longest", "F64", "[1]", "the length of the longest of these rows"},
       {"history", "F64", "[*, 3]", "of each round: objective, missed, set_size"}};
   return with_outside_mass(std::move(own), "r");
 }

@@ -38,6 +38,7 @@ TOPKSOFTMAX_INLINE L2SScreener::L2SScreener(const IndexReader& in) : vocab_(in.v
       throw in.damaged("ids", "are not ascending in the set of cluster " + std::to_string(t));
     }
   }
+  codes_ = detail::CodedSets(in, model_.sets);
   const StoredArray<double> history = in.doubles("history", {IndexReader::any, 3});
   for (std::size_t i = 0; i < history.size(); i += 3) {
     model_.history.push_back({history[i], history[i + 1], history[i + 2]});
@@ -52,6 +53,7 @@ TOPKSOFTMAX_INLINE void L2SScreener::save(IndexWriter& out) const {
   std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
   out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));
   out.array("ids", {model_.sets.ids.size()}, StoredArray<TokenId>::borrow(model_.sets.ids));
+  codes_.save(out);
   std::vector<double> history;
   for (const ScreeningLoss& loss : model_.history) {
     history.insert(history.end(), {loss.objective, loss.missed, loss.set_size});

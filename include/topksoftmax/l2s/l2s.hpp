@@ -17,6 +17,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/l2s/coded_sets.hpp"
 #include "topksoftmax/l2s/model.hpp"
 #include "topksoftmax/l2s/options.hpp"
 #include "topksoftmax/outside_mass.hpp"
@@ -48,14 +49,15 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// The screening model of L2S: z(h) = argmax_t v_t·h, then the tokens of C(z(h)) (Eq. 2).
 ///
 /// Cost of a query: reads r·(d + 8) bytes, which prove that few clusters can be z, those clusters, and
-/// |C(z)|·d weights. Effort: the number of clusters visited, the best v_t·h first, their sets united; by
-/// default 1, others read all r·d weights; r or more exhausts the method and scans the whole vocabulary. A
-/// cluster whose set is too small for k (one that no training context fell into, say) answers from the whole
-/// vocabulary.
+/// |C(z)|·d weights; of sets of 128 tokens and more |C(z)|·(d + 8) bytes, which prove that few of them can be
+/// among the k best, and those (CodedSets; not for queries with masks or biases). Effort: the number of
+/// clusters visited, the best v_t·h first, their sets united; by default 1, others read all r·d weights; r or
+/// more exhausts the method and scans the whole vocabulary. A cluster whose set is too small for k (one that
+/// no training context fell into, say) answers from the whole vocabulary.
 class TOPKSOFTMAX_EXPORT L2SScreener {
  public:
   /// `options` are those that the model was learned with.
-  L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim, std::string name);
+  L2SScreener(L2SModel model, L2SOptions options, const SoftmaxLayer& layer, std::string name);
   /// Reads what save() has written.
   explicit L2SScreener(const IndexReader& in);
 
@@ -68,12 +70,20 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
+  /// Leaves of what screen() has proposed for a query those tokens that may be among the k best.
+  void narrow(const Query& query, const LogitTransform& transform, Workspace& workspace,
+              Candidates& candidates) const {
+    if (candidates.group == Candidates::no_group) return;
+    codes_.narrow(query, transform, dim_, workspace, candidates);
+  }
+
   /// What training has yielded.
   const L2SModel& model() const { return model_; }
 
  private:
   L2SModel model_;
-  detail::BestRow v_;  ///< the model's, as z is found
+  detail::BestRow v_;        ///< the model's, as z is found
+  detail::CodedSets codes_;  ///< of its sets
   L2SOptions options_;
   std::size_t vocab_;
   std::size_t dim_;
@@ -86,7 +96,8 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
 ///
 /// log Z counts the tokens outside of the set by a linear model for each cluster, learned from the same
 /// contexts (Normalizer::learned; log_z_error() says how well): in the paper they count as impossible, and so
-/// they do at another effort, for a mask, and without such a model.
+/// they do at another effort, for a mask, and without such a model. Tokens of long sets that are proven not
+/// to be among the k best count by logits from 8-bit rows.
 class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
  public:
   /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same
@@ -119,15 +130,18 @@ class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;
+
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
 };
 
-inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, std::size_t vocab, std::size_t dim,
+inline L2SScreener::L2SScreener(L2SModel model, L2SOptions options, const SoftmaxLayer& layer,
                                 std::string name)
     : model_(std::move(model)),
-      v_(detail::StoredRows(StoredArray<float>::copy(model_.v), dim)),
+      v_(detail::StoredRows(StoredArray<float>::copy(model_.v), layer.dim())),
+      codes_(layer, model_.sets),
       options_(std::move(options)),
-      vocab_(vocab),
-      dim_(dim),
+      vocab_(layer.vocab()),
+      dim_(layer.dim()),
       name_(std::move(name)) {
   options_.progress = {};  // whom it tells may not live as long
 }
@@ -170,8 +184,14 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
   return candidates;
 }
 
+inline void L2S::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  Candidates candidates = ask_candidates(*this, query, workspace).value();
+  screener().narrow(query, layer().transform(), workspace, candidates);
+  answer_from_candidates(layer(), query, candidates, workspace, answer);
+}
+
 inline std::size_t L2SScreener::index_bytes() const {
-  return v_.bytes() + model_.sets.ids.size() * sizeof(TokenId) +
+  return v_.bytes() + codes_.bytes() + model_.sets.ids.size() * sizeof(TokenId) +
          model_.sets.offsets.size() * sizeof(std::size_t);
 }
 
