@@ -309,7 +309,9 @@ TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
   std::size_t met[2] = {};
   const std::size_t kills = wanted_kills();
-  for (std::size_t round = 0; round < kills; ++round) {
+  const auto both_met = [&met] { return met[0] > 0 && met[1] > 0; };
+  // On a busy machine saves have more and more time, until one comes through.
+  for (std::size_t round = 0; round < kills || (!both_met() && round < 50 * kills); ++round) {
     const TopKSoftmax* const heads[] = {one.get(), two.get()};
     const pid_t child = in_child([&] {
       for (std::size_t i = round;; ++i) save_index(*heads[i % 2], path);
@@ -317,7 +319,8 @@ TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
     });
     ASSERT_GT(child, 0);
     const auto longest = static_cast<std::uint32_t>(std::min<std::int64_t>(1000 + 2 * takes.count(), 20'000));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % longest));
+    const auto most = longest * static_cast<std::uint32_t>(1 + round / kills);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % most));
     ASSERT_EQ(kill(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -326,8 +329,7 @@ TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
     ASSERT_TRUE(found == bytes[0] || found == bytes[1]) << round;
     ++met[found == bytes[0] ? 0 : 1];
   }
-  EXPECT_GT(met[0], 0U);
-  EXPECT_GT(met[1], 0U);
+  EXPECT_TRUE(both_met());
   verify_index(path);
   load_index(path, world().layer);
 }
