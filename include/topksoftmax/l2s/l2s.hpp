@@ -70,6 +70,8 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   /// Puts what the backend's load() reads into `out`.
   void save(IndexWriter& out) const;
 
+  /// Whether there are sets so long that narrow() does something.
+  bool narrows() const { return codes_.bytes() > 0; }
   /// Leaves of what screen() has proposed for a query those tokens that may be among the k best.
   void narrow(const Query& query, const LogitTransform& transform, Workspace& workspace,
               Candidates& candidates) const {
@@ -185,6 +187,7 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
 }
 
 inline void L2S::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
+  if (!screener().narrows()) return ScreenedSoftmax::do_query(query, workspace, answer);
   Candidates candidates = ask_candidates(*this, query, workspace).value();
   screener().narrow(query, layer().transform(), workspace, candidates);
   answer_from_candidates(layer(), query, candidates, workspace, answer);
