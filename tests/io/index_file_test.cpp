@@ -329,7 +329,8 @@ TEST(IndexFiles, AKilledSaveLeavesTheOldOrTheNewFileWhole) {
     ASSERT_TRUE(found == bytes[0] || found == bytes[1]) << round;
     ++met[found == bytes[0] ? 0 : 1];
   }
-  EXPECT_TRUE(both_met());
+  EXPECT_GT(met[0], 0U);
+  EXPECT_GT(met[1], 0U);
   verify_index(path);
   load_index(path, world().layer);
 }

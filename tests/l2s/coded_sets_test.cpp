@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
-#include <numeric>
+#include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -22,7 +23,6 @@ namespace {
 
 using detail::CodedSets;
 using testing::random_layer;
-using testing::random_matrix;
 using testing::random_vector;
 
 constexpr Eigen::Index kVocab = 1000;
@@ -38,12 +38,6 @@ CandidateSets some_sets() {
   }
   return sets;
 }
-
-struct Asked {
-  Query query;
-  Candidates candidates;
-  Workspace workspace;
-};
 
 /// Narrows the candidates of a set.
 Candidates narrowed(const SoftmaxLayer& layer, const CandidateSets& sets, std::size_t set, const Query& query,

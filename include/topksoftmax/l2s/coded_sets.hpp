@@ -77,6 +77,15 @@ class CodedSets {
     return tokens < kFewest ? 0 : (tokens + rows - 1) / rows;
   }
   void place(const CandidateSets& sets);
+  /// Calls visit(id, at) for every token that is coded, which is row `at` of the codes.
+  template <class Visit>
+  void visit_coded(const CandidateSets& sets, const Visit& visit) const {
+    for (std::size_t t = 0; t < sets.clusters(); ++t) {
+      if (starts_[t] == starts_[t + 1]) continue;
+      std::size_t at = starts_[t] * kernels::PrefixBlocks::kRows;
+      for (const TokenId id : sets.of(t)) visit(id, at++);
+    }
+  }
   kernels::PrefixBlocks of(std::size_t set) const {
     return codes_.blocks().part(starts_[set], starts_[set + 1] - starts_[set]);
   }
@@ -102,14 +111,10 @@ inline CodedSets::CodedSets(const SoftmaxLayer& layer, const CandidateSets& sets
   RowCoder coder(rows, dim);
   std::vector<float> row(dim);
   const float* const biases = layer.rows().bias;
-  for (std::size_t t = 0; t < sets.clusters(); ++t) {
-    if (starts_[t] == starts_[t + 1]) continue;
-    std::size_t at = starts_[t] * kernels::PrefixBlocks::kRows;
-    for (const TokenId id : sets.of(t)) {
-      layer.copy_row(static_cast<std::size_t>(id), row.data());
-      coder.put(at++, biases == nullptr ? 0.0F : biases[id], row);
-    }
-  }
+  visit_coded(sets, [&](TokenId id, std::size_t at) {
+    layer.copy_row(static_cast<std::size_t>(id), row.data());
+    coder.put(at, biases == nullptr ? 0.0F : biases[id], row);
+  });
   codes_ = std::move(coder).finish();
 }
 
@@ -121,15 +126,10 @@ inline CodedSets::CodedSets(const IndexReader& in, const CandidateSets& sets) {
   PrefixStore store(in, kCodes, starts_.back() * kernels::PrefixBlocks::kRows,
                     kernels::PrefixBlocks::width_for(dim));
   const float* const biases = in.layer().rows().bias;
-  for (std::size_t t = 0; t < sets.clusters(); ++t) {
-    if (starts_[t] == starts_[t + 1]) continue;
-    std::size_t at = starts_[t] * kernels::PrefixBlocks::kRows;
-    for (const TokenId id : sets.of(t)) {
-      if (store.bias(at++) != (biases == nullptr ? 0.0F : biases[id])) {
-        throw in.damaged(kCodes, "has another bias than the layer for token " + std::to_string(id));
-      }
-    }
-  }
+  visit_coded(sets, [&](TokenId id, std::size_t at) {
+    if (store.bias(at) == (biases == nullptr ? 0.0F : biases[id])) return;
+    throw in.damaged(kCodes, "has another bias than the layer for token " + std::to_string(id));
+  });
   const double longest = in.doubles(kLongest, {1})[0];
   if (!(longest >= 0.0)) throw in.damaged(kLongest, "is no length");
   codes_ = RowCodes(std::move(store), longest);
