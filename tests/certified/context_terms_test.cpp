@@ -29,6 +29,8 @@ using testing::random_matrix;
 using testing::random_vector;
 
 constexpr Eigen::Index kDim = 100;
+/// Tokens that are asked for.
+constexpr std::size_t kBest = 3;
 /// Beyond these, a bound is larger than it need be.
 constexpr double kTight = 1.001;
 
@@ -63,7 +65,8 @@ class Prepared {
       : coordinates_(detail::coordinate_room(index)),
         n_(detail::short_room(index), std::int16_t{99}),
         bytes_(detail::code_room(index)) {
-    detail::prepare(index, h.data(), coordinates_.data(), n_.data(), bytes_.data(), bounds_, Workspace());
+    detail::prepare(index, h.data(), kBest, coordinates_.data(), n_.data(), bytes_.data(), bounds_,
+                    Workspace());
     const float* const x = bounds_.coordinates;
     transformed = Eigen::Map<const Eigen::VectorXf>(x, static_cast<Eigen::Index>(index.transform.width()))
                       .cast<double>();
@@ -159,9 +162,18 @@ TEST(ContextTerms, LengthsOfCoordinatesAreBounded) {
         expect_length(rounded.bounds().box.radius, rounded.length(0, options.box_width));
       }
       if (coded == prefix) continue;
-      expect_length(rounded.bounds().prefix.code_radius, rounded.length(prefix, int4));
+      // Of dithered codes as far as chance reaches.
+      const double reach =
+          options.failure_probability > 0.0
+              ? std::sqrt(std::log(static_cast<double>(kBest) / options.failure_probability) / 6.0)
+              : 1.0;
+      expect_length(rounded.bounds().prefix.code_radius, reach * rounded.length(prefix, int4));
       const Prepared by_two = prepared(detail::kRounded, detail::kInt2Rounded, h);
-      expect_length(by_two.bounds().prefix.code_radius, by_two.length(int4, coded));
+      expect_length(by_two.bounds().prefix.code_radius, reach * by_two.length(int4, coded));
+      const Prepared beyond_int4 = prepared(detail::kRounded, detail::kBeyondInt4, h);
+      expect_length(beyond_int4.bounds().prefix.code_radius, beyond_int4.length(prefix, int4));
+      const Prepared beyond_int2 = prepared(detail::kRounded, detail::kBeyondInt2, h);
+      expect_length(beyond_int2.bounds().prefix.code_radius, beyond_int2.length(int4, coded));
       // What rounding to eight bits takes: of both kinds of codes, in prefixes and in tails.
       const double lost = longer.rounded(prefix, coded);
       const Prepared of_tails = prepared(detail::kOfCodes, detail::kCodeContext, h);

@@ -30,7 +30,7 @@ using testing::random_matrix;
 using testing::random_vector;
 
 TEST(Dither, IsUniformAndNeverHalf) {
-  const Dither dither(100'000, 10, 1e-3, 7);
+  const Dither dither(100'000, 1e-3, 7);
   double sum = 0.0;
   double squares = 0.0;
   for (const float t : dither.t()) {
@@ -42,16 +42,19 @@ TEST(Dither, IsUniformAndNeverHalf) {
   EXPECT_NEAR(squares / 1e5, 1.0 / 12.0, 0.001);
 }
 
-TEST(Dither, NoneIsZeroAndReachesNothing) {
+TEST(Dither, NoneIsZeroAndLeavesErrorsAsTheyAre) {
   const Dither none(40);
   EXPECT_FALSE(none.is_random());
-  EXPECT_EQ(none.reach(), 0.0);
+  EXPECT_EQ(none.reach(5), 1.0);
   for (const float t : none.t()) EXPECT_EQ(t, 0.0F);
 }
 
 TEST(Dither, ReachesAsFarAsItsBoundSays) {
-  EXPECT_NEAR(Dither(1, 32'000, 1e-9, 1).reach(), std::sqrt(std::log(2.0 * 32'000 / 1e-9) / 6.0), 1e-4);
-  EXPECT_GT(Dither(1, 32'000, 1e-9, 1).reach(), std::sqrt(std::log(2.0 * 32'000 / 1e-9) / 6.0));
+  for (const std::size_t k : {1U, 5U, 50U}) {
+    const double reach = std::sqrt(std::log(static_cast<double>(k) / 1e-9) / 6.0);
+    EXPECT_NEAR(Dither(1, 1e-9, 1).reach(k), reach, 1e-4);
+    EXPECT_GT(Dither(1, 1e-9, 1).reach(k), reach);
+  }
 }
 
 /// (x̂ − x)/step of every coordinate x under a dither, whose step is twice the scale.
@@ -74,7 +77,7 @@ TEST(Dither, ErrorsAreUniformWhateverTheCoordinate) {
       const std::vector<double> x = {share * coder.reach()};
       std::vector<double> counts(kBins);
       for (std::size_t seed = 0; seed < kSeeds; ++seed) {
-        const double error = errors(x, coder, Dither(1, 10, 1e-3, seed)).front();
+        const double error = errors(x, coder, Dither(1, 1e-3, seed)).front();
         ASSERT_LE(std::abs(error), 0.5 + 1e-9);
         counts[std::min(static_cast<std::size_t>((error + 0.5) * kBins), kBins - 1)] += 1.0;
       }
@@ -96,21 +99,48 @@ TEST(Dither, ErrorsOfContextsHaveTheVarianceOfTheClaim) {
     const Coder coder(bits, x.cwiseAbs().maxCoeff() / (std::exp2(bits) - 1.0));
     double squares = 0.0;
     std::size_t beyond = 0;
-    // δ for one row: what is beyond it must be rarer.
+    // δ for one row: an estimate that is too low by more must be rarer.
     constexpr double kDelta = 0.05;
     for (std::size_t seed = 0; seed < kSeeds; ++seed) {
-      const Dither dither(kDim, 1, kDelta, seed);
+      const Dither dither(kDim, kDelta, seed);
       const std::vector<double> each = errors({x.data(), kDim}, coder, dither);
       double error = 0.0;
       for (std::size_t j = 0; j < kDim; ++j) error += each[j] * h[static_cast<Eigen::Index>(j)];
       squares += error * error;
-      beyond += std::abs(error) > dither.reach() * h.norm() ? 1 : 0;
+      beyond += error < -dither.reach(1) * h.norm() ? 1 : 0;
     }
     const double variance = h.squaredNorm() / 12.0;
     EXPECT_NEAR(squares / kSeeds / variance, 1.0, 0.04);  // four standard deviations
     EXPECT_LT(static_cast<double>(beyond) / kSeeds, kDelta);
     EXPECT_GT(beyond, 0U) << "a bound that nothing ever passes says nothing of the claim";
   }
+}
+
+// The bound of two widths is no sum of both.
+TEST(Dither, ErrorsOfTwoWidthsAddUpAsTheirSquaresDo) {
+  constexpr std::size_t kDim = 64;
+  constexpr std::size_t kSeeds = 20'000;
+  constexpr double kDelta = 0.05;
+  const Eigen::VectorXd x = random_vector(2 * kDim, 1).cast<double>();
+  const Eigen::VectorXd h = random_vector(2 * kDim, 2).cast<double>();
+  const Coder int4(4, x.head(kDim).cwiseAbs().maxCoeff() / 7.5);
+  const Coder int2(2, x.tail(kDim).cwiseAbs().maxCoeff() / 1.5);
+  const double length =
+      std::hypot(2.0 * int4.scale() * h.head(kDim).norm(), 2.0 * int2.scale() * h.tail(kDim).norm());
+  std::size_t beyond = 0;
+  for (std::size_t seed = 0; seed < kSeeds; ++seed) {
+    const Dither dither(2 * kDim, kDelta, seed);
+    double error = 0.0;
+    for (std::size_t j = 0; j < 2 * kDim; ++j) {
+      const Coder& coder = j < kDim ? int4 : int2;
+      const auto at = static_cast<Eigen::Index>(j);
+      const auto t = static_cast<double>(dither.t()[j]);
+      error += (coder.value(coder.code(x[at], t), t) - x[at]) * h[at];
+    }
+    beyond += error < -dither.reach(1) * length ? 1 : 0;
+  }
+  EXPECT_LT(static_cast<double>(beyond) / kSeeds, kDelta);
+  EXPECT_GT(beyond, 0U);
 }
 
 TEST(Dither, BeyondReachIsWhatIsCutOff) {
@@ -168,6 +198,28 @@ TEST(DitheredCertified, AnswersAreExactWithConfidence) {
       }
     }
     EXPECT_LT(left, 1500U * 500U) << "rows that " << int4 << " coordinates of four bits left";
+  }
+}
+
+// The bounds of a context are for a number of rows: for another one it is bounded again.
+TEST(DitheredCertified, OtherNumbersOfTokensOfTheSameContextHaveBoundsOfTheirOwn) {
+  const HardHead head;
+  const auto dithered =
+      Certified::build(head.layer, head.contexts,
+                       {.prefix = 8, .int4_width = 32, .int2_width = 128, .failure_probability = 1e-9});
+  Workspace same;
+  for (Eigen::Index i = 0; i < 20; ++i) {
+    for (const std::size_t k : {5U, 40U, 5U}) {
+      TopK answer;
+      dithered->query(head.contexts.row(i), {.k = k, .same_context = k == 40}, same, answer);
+      const TopK alone = dithered->query(head.contexts.row(i), {.k = k});
+      ASSERT_EQ(answer.ids, alone.ids);
+      ASSERT_EQ(answer.log_z, alone.log_z);
+      ASSERT_EQ(answer.work.screened, alone.work.screened);
+    }
+    TopK again;
+    dithered->query(head.contexts.row(i), {.k = 5, .same_context = true}, same, again);
+    ASSERT_LT(again.work.screened, 2000U) << "bounds are there already";
   }
 }
 

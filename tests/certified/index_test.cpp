@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/certified/index.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "support/errors.hpp"
+#include "support/layers.hpp"
 #include "support/saved_index.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/certified/build.hpp"
@@ -63,6 +66,57 @@ TEST(CertifiedIndex, OfBeforeIsReadAsItWas) {
       EXPECT_TRUE(then.certified);
     }
   }
+}
+
+/// A head of which rows have codes, and its index as it was stored when these had no weights of what lies
+/// beyond them.
+struct CodesOfBefore {
+  explicit CodesOfBefore(const CertifiedOptions& options)
+      : layer(testing::random_layer(700, 80, 1)),
+        head(Certified::build(layer, testing::random_matrix(300, 80, 2), options)) {
+    Parts parts(testing::saved(*head));
+    parts.tensors["code_weights"].shape = {3};
+    parts.bytes["code_weights"].resize(3 * sizeof(double));
+    parts.metadata.erase("checksum");
+    file = parts.file();
+  }
+
+  SoftmaxLayer layer;
+  std::unique_ptr<Certified> head;
+  std::string file;
+};
+
+TEST(CertifiedIndex, CodesOfBeforeAreReadAsTheyWere) {
+  const CodesOfBefore made({.prefix = 8, .int4_width = 64});
+  const TemporaryFolder folder(testing::memory_folder());
+  const auto before = load_index<Certified>(folder.write("before", made.file), made.layer);
+  const RowMajorMatrix contexts = testing::random_matrix(20, 80, 3);
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    const TopK now = made.head->query(contexts.row(i), {.k = 3});
+    const TopK then = before->query(contexts.row(i), {.k = 3});
+    EXPECT_EQ(then.ids, now.ids);
+    EXPECT_EQ(then.logits, now.logits);
+    EXPECT_NEAR(then.log_z_high, now.log_z_high, 1e-4);
+    EXPECT_TRUE(then.certified);
+  }
+}
+
+std::string refusal(const std::string& file, const SoftmaxLayer& layer) {
+  const TemporaryFolder folder(testing::memory_folder());
+  const auto path = folder.write("before", file);
+  return testing::error_of([&] { load_index<Certified>(path, layer); });
+}
+
+TEST(CertifiedIndex, DitheredCodesOfBeforeAreToBeBuiltAgain) {
+  const CodesOfBefore made({.prefix = 8, .int4_width = 32, .int2_width = 32, .failure_probability = 1e-9});
+  EXPECT_THAT(refusal(made.file, made.layer), ::testing::HasSubstr("build the index again"));
+}
+
+TEST(CertifiedIndex, CodesHaveNoOtherNumberOfWeights) {
+  const CodesOfBefore made({.prefix = 8, .int4_width = 64});
+  Parts parts(made.file);
+  parts.shorten("code_weights");
+  EXPECT_THAT(refusal(parts.file(), made.layer), ::testing::HasSubstr("2 weights in place of 5"));
 }
 
 }  // namespace

@@ -108,10 +108,7 @@ RowTerms terms_of(const CertifiedIndex& index, const Eigen::VectorXd& w, const C
   RowTerms terms;
   const double code_length = part(kept, prefix, coded);
   if (index.dither.is_random()) {
-    const double root = std::sqrt(
-        std::log(2.0 * static_cast<double>(index.rows()) / index.options.failure_probability) / 6.0);
-    terms.codes = {steps[0] * root + std::sqrt(beyond[0]), steps[1] * root + std::sqrt(beyond[1]),
-                   code_length};
+    terms.codes = {steps[0], steps[1], code_length, std::sqrt(beyond[0]), std::sqrt(beyond[1])};
   } else {
     terms.codes = {part(rounded, prefix, int4), part(rounded, int4, coded), code_length};
   }
@@ -261,7 +258,9 @@ TEST(RowTerms, RadiiOfCodesHaveEveryTerm) {
 TEST(RowTerms, RadiiOfDitheredCodesHaveEveryTerm) {
   const Seen seen = expect_terms(
       {.prefix = 8, .int4_width = 32, .int2_width = 32, .width = 90, .failure_probability = 1e-6}, 90);
-  expect_all_counted(seen.codes, {detail::kInt4Rounded, detail::kInt2Rounded, detail::kCodeContext});
+  // Steps of four bits are so short that it does not pay to cut anything off.
+  expect_all_counted(seen.codes,
+                     {detail::kInt4Rounded, detail::kInt2Rounded, detail::kCodeContext, detail::kBeyondInt2});
 }
 
 TEST(RowTerms, RadiiOfTailsHaveWhatIsBehindThem) {

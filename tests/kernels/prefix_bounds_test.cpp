@@ -201,11 +201,13 @@ struct CodedBlocks {
         int2(rows, 2, int2_width, engine, extreme) {
     blocks = {.rows = rows, .width = 4, .int4_width = int4_width, .int2_width = int2_width};
     std::byte* const data = make_room(storage, blocks);
-    const std::size_t q = int2_width > 0 ? 224 : 192;  // behind the header
+    const std::size_t header = int2_width > 0 ? 224 : 192;
+    const std::size_t q = (header + 63) / 64 * 64;
     for (std::size_t v = 0; v < rows; ++v) {
       std::byte* const block = data + v / 16 * (q + 64 + 8 * int4_width + 4 * int2_width);
       constexpr std::uint16_t kOne = 0x3f80;
-      for (std::size_t at = 64; at < q; at += 32) std::memcpy(block + at + 2 * (v % 16), &kOne, sizeof(kOne));
+      for (std::size_t at = 64; at < header; at += 32)
+        std::memcpy(block + at + 2 * (v % 16), &kOne, sizeof(kOne));
       for (std::size_t j = 0; j < 4; ++j) block[q + v % 16 * 4 + j] = std::byte{129};
       int4.write(block, v, q + 64);
       int2.write(block, v, q + 64 + 8 * int4_width);

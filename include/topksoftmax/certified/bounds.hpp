@@ -63,6 +63,7 @@ struct CertifiedScratch {
 /// What a workspace has bounded last.
 struct LastBounds {
   LastContext context;
+  std::size_t k = 0;  ///< that they are for, where they are not proven
   ContextBounds bounds;
 };
 
@@ -137,8 +138,8 @@ inline double prepare_codes(const float* x, const float* t, std::size_t width, s
   return rounded.lost;
 }
 
-/// The same of all codes, to bytes [code_room()]. Returns what both lose.
-inline double prepare_codes(const CertifiedIndex& index, const float* x, std::int8_t* bytes,
+/// The same of all codes, to bytes [code_room()], for the k best. Returns what both lose.
+inline double prepare_codes(const CertifiedIndex& index, const float* x, std::size_t k, std::int8_t* bytes,
                             kernels::PrefixContext& context) {
   constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
   const kernels::PrefixBlocks& blocks = index.prefixes.blocks();
@@ -153,8 +154,11 @@ inline double prepare_codes(const CertifiedIndex& index, const float* x, std::in
   const double of_int2 =
       prepare_codes(x + int4, behind, int2, bytes + int4, shifts + int4 / kSegment, context.int2);
   const double lost = std::hypot(of_int4, of_int2) * kOutward;
-  const CodeTerms terms = {length_of(x, int4).high, length_of(x + int4, int2).high, lost};
-  context.code_radius = context_radius(terms, index.code_weights);
+  const double reach = index.dither.reach(k);
+  const double met_by_int4 = length_of(x, int4).high;
+  const double met_by_int2 = length_of(x + int4, int2).high;
+  const CodeTerms terms = {reach * met_by_int4, reach * met_by_int2, lost, met_by_int4, met_by_int2};
+  context.code_radius = code_context_radius(terms, index.code_weights);
   return lost;
 }
 
@@ -170,9 +174,9 @@ inline kernels::PrefixContext box_context(const CertifiedIndex& index, BoundTerm
 }
 
 /// Transforms a context: coordinates [coordinate_room()], n [short_room()], bytes [code_room()], and what is
-/// of the context alone in its bounds.
-inline void prepare(const CertifiedIndex& index, const float* h, float* coordinates, std::int16_t* n,
-                    std::int8_t* bytes, ContextBounds& bounds, const Workspace& workspace) {
+/// of the context alone in its bounds, for the k best.
+inline void prepare(const CertifiedIndex& index, const float* h, std::size_t k, float* coordinates,
+                    std::int16_t* n, std::int8_t* bytes, ContextBounds& bounds, const Workspace& workspace) {
   const ContextTransform& transform = index.transform;
   const std::size_t width = transform.width();
   const std::size_t prefix = index.prefixes.blocks().width;
@@ -191,7 +195,7 @@ inline void prepare(const CertifiedIndex& index, const float* h, float* coordina
       transform.error(lengths) + rounded_to_shorts(quantum) * std::sqrt(static_cast<double>(prefix));
   const std::size_t code_width = index.prefixes.blocks().code_width();
   const std::size_t used = std::min(prefix, width);
-  const double lost_to_codes = prepare_codes(index, transformed + prefix, bytes, bounds.prefix);
+  const double lost_to_codes = prepare_codes(index, transformed + prefix, k, bytes, bounds.prefix);
   terms[kRounding] += kOffsetRounding * (static_cast<double>(bounds.prefix.int4.scale) +
                                          static_cast<double>(bounds.prefix.int2.scale));
   terms[kLonger] = length_of(transformed + used + code_width, width - used - code_width).high;
@@ -262,8 +266,8 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     batch[q].bounded = index.bounds_scanned();
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
-    prepare(index, query.h + q * stride, coordinates + q * coordinates_each, shorts + q * shorts_each,
-            bytes + q * bytes_each, batch[q], workspace);
+    prepare(index, query.h + q * stride, query.k, coordinates + q * coordinates_each,
+            shorts + q * shorts_each, bytes + q * bytes_each, batch[q], workspace);
   }
   if (index.has_boxes()) {
     std::int16_t* const magnitudes = shorts + batch.size() * shorts_each;
@@ -280,12 +284,15 @@ inline const ContextBounds& bound(const CertifiedIndex& index, const Query& quer
   LastBounds& last = workspace.scratch<LastBounds>();
   const std::size_t dim = index.transform.dim();
   const bool with_edits = !index.has_boxes();
-  if (query.same_context && last.context.is(index.identity, query, dim, index.rows(), with_edits)) {
+  const bool has_reach = index.is_proven() || query.k == last.k;
+  if (query.same_context && has_reach &&
+      last.context.is(index.identity, query, dim, index.rows(), with_edits)) {
     last.bounds.bytes_read = last.bounds.bounded = 0;
     return last.bounds;
   }
   bound_batch(index, query, 0, {&last.bounds, 1}, workspace);
   last.context.remember(index.identity, query, dim, index.rows(), with_edits);
+  last.k = query.k;
   return last.bounds;
 }
 

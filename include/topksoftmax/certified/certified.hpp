@@ -93,11 +93,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// their own, the terms weighted likewise. What codes have rounded off, w'₂−ŵ₂, is part of a row's tail.
 ///
 /// With a failure_probability δ codes are dithered (dither.hpp): ŵ₂ = step·(q + ½ − t), and Σ step·t_j·ĥ_j is
-/// one number a context for all rows, rounded with the other errors in E. (w'₂−ŵ₂)·h'₂ is then within
-/// step·‖h'₂‖·√(ln(2V/δ)/6) for all rows at once but with a probability of δ, plus, as lengths, what lies
-/// beyond the codes' reach. Of codes of four and of two bits together the steps' sum is more than enough,
-/// since the variance of both is below its square. All other terms, and the bounds of tails, are proven: a
-/// row is lost only if its codes' error is that large.
+/// one number a context for all rows, rounded with the other errors in E. Of the k rows of the exact answer
+/// (w'₂−ŵ₂)·h'₂ is then at most step·‖h'₂‖·√(ln(k/δ)/6) but with a probability of δ, plus, as lengths, what
+/// lies beyond the codes' reach; of codes of four and of two bits together √Σ(step·‖h'₂‖)² takes the place of
+/// step·‖h'₂‖. All other terms, and the bounds of tails, are proven: a row is lost only if its codes' error
+/// is that large.
 ///
 /// As many coordinates as dimensions: then w⊥ is what rounding leaves of it, nothing is to be known of c, and
 /// RQ is one matrix B (ContextTransform), in int8, which meets ĥ, h in 15 bits: w·h = w'·Bĥ + w⊥·ĥ + w·(h−ĥ).

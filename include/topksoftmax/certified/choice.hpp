@@ -14,6 +14,7 @@
 #include "topksoftmax/certified/code_choice.hpp"
 #include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/certified/costs.hpp"
+#include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/row_projector.hpp"
@@ -291,7 +292,9 @@ inline CodeChoice BoundChooser::choose_code_widths(std::span<const FirstScan> sc
     }
     return {.widths = widths.front(), .scan = scan, .coordinates = coordinates};
   }
-  return choose_codes(layer_, basis(coordinates), trials_, options_.failure_probability, widths, scans);
+  const double failure = options_.failure_probability;
+  const double reach = failure > 0.0 ? Dither::reach_of(options_.expected_k, failure) : 0.0;
+  return choose_codes(layer_, basis(coordinates), trials_, reach, widths, scans);
 }
 
 inline BoundChoice BoundChooser::with_codes(const CodeChoice& codes) const {

@@ -54,17 +54,17 @@ struct CodeChoice {
 inline constexpr std::array<std::size_t, 5> kCodePrefixes = {8, 16, 32, 48, 64};
 inline constexpr std::array<std::size_t, 16> kInt4Widths = {32,  64,  96,  128, 160, 192,  224,  256,
                                                             320, 384, 512, 768, 992, 1504, 2016, 4032};
-/// What rounding normal numbers to int4 and contexts to eight bits, and what rounding to int8, takes of
-/// lengths.
+/// What rounding normal numbers to int4 and contexts to eight bits, and what rounding either to eight bits,
+/// takes of lengths.
 inline constexpr double kLostToInt4 = 0.12;
 inline constexpr double kLostToInt8 = 0.008;
 
-/// The same for dithered codes of `width` normal numbers, whose largest is about 0.9·√(2·ln(2·width))
-/// standard deviations. `reach`: Dither::reach().
+/// The same for dithered codes of `width` normal numbers, of which the largest, or a lower one with what lies
+/// beyond it, counts as √(2·ln(2·width)) standard deviations. `reach`: Dither::reach_of().
 inline double lost_to_dithered(std::size_t bits, std::size_t width, double reach) {
   if (width == 0) return 0.0;
   const auto n = static_cast<double>(width);
-  const double peak = 0.9 * std::sqrt(2.0 * std::log(2.0 * n));
+  const double peak = std::sqrt(2.0 * std::log(2.0 * n));
   return 2.0 * reach * peak / (std::exp2(static_cast<double>(bits)) - 1.0) / std::sqrt(n);
 }
 
@@ -120,24 +120,30 @@ class CodeTrials {
     double lost;
   };
 
-  /// The share of the rows that may reach the thresholds by the coordinates met so far, rounded like this.
-  double share_passing(std::span<const Rounded> parts) const {
+  /// The share of the rows that may reach the thresholds by the coordinates met so far, rounded like this: to
+  /// bytes, and to codes, whose errors add up as their squares do.
+  double share_passing(const Rounded& to_bytes, std::span<const Rounded> codes = {}) const {
     const Eigen::Index rest = rows_.cols() - met_;
-    const auto root = [](const Eigen::VectorXd& squares) -> Eigen::VectorXd {
-      return squares.cwiseMax(0.0).cwiseSqrt();
-    };
     Eigen::MatrixXd upper = estimates_;
     upper += rows_.rightCols(rest).rowwise().norm() * contexts_.rightCols(rest).rowwise().norm().transpose();
     upper += outside_rows_ * outside_contexts_.transpose();
-    for (const Rounded& part : parts) {
-      upper += part.lost * root(part.to.rows - part.from.rows) *
-               root(part.to.contexts - part.from.contexts).transpose();
+    upper += squares_of(to_bytes).cwiseSqrt();
+    if (!codes.empty()) {
+      Eigen::MatrixXd squares = squares_of(codes.front());
+      for (const Rounded& part : codes.subspan(1)) squares += squares_of(part);
+      upper += squares.cwiseSqrt();
     }
     const auto passing = (upper.rowwise() - thresholds_.transpose()).array() >= 0.0;
     return static_cast<double>(passing.count()) / static_cast<double>(upper.size());
   }
 
  private:
+  /// Of what rounding takes at the most of each row's product with each context.
+  static Eigen::MatrixXd squares_of(const Rounded& part) {
+    return part.lost * part.lost * (part.to.rows - part.from.rows).cwiseMax(0.0) *
+           (part.to.contexts - part.from.contexts).cwiseMax(0.0).transpose();
+  }
+
   /// What each row of X has outside of Q's.
   static Eigen::VectorXd length_outside(const Eigen::MatrixXd& Q, const Eigen::MatrixXd& X) {
     if (Q.rows() == Q.cols()) return Eigen::VectorXd::Zero(X.rows());
@@ -192,12 +198,11 @@ inline std::vector<CodeWidths> code_widths(std::size_t coordinates, bool dithere
 /// How many rows pass some contexts by what their prefixes have, and by all that they have.
 class CodesPassing {
  public:
-  /// An answer may be wrong with a probability. Cost: 4,096·(d·M + n·M) for n contexts and M coordinates, and
-  /// 4,096·n for each end of a prefix or of a tail.
-  CodesPassing(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
-               double failure_probability, const std::vector<CodeWidths>& choices)
-      : dithered_(failure_probability > 0.0),
-        reach_(dithered_ ? Dither::reach_of(layer.vocab(), failure_probability) : 0.0) {
+  /// Codes are dithered, and reach that far (Dither::reach_of), or 0. Cost: 4,096·(d·M + n·M) for n contexts
+  /// and M coordinates, and 4,096·n for each end of a prefix or of a tail.
+  CodesPassing(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials, double reach,
+               const std::vector<CodeWidths>& choices)
+      : reach_(reach) {
     CodeTrials met(layer, basis, trials);
     const auto vocab = static_cast<double>(layer.vocab());
     const CodeTrials::Lengths none = met.squares();
@@ -210,11 +215,13 @@ class CodesPassing {
       at_end = met.squares();
       for (const CodeWidths& widths : choices) {
         if (widths.end() == end && !by_prefix_.contains(key(widths))) {
-          by_prefix_[key(widths)] = vocab * met.share_passing(rounded(widths, none));
+          // The prefix of rows is, and the contexts that meet dithered codes are.
+          const std::size_t in_bytes = reach_ > 0.0 ? end : widths.prefix;
+          by_prefix_[key(widths)] =
+              vocab * met.share_passing({none, squares_.at(in_bytes), kLostToInt8}, codes_of(widths));
         }
         if (widths.width == end && !by_all_.contains(end)) {
-          const CodeTrials::Rounded all[] = {{none, at_end, kLostToInt8}};
-          by_all_[end] = vocab * met.share_passing(all);
+          by_all_[end] = vocab * met.share_passing({none, at_end, kLostToInt8});
         }
       }
     }
@@ -227,17 +234,13 @@ class CodesPassing {
   using Key = std::array<std::size_t, 3>;
   static Key key(const CodeWidths& widths) { return {widths.prefix, widths.int4, widths.int2}; }
 
-  std::array<CodeTrials::Rounded, 3> rounded(const CodeWidths& widths,
-                                             const CodeTrials::Lengths& none) const {
-    const CodeTrials::Lengths& int8 = squares_.at(widths.prefix);
+  std::array<CodeTrials::Rounded, 2> codes_of(const CodeWidths& widths) const {
     const CodeTrials::Lengths& int4 = squares_.at(widths.prefix + widths.int4);
-    const double to_int4 = dithered_ ? lost_to_dithered(4, widths.int4, reach_) : kLostToInt4;
-    return {{{none, int8, kLostToInt8},
-             {int8, int4, to_int4},
+    const double to_int4 = reach_ > 0.0 ? lost_to_dithered(4, widths.int4, reach_) : kLostToInt4;
+    return {{{squares_.at(widths.prefix), int4, to_int4},
              {int4, squares_.at(widths.end()), lost_to_dithered(2, widths.int2, reach_)}}};
   }
 
-  bool dithered_;
   double reach_;
   std::map<std::size_t, CodeTrials::Lengths> squares_;
   std::map<Key, double> by_prefix_;
@@ -251,11 +254,11 @@ inline double cost_of_row(const CodeWidths& widths) {
 }
 
 /// The choice that makes least work for some contexts, given their coordinates: of some widths, each with the
-/// scans whose boxes have no more coordinates than its prefix. An answer may be wrong with a probability.
+/// scans whose boxes have no more coordinates than its prefix. Codes are dithered, and reach that far, or 0.
 inline CodeChoice choose_codes(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
-                               double failure_probability, const std::vector<CodeWidths>& choices,
+                               double reach, const std::vector<CodeWidths>& choices,
                                std::span<const FirstScan> scans) {
-  const CodesPassing passing(layer, basis, trials, failure_probability, choices);
+  const CodesPassing passing(layer, basis, trials, reach, choices);
   const auto coordinates = static_cast<std::size_t>(basis.Q.rows());
   CodeChoice best{.coordinates = coordinates};
   for (const CodeWidths& widths : choices) {

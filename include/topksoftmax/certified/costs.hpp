@@ -33,10 +33,12 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr double kRowCost = 24.0;
 /// What a row takes more where it has coordinates in codes, and each of these. (Measured in queries on
 /// the one of family 25: one in int4 0.22 to 0.32 from the third cache and 0.55 from memory, where one in
-/// int8 takes 1.5.)
+/// int8 takes 1.5. One of two bits takes as long out of the second cache, and half of it out of memory: with
+/// 0.3 in its place a layer of 262,144 × 256 was given 160 in int4 alone, and took an eighth longer than with
+/// 96 and 128 in two bits.)
 inline constexpr double kCodeRowCost = 16.0;
 inline constexpr double kInt4Cost = 0.4;
-inline constexpr double kInt2Cost = 0.3;
+inline constexpr double kInt2Cost = 0.24;
 /// What the bound of a box takes, in rows with a prefix as long.
 inline constexpr double kBoxRows = 2.0;
 /// What a row of a box that is opened takes, of what it does where all are read in their order.

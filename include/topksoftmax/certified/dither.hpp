@@ -20,16 +20,18 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// One random vector t for all rows, uniform in ± ½ in each coordinate that rows have as codes: a row's code
 /// of x_j is that of x_j + step·t_j, and stands for step·t_j less (Coder). For a row and a context that do
 /// not depend on t, the errors ε_j of a row's coordinates are then independent and uniform in ± step/2, so
-/// that Σ ε_j·h_j is sub-Gaussian with the variance step²·‖h‖²/12, and by the union over V rows
-///   P(some |Σ ε_j·h_j| > step·‖h‖·√(ln(2V/δ)/6)) ≤ 2V·exp(−ln(2V/δ)) = δ.
+/// that Σ ε_j·h_j is sub-Gaussian with the variance step²·‖h‖²/12. Only the k rows of the exact answer, which
+/// do not depend on t either, must not be estimated too low, and by the union over these
+///   P(some Σ ε_j·h_j < −step·‖h‖·√(ln(k/δ)/6)) ≤ k·exp(−ln(k/δ)) = δ.
+/// Of coordinates with several steps, step·‖h‖ is √Σ(step_i·‖h_i‖)².
 class Dither {
  public:
   /// None: t = 0, and nothing is left to chance.
   explicit Dither(std::size_t width = 0) : t_(StoredArray<float>::own(std::vector<float>(width, 0.0F))) {}
 
-  /// A random one. `width` coordinates of `rows` rows, δ = `failure_probability` > 0.
-  Dither(std::size_t width, std::size_t rows, double failure_probability, std::uint64_t seed)
-      : reach_(reach_of(rows, failure_probability)) {
+  /// A random one of `width` coordinates, δ = `failure_probability` > 0.
+  Dither(std::size_t width, double failure_probability, std::uint64_t seed)
+      : failure_probability_(failure_probability) {
     std::vector<float> t(width);
     for (std::size_t j = 0; j < width; ++j) {
       // An odd multiple of 2⁻²⁴, so that both signs are as likely and no float is rounded.
@@ -41,7 +43,7 @@ class Dither {
 
   /// Reads what save() has written.
   Dither(const IndexReader& in, std::size_t width, double failure_probability)
-      : t_(in.floats(kName, {width})), reach_(reach_of(in.vocab(), failure_probability)) {
+      : t_(in.floats(kName, {width})), failure_probability_(failure_probability) {
     for (const float t : t_) {
       if (!(std::abs(t) <= 0.5F)) throw in.damaged(kName, "has a value that is not within 0.5");
     }
@@ -49,20 +51,21 @@ class Dither {
 
   void save(IndexWriter& out) const { out.array(kName, {t_.size()}, t_); }
 
-  bool is_random() const { return reach_ > 0.0; }
+  bool is_random() const { return failure_probability_ > 0.0; }
   const StoredArray<float>& t() const { return t_; }
 
-  /// √(ln(2V/δ)/6), rounded up by more than t's being multiples of 2⁻²³ adds; 0 where nothing is random.
-  double reach() const { return reach_; }
-  static double reach_of(std::size_t rows, double failure_probability) {
-    return std::sqrt(std::log(2.0 * static_cast<double>(rows) / failure_probability) / 6.0) * (1.0 + 0x1p-17);
+  /// √(ln(k/δ)/6), rounded up by more than t's being multiples of 2⁻²³ adds. 1 where nothing is random, and
+  /// errors are not told by steps.
+  double reach(std::size_t k) const { return is_random() ? reach_of(k, failure_probability_) : 1.0; }
+  static double reach_of(std::size_t k, double failure_probability) {
+    return std::sqrt(std::log(static_cast<double>(k) / failure_probability) / 6.0) * (1.0 + 0x1p-17);
   }
 
  private:
   static constexpr std::string_view kName = "dither";
 
   StoredArray<float> t_;
-  double reach_ = 0.0;
+  double failure_probability_ = 0.0;
 };
 
 /// Σ 2·t_j·n_j as CodeContext counts it, for the n [width] and shifts of a context, rounded: what its offset

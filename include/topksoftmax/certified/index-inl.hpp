@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,11 +45,18 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   }
   if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
   if (options.code_width() > 0) {
-    const StoredArray<double> of_codes = in.doubles(kCodeWeights, {kCodeTerms});
-    std::copy_n(of_codes.data(), kCodeTerms, code_weights.begin());
-    if (options.failure_probability > 0.0) {
-      dither = Dither(in, options.code_width(), options.failure_probability);
+    const StoredArray<double> of_codes = in.doubles(kCodeWeights, {IndexReader::any});
+    const bool random = options.failure_probability > 0.0;
+    // Without dither codes of before had no term of what lies beyond them, of which they have nothing.
+    const bool is_older = !random && of_codes.size() == kBeyondInt4;
+    if (!is_older && of_codes.size() != kCodeTerms) {
+      throw in.damaged(kCodeWeights,
+                       "has " + std::to_string(of_codes.size()) + " weights in place of " +
+                           std::to_string(kCodeTerms) +
+                           (random ? "; if an earlier version wrote it, build the index again" : ""));
     }
+    std::copy(of_codes.begin(), of_codes.end(), code_weights.begin());
+    if (random) dither = Dither(in, options.code_width(), options.failure_probability);
   }
   prefixes = PrefixStore(in, kPrefixes, in.vocab(), options.prefix, options.int4_width, options.int2_width);
   prefixes.check_biases(in, kPrefixes, order);

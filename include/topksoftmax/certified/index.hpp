@@ -88,7 +88,8 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +
            regions.bytes() + (outside_mass ? outside_mass->bytes() : 0);
   }
-  /// Whether every bound is proven, or all of a context but for a probability of options.failure_probability.
+  /// Whether every bound is proven, or those of a context's k best rows are right but for a probability of
+  /// options.failure_probability.
   bool is_proven() const { return !dither.is_random(); }
 
   /// How far the estimate of log Z was off in contexts that were held out, where it was learned.

@@ -86,10 +86,10 @@ struct CertifiedOptions {
   /// Coordinates of a box, where there are any: the leading ones of the prefix, a multiple of 4 and no more
   /// than that has; 0 chooses.
   std::size_t box_width = 0;
-  /// δ, up to 0.01: what the probability that a context's bounds are wrong may be; 0: they are proven. Where
-  /// codes are read, they are then dithered (detail::Dither), and a row's rounding is bounded by what chance
-  /// makes of it, about a quarter of what it could be. What is random is the dither, drawn once, at the
-  /// build; the promise is for each context that does not depend on it, over all dithers. Answers are not
+  /// δ, up to 0.01: what the probability that an answer is wrong may be; 0: it is proven. Where codes are
+  /// read, they are then dithered (detail::Dither), and what rounding takes of the k best rows is bounded by
+  /// what chance makes of it, about a fifth of what it could be. What is random is the dither, drawn once, at
+  /// the build; the promise is for each context that does not depend on it, over all dithers. Answers are not
   /// TopK::certified then, but have a TopK::confidence of 1 − δ.
   double failure_probability = 0.0;
   /// Of the dither.

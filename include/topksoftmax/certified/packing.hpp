@@ -53,8 +53,9 @@ class RowPacker {
     by_codes_.rows.resize(layer.vocab());
     if (box_width_ > 0) by_boxes_.rows.resize(layer.vocab());
     const bool random = codes_width_ > 0 && options.failure_probability > 0.0;
-    dither_ = random ? Dither(codes_width_, layer.vocab(), options.failure_probability, options.dither_seed)
+    dither_ = random ? Dither(codes_width_, options.failure_probability, options.dither_seed)
                      : Dither(codes_width_);
+    reach_ = dither_.reach(options.expected_k);
   }
 
   /// Stores the rows, and their radii with weights that suit contexts like these.
@@ -74,7 +75,7 @@ class RowPacker {
     share_contexts(contexts);
     index.prefix_weights = weigh(by_prefix_);
     index.tail_weights = weigh(by_tails_);
-    if (codes_width_ > 0) index.code_weights = weigh(by_codes_);
+    if (codes_width_ > 0) index.code_weights = weigh_codes(by_codes_);
     for_each_part(executor, vocab, kRowsAtOnce, [&](std::size_t first, std::size_t count) {
       for (std::size_t place = first; place < first + count; ++place) {
         prefixes_.put_radius(place, row_radius(by_prefix_.rows[place], index.prefix_weights));
@@ -147,33 +148,46 @@ class RowPacker {
     const kernels::PrefixCodes& int4 = prefixes_.blocks().int4();
     const kernels::PrefixCodes& int2 = prefixes_.blocks().int2();
     CodeTerms terms{};
-    terms[kInt4Rounded] = put_codes(place, int4, 0, x.first(int4.width), terms);
-    terms[kInt2Rounded] = put_codes(place, int2, int4.width, x.subspan(int4.width), terms);
-    terms[kCodeContext] = std::sqrt(terms[kCodeContext]);
+    const PutCodes of_int4 = put_codes(place, int4, 0, x.first(int4.width));
+    const PutCodes of_int2 = put_codes(place, int2, int4.width, x.subspan(int4.width));
+    terms[kInt4Rounded] = of_int4.rounded;
+    terms[kInt2Rounded] = of_int2.rounded;
+    terms[kCodeContext] = std::hypot(of_int4.length, of_int2.length);
+    terms[kBeyondInt4] = of_int4.beyond;
+    terms[kBeyondInt2] = of_int2.beyond;
     return terms;
   }
 
-  /// The same of some bits, whose dither begins at `first`. Returns what the error is at the most for a
-  /// context of length 1, and adds ‖x̂‖² to a term.
-  double put_codes(std::size_t place, const kernels::PrefixCodes& codes, std::size_t first,
-                   std::span<double> x, CodeTerms& terms) {
-    if (codes.width == 0) return 0.0;
+  /// What is left of a row's codes.
+  struct PutCodes {
+    double rounded = 0.0;  ///< the step, or without dither the length of the error
+    double beyond = 0.0;   ///< the length of what is cut off of dithered ones
+    double length = 0.0;   ///< ‖x̂‖
+  };
+
+  /// The same of some bits, whose dither begins at `first`.
+  PutCodes put_codes(std::size_t place, const kernels::PrefixCodes& codes, std::size_t first,
+                     std::span<double> x) {
+    if (codes.width == 0) return {};
     const double peak = largest_magnitude(x);
     const auto likely = [&](const Coder& coder) {
-      return 2.0 * coder.scale() * dither_.reach() + beyond_reach(coder, x);
+      return 2.0 * coder.scale() * reach_ + beyond_reach(coder, x);
     };
     const std::uint16_t scale =
         dither_.is_random() ? cheapest_scale(codes.bits, peak, likely) : nearest_scale(codes.bits, peak, x);
-    const double likely_error = likely(Coder(codes.bits, bfloat16_value(scale)));
+    const Coder coder(codes.bits, bfloat16_value(scale));
+    const double beyond = beyond_reach(coder, x);
     std::vector<double> kept(x.begin(), x.end());
     prefixes_.put_codes(place, codes, scale, dither_.t().span().subspan(first, x.size()), kept);
     double rounded = 0.0;
+    double length = 0.0;
     for (std::size_t j = 0; j < x.size(); ++j) {
       x[j] -= kept[j];
       rounded += x[j] * x[j];
-      terms[kCodeContext] += kept[j] * kept[j];
+      length += kept[j] * kept[j];
     }
-    return dither_.is_random() ? likely_error : std::sqrt(rounded);
+    if (dither_.is_random()) return {2.0 * coder.scale(), beyond, std::sqrt(length)};
+    return {std::sqrt(rounded), 0.0, std::sqrt(length)};
   }
 
   void make_boxes(const Executor& executor, CertifiedIndex& index) const {
@@ -198,7 +212,7 @@ class RowPacker {
                             contexts.outside.sum(), inside.leftCols(boxed).rowwise().norm().sum(),
                             contexts.errors.sum(), 0.0};
     }
-    by_codes_.contexts = {of_int4, of_int2, kTypicallyLost * of_codes};
+    by_codes_.contexts = {reach_ * of_int4, reach_ * of_int2, kTypicallyLost * of_codes, of_int4, of_int2};
     by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix - codes).rowwise().norm().sum(),
                            contexts.outside.sum(), inside.leftCols(prefix).rowwise().norm().sum(),
                            contexts.errors.sum(), 0.0};
@@ -214,6 +228,7 @@ class RowPacker {
   std::size_t box_width_;  ///< 0: no boxes
   std::size_t codes_width_;
   Dither dither_;
+  double reach_;  ///< of that, for the expected k
   Eigen::VectorXf biases_;
   std::size_t tail_width_;
   PrefixWriter prefixes_;

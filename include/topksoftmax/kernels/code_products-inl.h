@@ -51,8 +51,9 @@ struct CodeLayout {
   }
 };
 
-/// Products of codes in the form of those in int8: a function of u that makes dots Σ_j (2·u_rj − 2^bits + 1)
-/// · n_j − offset. Sums are modulo 2³², and what they end as is an int32.
+/// Products of codes in the form of those in int8: a function of the u of some blocks, of one or kTogether,
+/// that makes dots Σ_j (2·u_rj − 2^bits + 1) · n_j − offset of each. Sums are modulo 2³², and what they end
+/// as is an int32.
 template <class Form, std::size_t kBits>
 class CodeProducts;
 
@@ -63,50 +64,66 @@ class CodeProducts<ByteProducts, kBits> {
   using Layout = CodeLayout<kBits>;
 
  public:
+  /// Two vectors share what they meet of a context.
+  static constexpr std::size_t kTogether = kBlockVectors == 1 ? 2 : 1;
+
   CodeProducts(const CodeContext& context, std::size_t width)
       : context_(context),
         segments_(width / CodeContext::kSegment),
         centre_(Layout::Centre(context, width)) {}
 
-  HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
+  template <std::size_t kBlocks>
+  HWY_INLINE void operator()(const std::uint8_t* const (&u)[kBlocks],
+                             IntVec (&dots)[kBlocks][kBlockVectors]) const {
+    constexpr std::size_t kVectors = kBlocks * kBlockVectors;
+    // Enough sums, of which each waits for itself.
+    constexpr std::size_t kChains = Layout::kInByte * kVectors < 8 ? 2 : 1;
+    constexpr std::size_t kAccs = kChains * Layout::kInByte * kVectors;
     Vec32 acc[kAccs];
     TOPKSOFTMAX_UNROLL
     for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::Zero(Tag32());
     const std::int8_t* n = context_.n;
-    for (std::size_t segment = 0; segment < segments_; ++segment, u += Layout::kSegmentBytes) {
+    std::size_t at = 0;
+    for (std::size_t segment = 0; segment < segments_; ++segment) {
       if (const int shift = context_.shifts[segment]; shift != 0) {
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < kAccs; ++i) acc[i] = hn::ShiftLeftSame(acc[i], shift);
       }
       TOPKSOFTMAX_UNROLL
-      for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup) {
+      for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, at += Layout::kGroupBytes) {
+        Bytes bytes[kVectors];
         TOPKSOFTMAX_UNROLL
-        for (std::size_t i = 0; i < kBlockVectors; ++i) {
-          auto bytes = hn::LoadU(TagU8(), u + g * Layout::kGroupBytes + 4 * i * kLanes);
-          HoldInRegister(bytes);
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          bytes[v] = hn::LoadU(TagU8(), u[v / kBlockVectors] + at + 4 * (v % kBlockVectors) * kLanes);
+          HoldInRegister(bytes[v]);
+        }
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t s = 0; s < Layout::kInByte; ++s) {
+          auto four = ByteProducts::Broadcast(n + 4 * s);
+          if (kVectors > 1) HoldInRegister(four);
           TOPKSOFTMAX_UNROLL
-          for (std::size_t s = 0; s < Layout::kInByte; ++s) {
-            Vec32& sum = acc[((g % kChainsOfCodes) * Layout::kInByte + s) * kBlockVectors + i];
-            sum = ByteProducts::AddByteProducts(sum, hn::And(bytes, hn::Set(TagU8(), Layout::mask(s))),
-                                                ByteProducts::Broadcast(n + 4 * s));
+          for (std::size_t v = 0; v < kVectors; ++v) {
+            Vec32& sum = acc[((g % kChains) * Layout::kInByte + s) * kVectors + v];
+            sum = ByteProducts::AddByteProducts(sum, hn::And(bytes[v], hn::Set(TagU8(), Layout::mask(s))),
+                                                four);
           }
         }
       }
     }
     TOPKSOFTMAX_UNROLL
-    for (std::size_t i = 0; i < kBlockVectors; ++i) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
       auto doubled = hn::Set(Tag32(), -centre_);
       TOPKSOFTMAX_UNROLL
       for (std::size_t s = 0; s < Layout::kInByte; ++s) {
-        Vec32 sum = acc[s * kBlockVectors + i];
+        Vec32 sum = acc[s * kVectors + v];
         TOPKSOFTMAX_UNROLL
-        for (std::size_t chain = 1; chain < kChainsOfCodes; ++chain) {
-          sum = hn::Add(sum, acc[(chain * Layout::kInByte + s) * kBlockVectors + i]);
+        for (std::size_t chain = 1; chain < kChains; ++chain) {
+          sum = hn::Add(sum, acc[(chain * Layout::kInByte + s) * kVectors + v]);
         }
         // Code s of a byte counts 2^(bits·s) times.
         doubled = hn::Add(doubled, hn::ShiftLeft<1>(hn::ShiftRightSame(sum, static_cast<int>(kBits * s))));
       }
-      dots[i] = doubled;
+      dots[v / kBlockVectors][v % kBlockVectors] = doubled;
     }
   }
 
@@ -114,13 +131,13 @@ class CodeProducts<ByteProducts, kBits> {
   using Tag32 = ByteProducts::Tag32;
   using TagU8 = ByteProducts::TagU8;
   using Vec32 = ByteProducts::Vec32;
+  using Bytes = hn::Vec<TagU8>;
 
   /// What is used several times is loaded once.
-  static HWY_INLINE void HoldInRegister(hn::Vec<TagU8>& vector) { asm("" : "+v"(vector.raw)); }
-
-  /// Enough sums, of which each waits for itself.
-  static constexpr std::size_t kChainsOfCodes = kBlockVectors == 1 ? 2 : 1;
-  static constexpr std::size_t kAccs = kChainsOfCodes * Layout::kInByte * kBlockVectors;
+  template <class Vector>
+  static HWY_INLINE void HoldInRegister(Vector& vector) {
+    asm("" : "+v"(vector.raw));
+  }
 
   CodeContext context_;
   std::size_t segments_;
@@ -136,10 +153,13 @@ class CodeProducts<PlainProducts, kBits> {
   using Layout = CodeLayout<kBits>;
 
  public:
+  static constexpr std::size_t kTogether = 1;
+
   CodeProducts(const CodeContext& context, std::size_t width)
       : context_(context), width_(width), centre_(Layout::Centre(context, width)) {}
 
-  HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
+  HWY_INLINE void operator()(const std::uint8_t* const (&blocks)[1], IntVec (&dots)[1][kBlockVectors]) const {
+    const std::uint8_t* const u = blocks[0];
     HWY_ALIGN std::int32_t sums[kBlockRows];
     for (std::size_t r = 0; r < kBlockRows; ++r) {
       std::int32_t sum = 0;
@@ -150,7 +170,7 @@ class CodeProducts<PlainProducts, kBits> {
       }
       sums[r] = static_cast<std::int32_t>(2 * static_cast<std::int64_t>(sum) - centre_);
     }
-    for (std::size_t i = 0; i < kBlockVectors; ++i) dots[i] = hn::Load(IntTag(), sums + i * kLanes);
+    for (std::size_t i = 0; i < kBlockVectors; ++i) dots[0][i] = hn::Load(IntTag(), sums + i * kLanes);
   }
 
  private:
@@ -168,6 +188,8 @@ class CodeProducts<WordProducts, kBits> {
   using Layout = CodeLayout<kBits>;
 
  public:
+  static constexpr std::size_t kTogether = 1;
+
   CodeProducts(const CodeContext& context, std::size_t width)
       : shifts_(context.shifts),
         segments_(width / CodeContext::kSegment),
@@ -180,7 +202,8 @@ class CodeProducts<WordProducts, kBits> {
     }
   }
 
-  HWY_INLINE void operator()(const std::uint8_t* u, IntVec* HWY_RESTRICT dots) const {
+  HWY_INLINE void operator()(const std::uint8_t* const (&blocks)[1], IntVec (&dots)[1][kBlockVectors]) const {
+    const std::uint8_t* u = blocks[0];
     hn::Vec<Tag32> acc[kBlockVectors];
     hn::Vec<Tag32> more[kBlockVectors];  // where NEON adds half of the products
     TOPKSOFTMAX_UNROLL
@@ -212,7 +235,7 @@ class CodeProducts<WordProducts, kBits> {
     TOPKSOFTMAX_UNROLL
     for (std::size_t i = 0; i < kBlockVectors; ++i) {
       const auto doubled = hn::ShiftLeft<1>(hn::RearrangeToOddPlusEven(acc[i], more[i]));
-      dots[i] = hn::Sub(doubled, hn::Set(Tag32(), centre_));
+      dots[0][i] = hn::Sub(doubled, hn::Set(Tag32(), centre_));
     }
   }
 

@@ -32,7 +32,7 @@ struct PrefixCodes {
 ///   radius       16 × bfloat16   how far the row's logit may be from the estimate, for a context of radius 1
 ///   int4 scale   16 × bfloat16   of PrefixCodes; this and the next only where there are codes
 ///   code radius  16 × bfloat16   how far it may be off besides, for a context of code radius 1
-///   int2 scale   16 × bfloat16   only where int2_width > 0
+///   int2 scale   16 × bfloat16   only where int2_width > 0, with 32 bytes of zeros, so that blocks are lines
 ///   q            width/4 × 16 × 4 × uint8, row r's coordinates 4g … 4g+3 at (16g + r)·4, as q + 128
 ///   u            int4_width/8 × 16 × 4 × uint8, then int2_width/16 × 16 × 4 × uint8: see PrefixCodes
 /// Rows that fill the last block up have a bias of −∞.
@@ -69,7 +69,7 @@ struct PrefixBlocks {
   std::size_t code_width() const { return int4_width + int2_width; }
   /// Where a block's q begins.
   std::size_t q_offset() const {
-    return kHeader + (code_width() > 0 ? 2 * kCodeHeader : 0) + (int2_width > 0 ? kCodeHeader : 0);
+    return kHeader + (code_width() > 0 ? 2 * kCodeHeader : 0) + (int2_width > 0 ? 2 * kCodeHeader : 0);
   }
   /// Where a block's code radii begin.
   static constexpr std::size_t code_radius_offset() { return kHeader + kCodeHeader; }
