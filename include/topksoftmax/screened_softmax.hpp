@@ -50,6 +50,14 @@ class ScreenedSoftmax : public TopKSoftmax {
   }
 
  protected:
+  /// What the screener proposes, and the mass outside of it where that was learned.
+  Candidates screen(const Query& query, Workspace& workspace) const {
+    Candidates candidates = screener_.screen(query, workspace);
+    const bool leaves_some_out = candidates.ids.size() < layer().vocab();
+    if (outside_ && leaves_some_out) outside_->count(query, candidates);
+    return candidates;
+  }
+
   /// Screens, rescores, selects and normalises.
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     answer_from_candidates(layer(), query, screen(query, workspace), workspace, answer);
@@ -71,13 +79,6 @@ class ScreenedSoftmax : public TopKSoftmax {
   }
 
  private:
-  Candidates screen(const Query& query, Workspace& workspace) const {
-    Candidates candidates = screener_.screen(query, workspace);
-    const bool leaves_some_out = candidates.ids.size() < layer().vocab();
-    if (outside_ && leaves_some_out) outside_->count(query, candidates);
-    return candidates;
-  }
-
   std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
     return screen(query, workspace);
   }

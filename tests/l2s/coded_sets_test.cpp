@@ -46,7 +46,7 @@ Candidates narrowed(const SoftmaxLayer& layer, const CandidateSets& sets, std::s
   Candidates candidates;
   candidates.ids = sets.of(set);
   candidates.group = set;
-  codes.narrow(query, layer.transform(), layer.dim(), workspace, candidates);
+  codes.narrow(query, layer, workspace, candidates);
   return candidates;
 }
 
@@ -140,7 +140,7 @@ TEST(CodedSets, CutTheMassOutsideByThatOfTheWholeSet) {
   candidates.normalizer = Normalizer::learned;
   candidates.outside = 1000.0;
   candidates.most_outside = 0.5;
-  codes.narrow(query, layer.transform(), layer.dim(), workspace, candidates);
+  codes.narrow(query, layer, workspace, candidates);
   const double whole = log_sum(logits_of(layer, sets.of(3), h.data()));
   const double inside = log_sum(logits_of(layer, candidates.ids, h.data()));
   EXPECT_NEAR(kernels::log_add_exp(inside, candidates.outside), whole + std::log1p(std::exp(0.5)), 1e-2);

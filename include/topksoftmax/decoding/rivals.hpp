@@ -93,6 +93,10 @@ class Rivals {
     return a.score != b.score ? a.score < b.score : a.token.id > b.token.id;
   }
   template <class T>
+  static void make_heap(std::vector<T>& all) {
+    std::make_heap(all.begin(), all.end(), [](const T& a, const T& b) { return is_behind(a, b); });
+  }
+  template <class T>
   static void push(std::vector<T>& heap, const T& value) {
     heap.push_back(value);
     std::push_heap(heap.begin(), heap.end(), [](const T& a, const T& b) { return is_behind(a, b); });
@@ -138,6 +142,7 @@ inline bool Rivals::find(const Race& race, const Sought& sought, const BoundedTo
   least_.resize(named.ids.size());
   race.gumbels.least_exponentials(named.ids, least_.data());
   named_weight_ = hope(race, named);
+  make_heap(hopeful_);
   return true;
 }
 
@@ -156,8 +161,8 @@ inline void Rivals::find_unnamed(const Race& race, double limit) {
   hope(race, unnamed_);
 }
 
-/// Keeps those of the tokens that may reach the score; their exponentials are no less than least_. Returns
-/// what their weights sum up to at the most.
+/// Adds those of the tokens that may reach the score, which are no heap then; their exponentials are no less
+/// than least_. Returns what their weights sum up to at the most.
 inline double Rivals::hope(const Race& race, const BoundedTokens& tokens) {
   most_.resize(tokens.ids.size());
   // Log weights beyond the score, without a division each.
@@ -174,7 +179,7 @@ inline double Rivals::hope(const Race& race, const BoundedTokens& tokens) {
     const double most = static_cast<double>(most_[i]) * unit;
     sum += most;
     if (least_[i] > most || static_cast<double>(tokens.most[i]) < sought_.lowest) continue;
-    push(hopeful_, Hopeful{most / least_[i], least_[i], tokens.most[i], tokens.ids[i]});
+    hopeful_.push_back({most / least_[i], least_[i], tokens.most[i], tokens.ids[i]});
   }
   return sum * std::exp(sought_.score);
 }

@@ -63,10 +63,15 @@ class CodedSets {
   /// Leaves of the candidates, the whole set of a cluster, those that may be among the query's k best. The
   /// others count in log Z by their estimates. Leaves all where the set has no codes, where k is no small
   /// part of it, where the query edits logits, and where h cannot be bounded.
-  void narrow(const Query& query, const LogitTransform& transform, std::size_t dim, Workspace& workspace,
+  void narrow(const Query& query, const SoftmaxLayer& layer, Workspace& workspace,
               Candidates& candidates) const;
 
  private:
+  /// Bounds of some tokens, and where among them are those that may be among the k best.
+  struct Narrowed {
+    RowBounds bounds;
+    std::span<const TokenId> stay;
+  };
   static constexpr std::string_view kCodes = "codes";
   static constexpr std::string_view kLongest = "codes.longest";
   /// Sets are narrowed for no more than this share of them.
@@ -76,6 +81,9 @@ class CodedSets {
     constexpr std::size_t rows = kernels::PrefixBlocks::kRows;
     return tokens < kFewest ? 0 : (tokens + rows - 1) / rows;
   }
+  std::optional<Narrowed> prove(const Query& query, const SoftmaxLayer& layer, Workspace& workspace,
+                                Candidates& candidates) const;
+  static void count_others(const Narrowed& narrowed, const LogitTransform& transform, Candidates& candidates);
   void place(const CandidateSets& sets);
   /// Calls visit(id, at) for every token that is coded, which is row `at` of the codes.
   template <class Visit>
@@ -141,50 +149,67 @@ inline void CodedSets::save(IndexWriter& out) const {
   out.array(kLongest, {1}, StoredArray<double>::own(std::vector<double>{codes_.longest()}));
 }
 
-inline void CodedSets::narrow(const Query& query, const LogitTransform& transform, std::size_t dim,
-                              Workspace& workspace, Candidates& candidates) const {
+/// Proves which candidates may be among the k best; nothing where that is not worth it, or cannot be done.
+inline std::optional<CodedSets::Narrowed> CodedSets::prove(const Query& query, const SoftmaxLayer& layer,
+                                                           Workspace& workspace,
+                                                           Candidates& candidates) const {
   const std::size_t set = candidates.group;
   const std::size_t count = candidates.ids.size();
-  if (codes_.empty() || starts_[set] == starts_[set + 1] || query.k > count / kShare) return;
-  if (!query.edits.empty()) return;
+  if (codes_.empty() || starts_[set] == starts_[set + 1] || query.k > count / kShare) return std::nullopt;
+  if (!query.edits.empty()) return std::nullopt;
   const kernels::PrefixBlocks blocks = of(set);
-  const std::optional<RowBounds> bounds = codes_.bound(blocks, query.h, dim, workspace);
-  if (!bounds) return;
+  const std::optional<RowBounds> bounds = codes_.bound(blocks, query.h, layer.dim(), workspace);
+  if (!bounds) return std::nullopt;
   candidates.bytes_read += blocks.bytes();
   candidates.screened += count;
 
   CodedSetsScratch& scratch = workspace.scratch<CodedSetsScratch>();
   auto* const best = scratch.best.get<ScoredToken>(query.k);
-  if (kernels::rank_best(bounds->low, candidates.ids.data(), count, query.k, best) < query.k) return;
+  if (kernels::rank_best(bounds->low, candidates.ids.data(), count, query.k, best) < query.k) {
+    return std::nullopt;
+  }
   // So many tokens have logits that are no lower, and no product below `lowest` has such a logit.
+  const LogitTransform& transform = layer.transform();
   const double logit = transform(static_cast<double>(best[query.k - 1].logit));
   const double slack = transform.is_identity() ? 0.0 : kernels::transform_slack(logit);
   const float lowest = kernels::lowest_product(transform, static_cast<float>(logit - slack));
   auto* const places = scratch.places.get<TokenId>(count + kernels::kSlack);
-  const std::size_t left = kernels::reaching(bounds->estimates, bounds->radii, count, lowest, places);
-  if (left < query.k) return;
-  auto* const ids = scratch.ids.get<TokenId>(left);
-  for (std::size_t i = 0; i < left; ++i) {
-    ids[i] = candidates.ids[static_cast<std::size_t>(places[i])];
-  }
-  candidates.ids = {ids, left};
-  if (!query.probabilities) return;
+  const std::size_t staying = kernels::reaching(bounds->estimates, bounds->radii, count, lowest, places);
+  if (staying < query.k) return std::nullopt;
+  return Narrowed{*bounds, {places, staying}};
+}
 
-  float* const logits = bounds->estimates;
+/// Adds what the candidates that do not stay have of log Z by their estimates, which are lost.
+inline void CodedSets::count_others(const Narrowed& narrowed, const LogitTransform& transform,
+                                    Candidates& candidates) {
+  const std::size_t count = candidates.ids.size();
+  float* const logits = narrowed.bounds.estimates;
   kernels::transform(transform, logits, count);
   const float max = kernels::max(logits, count);
-  const double inside = static_cast<double>(max) + std::log(kernels::sum_exp(logits, count, max));
-  // What was learned of the tokens outside may not exceed the whole set by more than this.
-  candidates.outside = std::min(candidates.outside, inside + candidates.most_outside);
-  candidates.most_outside = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < left; ++i) {
-    logits[places[i]] = -std::numeric_limits<float>::infinity();
+  double staying = 0.0;
+  for (const TokenId place : narrowed.stay) {
+    staying += std::exp(static_cast<double>(logits[place]) - static_cast<double>(max));
+    logits[place] = -std::numeric_limits<float>::infinity();
   }
   const double others = kernels::sum_exp(logits, count, max);
-  if (others > 0.0) {
-    candidates.outside =
-        kernels::log_add_exp(candidates.outside, static_cast<double>(max) + std::log(others));
+  const auto log_of = [max](double sum) { return static_cast<double>(max) + std::log(sum); };
+  // What was learned of the tokens outside may not exceed the whole set by more than this.
+  candidates.outside = std::min(candidates.outside, log_of(staying + others) + candidates.most_outside);
+  candidates.most_outside = std::numeric_limits<double>::infinity();
+  if (others > 0.0) candidates.outside = kernels::log_add_exp(candidates.outside, log_of(others));
+}
+
+inline void CodedSets::narrow(const Query& query, const SoftmaxLayer& layer, Workspace& workspace,
+                              Candidates& candidates) const {
+  const std::optional<Narrowed> narrowed = prove(query, layer, workspace, candidates);
+  if (!narrowed) return;
+  if (query.probabilities) count_others(*narrowed, layer.transform(), candidates);
+  const std::size_t staying = narrowed->stay.size();
+  auto* const ids = workspace.scratch<CodedSetsScratch>().ids.get<TokenId>(staying);
+  for (std::size_t i = 0; i < staying; ++i) {
+    ids[i] = candidates.ids[static_cast<std::size_t>(narrowed->stay[i])];
   }
+  candidates.ids = {ids, staying};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

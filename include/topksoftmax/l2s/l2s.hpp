@@ -73,10 +73,9 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
   /// Whether there are sets so long that narrow() does something.
   bool narrows() const { return codes_.bytes() > 0; }
   /// Leaves of what screen() has proposed for a query those tokens that may be among the k best.
-  void narrow(const Query& query, const LogitTransform& transform, Workspace& workspace,
+  void narrow(const Query& query, const SoftmaxLayer& layer, Workspace& workspace,
               Candidates& candidates) const {
-    if (candidates.group == Candidates::no_group) return;
-    codes_.narrow(query, transform, dim_, workspace, candidates);
+    if (candidates.group != Candidates::no_group) codes_.narrow(query, layer, workspace, candidates);
   }
 
   /// What training has yielded.
@@ -188,8 +187,8 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
 
 inline void L2S::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
   if (!screener().narrows()) return ScreenedSoftmax::do_query(query, workspace, answer);
-  Candidates candidates = ask_candidates(*this, query, workspace).value();
-  screener().narrow(query, layer().transform(), workspace, candidates);
+  Candidates candidates = screen(query, workspace);
+  screener().narrow(query, layer(), workspace, candidates);
   answer_from_candidates(layer(), query, candidates, workspace, answer);
 }
 
