@@ -79,9 +79,9 @@ class CodeTrials {
     const Eigen::MatrixXd some = rows_at(layer, tokens).cast<double>();
     estimates_ = biases_at(layer, tokens).replicate(1, trials.contexts.rows());
     const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
-    rows_ = solver.solve(basis.Q * some.transpose()).transpose();
+    rows_ = solver.solve(basis.within(some).transpose()).transpose();
     const Eigen::MatrixXd contexts = trials.contexts.cast<double>();
-    contexts_ = contexts * basis.Q.transpose() * basis.R.transpose();
+    contexts_ = basis.within(contexts) * basis.R.transpose();
     outside_rows_ = length_outside(basis.Q, some);
     outside_contexts_ = length_outside(basis.Q, contexts);
     // As LearnedCoordinates::stretched() scales them.

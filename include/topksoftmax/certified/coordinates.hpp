@@ -33,6 +33,22 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 struct CoordinateBasis {
   Eigen::MatrixXd Q;  ///< [width×d], orthonormal rows
   Eigen::MatrixXd R;  ///< [width×width]
+
+  /// X·Qᵀ of rows X [n×d]. Where Q is the identity, as it is for balanced coordinates of all directions, that
+  /// is X, and costs nothing.
+  Eigen::MatrixXd within(const Eigen::MatrixXd& X) const {
+    if (is_identity()) return X;
+    return X * Q.transpose();
+  }
+
+  /// RQ, likewise.
+  Eigen::MatrixXd product() const {
+    if (is_identity()) return R;
+    return R * Q;
+  }
+
+ private:
+  bool is_identity() const { return Q.rows() == Q.cols() && Q.isIdentity(0.0); }
 };
 
 /// Coordinates of any width, learned from the rows of a layer and from contexts.
@@ -158,7 +174,7 @@ inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
 inline CoordinateBasis LearnedCoordinates::stretched(CoordinateBasis basis, std::size_t rounded) const {
   const auto last = static_cast<Eigen::Index>(std::max<std::size_t>(rounded, 1)) - 1;
   // Rows' coordinates are the solution of QᵀRᵀw' = w.
-  const Eigen::MatrixXd within = basis.Q * rows_ * basis.Q.transpose();
+  const Eigen::MatrixXd within = basis.within(basis.within(rows_).transpose());
   const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
   const Eigen::MatrixXd moments = solver.solve(solver.solve(within).transpose());
   const Eigen::VectorXd typical = moments.diagonal().cwiseMax(kLeastLift).cwiseSqrt();
@@ -215,7 +231,7 @@ inline Eigen::MatrixXd stored(const PrefixStore& rows, std::size_t width) {
 /// 1, to be well within what floats hold.
 inline ContextTransform whole_transform_of(const CoordinateBasis& basis) {
   const auto dim = static_cast<std::size_t>(basis.Q.cols());
-  Eigen::MatrixXd product = basis.R * basis.Q;
+  Eigen::MatrixXd product = basis.product();
   const double largest = product.cwiseAbs().maxCoeff();
   if (largest > 0.0) product /= largest;
   PrefixWriter rows(dim, kernels::PrefixBlocks::width_for(dim));
