@@ -66,7 +66,7 @@ TEST(Radii, WeightsOfCodesMakeBothWidthsCount) {
   detail::BoundShares<CodeTerms> shares;
   const CodeTerms row = {0.06, 0.2, 4.0, 0.01, 0.04};
   const CodeTerms context = {15.0, 10.0, 0.02, 8.0, 5.0};
-  shares.rows.assign(10, shares.of_row(row));
+  shares.rows.assign(10, detail::BoundShares<CodeTerms>::of_row(row));
   for (std::size_t i = 0; i < context.size(); ++i) shares.contexts[i] = 7.0 * context[i];
   const CodeTerms weights = detail::weigh_codes(shares);
   const double sum =
@@ -80,7 +80,7 @@ TEST(Radii, WeightsOfCodesMakeBothWidthsCount) {
 
 TEST(Radii, WeightsOfCodesThatAreMissingAreNumbers) {
   detail::BoundShares<CodeTerms> shares;
-  shares.rows.assign(2, shares.of_row({0.5, 0.0, 1.0, 0.0, 0.0}));
+  shares.rows.assign(2, detail::BoundShares<CodeTerms>::of_row({0.5, 0.0, 1.0, 0.0, 0.0}));
   for (const double length : {0.0, 3.0}) {  // without contexts, and with some
     shares.contexts = {length, 0.0, 0.1 * length, length, 0.0};
     for (const double weight : detail::weigh_codes(shares)) {

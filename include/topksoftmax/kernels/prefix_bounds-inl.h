@@ -192,17 +192,19 @@ class BoundsByCodes {
         factors_(context),
         code_radius_(context.code_radius),
         products_(products),
+        has_int2_(prefix.int2_width > 0),
         of_int4_(prefix.int4(), context.int4),
         of_int2_(prefix.int2(), context.int2) {}
 
-  /// Of all blocks, as many at a time.
-  template <std::size_t kTogether, class Blocks>
-  HWY_INLINE void Bound(Blocks blocks, float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) const {
+  template <class Blocks>
+  HWY_INLINE void operator()(Blocks blocks, float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) const {
+    constexpr std::size_t kTogether = CodeProducts<Form, 2>::kTogether;
     std::size_t i = 0;
-    for (; i + kTogether <= blocks.count; i += kTogether) Some<kTogether>(blocks, i, estimates, radii);
     if constexpr (kTogether > 1) {
-      for (; i < blocks.count; ++i) Some<1>(blocks, i, estimates, radii);
+      const std::size_t end = has_int2_ ? blocks.count / kTogether * kTogether : 0;
+      for (; i < end; i += kTogether) Some<kTogether>(blocks, i, estimates, radii);
     }
+    for (; i < blocks.count; ++i) Some<1>(blocks, i, estimates, radii);
   }
 
  private:
@@ -253,6 +255,7 @@ class BoundsByCodes {
   ContextFactors factors_;
   float code_radius_;
   Products products_;
+  bool has_int2_;
   CodeTerms<Form, 4> of_int4_;
   CodeTerms<Form, 2> of_int2_;
 };
@@ -266,11 +269,7 @@ HWY_INLINE void BoundBlocks(const PrefixBlocks& prefix, const Blocks& blocks, co
       BoundByInt8(BlockHeaders(prefix), blocks, ContextFactors(context), products, estimates, radii);
     } else {
       const BoundsByCodes<Form, std::remove_cvref_t<decltype(products)>> bounds(prefix, context, products);
-      if (prefix.int2_width > 0) {
-        bounds.template Bound<CodeProducts<Form, 2>::kTogether>(blocks, estimates, radii);
-      } else {
-        bounds.template Bound<1>(blocks, estimates, radii);
-      }
+      bounds(blocks, estimates, radii);
     }
   });
 }
