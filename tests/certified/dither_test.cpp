@@ -57,11 +57,12 @@ TEST(Dither, ReachesAsFarAsItsBoundSays) {
   }
 }
 
-/// (x̂ − x)/step of every coordinate x under a dither, whose step is twice the scale.
-std::vector<double> errors(std::span<const double> x, const Coder& coder, const Dither& dither) {
+/// (x̂ − x)/step of every coordinate x, whose dither begins at `first` and whose step is twice the scale.
+std::vector<double> errors(std::span<const double> x, const Coder& coder, const Dither& dither,
+                           std::size_t first = 0) {
   std::vector<double> found;
   for (std::size_t j = 0; j < x.size(); ++j) {
-    const auto t = static_cast<double>(dither.t()[j]);
+    const auto t = static_cast<double>(dither.t()[first + j]);
     found.push_back((coder.value(coder.code(x[j], t), t) - x[j]) / (2.0 * coder.scale()));
   }
   return found;
@@ -130,12 +131,12 @@ TEST(Dither, ErrorsOfTwoWidthsAddUpAsTheirSquaresDo) {
   std::size_t beyond = 0;
   for (std::size_t seed = 0; seed < kSeeds; ++seed) {
     const Dither dither(2 * kDim, kDelta, seed);
+    const std::vector<double> of_int4 = errors({x.data(), kDim}, int4, dither);
+    const std::vector<double> of_int2 = errors({x.data() + kDim, kDim}, int2, dither, kDim);
     double error = 0.0;
-    for (std::size_t j = 0; j < 2 * kDim; ++j) {
-      const Coder& coder = j < kDim ? int4 : int2;
-      const auto at = static_cast<Eigen::Index>(j);
-      const auto t = static_cast<double>(dither.t()[j]);
-      error += (coder.value(coder.code(x[at], t), t) - x[at]) * h[at];
+    for (std::size_t j = 0; j < kDim; ++j) {
+      error += 2.0 * int4.scale() * of_int4[j] * h[static_cast<Eigen::Index>(j)];
+      error += 2.0 * int2.scale() * of_int2[j] * h[static_cast<Eigen::Index>(kDim + j)];
     }
     beyond += error < -dither.reach(1) * length ? 1 : 0;
   }

@@ -10,13 +10,13 @@
 #include <memory>
 #include <string>
 
-#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/saved_index.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -101,22 +101,18 @@ TEST(CertifiedIndex, CodesOfBeforeAreReadAsTheyWere) {
   }
 }
 
-std::string refusal(const std::string& file, const SoftmaxLayer& layer) {
-  const TemporaryFolder folder(testing::memory_folder());
-  const auto path = folder.write("before", file);
-  return testing::error_of([&] { load_index<Certified>(path, layer); });
-}
-
 TEST(CertifiedIndex, DitheredCodesOfBeforeAreToBeBuiltAgain) {
   const CodesOfBefore made({.prefix = 8, .int4_width = 32, .int2_width = 32, .failure_probability = 1e-9});
-  EXPECT_THAT(refusal(made.file, made.layer), ::testing::HasSubstr("build the index again"));
+  EXPECT_THAT(testing::refusal(made.file, made.layer, standard_loader()),
+              ::testing::HasSubstr("build the index again"));
 }
 
 TEST(CertifiedIndex, CodesHaveNoOtherNumberOfWeights) {
   const CodesOfBefore made({.prefix = 8, .int4_width = 64});
   Parts parts(made.file);
   parts.shorten("code_weights");
-  EXPECT_THAT(refusal(parts.file(), made.layer), ::testing::HasSubstr("2 weights in place of 5"));
+  EXPECT_THAT(testing::refusal(parts.file(), made.layer, standard_loader()),
+              ::testing::HasSubstr("2 weights in place of 5"));
 }
 
 }  // namespace

@@ -22,14 +22,21 @@ using detail::kInt4Rounded;
 using detail::row_radius;
 using Terms = std::array<double, 3>;
 
+/// Terms of all sizes.
+template <class AnyTerms>
+AnyTerms any_terms(std::mt19937& engine) {
+  std::lognormal_distribution<double> any(0.0, 3.0);
+  AnyTerms terms;
+  for (double& x : terms) x = any(engine);
+  return terms;
+}
+
 TEST(Radii, ProductsOfRadiiHoldSumsOfProducts) {
   std::mt19937 engine(1);
-  std::lognormal_distribution<double> any(0.0, 3.0);
   for (int round = 0; round < 1000; ++round) {
-    Terms row, context, weights;
-    for (Terms* const terms : {&row, &context, &weights}) {
-      for (double& x : *terms) x = any(engine);
-    }
+    Terms row = any_terms<Terms>(engine);
+    const Terms context = any_terms<Terms>(engine);
+    const Terms weights = any_terms<Terms>(engine);
     double sum = 0.0;
     for (std::size_t i = 0; i < row.size(); ++i) sum += row[i] * context[i];
     const double bound = row_radius(row, weights) * static_cast<double>(context_radius(context, weights));
@@ -46,12 +53,10 @@ TEST(Radii, ProductsOfRadiiHoldSumsOfProducts) {
 
 TEST(Radii, OfBothWidthsOfCodesTheSquaresAddUp) {
   std::mt19937 engine(1);
-  std::lognormal_distribution<double> any(0.0, 3.0);
   for (int round = 0; round < 1000; ++round) {
-    CodeTerms row, context, weights;
-    for (CodeTerms* const terms : {&row, &context, &weights}) {
-      for (double& x : *terms) x = any(engine);
-    }
+    const CodeTerms row = any_terms<CodeTerms>(engine);
+    const CodeTerms context = any_terms<CodeTerms>(engine);
+    const CodeTerms weights = any_terms<CodeTerms>(engine);
     double sum =
         std::hypot(row[kInt4Rounded] * context[kInt4Rounded], row[kInt2Rounded] * context[kInt2Rounded]);
     for (const CodeTerm term : {kCodeContext, kBeyondInt4, kBeyondInt2}) sum += row[term] * context[term];

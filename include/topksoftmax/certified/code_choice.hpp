@@ -215,7 +215,7 @@ class CodesPassing {
       at_end = met.squares();
       for (const CodeWidths& widths : choices) {
         if (widths.end() == end && !by_prefix_.contains(key(widths))) {
-          // The prefix of rows is, and the contexts that meet dithered codes are.
+          // Rows are rounded to bytes in their prefixes, contexts where they meet dithered codes.
           const std::size_t in_bytes = reach_ > 0.0 ? end : widths.prefix;
           by_prefix_[key(widths)] =
               vocab * met.share_passing({none, squares_.at(in_bytes), kLostToInt8}, codes_of(widths));

@@ -176,7 +176,7 @@ class RowPacker {
     const std::uint16_t scale =
         dither_.is_random() ? cheapest_scale(codes.bits, peak, likely) : nearest_scale(codes.bits, peak, x);
     const Coder coder(codes.bits, bfloat16_value(scale));
-    const double beyond = beyond_reach(coder, x);
+    const double beyond = dither_.is_random() ? beyond_reach(coder, x) : 0.0;
     std::vector<double> kept(x.begin(), x.end());
     prefixes_.put_codes(place, codes, scale, dither_.t().span().subspan(first, x.size()), kept);
     double rounded = 0.0;
@@ -186,8 +186,7 @@ class RowPacker {
       rounded += x[j] * x[j];
       length += kept[j] * kept[j];
     }
-    if (dither_.is_random()) return {2.0 * coder.scale(), beyond, std::sqrt(length)};
-    return {std::sqrt(rounded), 0.0, std::sqrt(length)};
+    return {dither_.is_random() ? 2.0 * coder.scale() : std::sqrt(rounded), beyond, std::sqrt(length)};
   }
 
   void make_boxes(const Executor& executor, CertifiedIndex& index) const {

@@ -69,8 +69,8 @@ struct BoundShares {
   Terms contexts{};         ///< of some contexts, in all
 };
 
-/// A part's share of the whole, and no nothing: weights are divided by it.
-inline double share_of(double part, double whole) {
+/// A part's share of the whole, never 0: weights are divided by it.
+inline double nonzero_share(double part, double whole) {
   return whole > 0.0 ? std::max(part / whole, 1e-6) : 1.0;
 }
 
@@ -96,7 +96,7 @@ Terms weigh(const Terms& row, const Terms& contexts) {
   };
   Terms weights{};
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    weights[i] = std::sqrt(share_of(row[i], total(row)) / share_of(contexts[i], total(contexts)));
+    weights[i] = std::sqrt(nonzero_share(row[i], total(row)) / nonzero_share(contexts[i], total(contexts)));
   }
   return weights;
 }
@@ -110,8 +110,8 @@ inline CodeTerms weigh_codes(const BoundShares<CodeTerms>& shares) {
   const CodeTerms row = mean_row(shares);
   const CodeTerms& contexts = shares.contexts;
   const double length = contexts[kInt4Rounded] + contexts[kInt2Rounded];
-  const double int4 = share_of(contexts[kInt4Rounded], length);
-  const double int2 = share_of(contexts[kInt2Rounded], length);
+  const double int4 = nonzero_share(contexts[kInt4Rounded], length);
+  const double int2 = nonzero_share(contexts[kInt2Rounded], length);
   const double of_both = std::hypot(row[kInt4Rounded] * int4, row[kInt2Rounded] * int2);
   using Terms = std::array<double, kCodeTerms - 1>;
   const Terms weights =

@@ -30,7 +30,6 @@ struct CodeLayout {
   static constexpr std::size_t kInGroup = 4 * kInByte;        ///< coordinates of four bytes
   static constexpr std::size_t kGroupBytes = kBlockRows * 4;  ///< of all rows
   static constexpr std::size_t kGroups = CodeContext::kSegment / kInGroup;
-  static constexpr std::size_t kSegmentBytes = kGroups * kGroupBytes;
   static constexpr int kLargest = (1 << kBits) - 1;
 
   /// Code s of a byte.
