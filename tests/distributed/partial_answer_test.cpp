@@ -47,6 +47,45 @@ TopK merged(const std::vector<PartialAnswer>& parts) {
   return answer;
 }
 
+// Messages of a batch lie behind each other, at any address.
+TEST(PartialAnswer, AMessageIsReadAsItWasWritten) {
+  TopK answer;
+  answer.ids = {7, 3, 11};
+  answer.logits = {2.5F, 2.5F, -1.0F};
+  answer.normalizer = Normalizer::low_rank;
+  answer.log_z = 3.0;
+  answer.log_z_low = 2.75;
+  answer.log_z_high = 3.5;
+  answer.certified = false;
+  answer.confidence = 0.75;
+  answer.work = {.bytes_read = 5, .screened = 6, .candidates = 9, .fell_back = true, .repaired = true};
+  std::vector<std::byte> memory(1 + PartialAnswer::message_bytes(answer.size()));
+  const auto token = [&](std::size_t i) { return ScoredToken{answer.logits[i], answer.ids[i]}; };
+  detail::write_message(PartialAnswer(answer), answer.size(), token, memory.data() + 1);
+  TopK read;
+  const PartialAnswer part = detail::read_message(memory.data() + 1, [&](const ScoredToken& one) {
+    read.ids.push_back(one.id);
+    read.logits.push_back(one.logit);
+  });
+  EXPECT_EQ(part.tokens, 3U);
+  EXPECT_EQ(read.ids, answer.ids);
+  EXPECT_EQ(read.logits, answer.logits);
+  MergedAnswers all;
+  all.add(part);
+  all.store(true, read);
+  EXPECT_EQ(read.normalizer, answer.normalizer);
+  EXPECT_EQ(read.log_z, answer.log_z);
+  EXPECT_EQ(part.log_z_low, answer.log_z_low);
+  EXPECT_EQ(part.log_z_high, answer.log_z_high);
+  EXPECT_EQ(read.certified, answer.certified);
+  EXPECT_EQ(read.confidence, answer.confidence);
+  EXPECT_EQ(read.work.bytes_read, answer.work.bytes_read);
+  EXPECT_EQ(read.work.screened, answer.work.screened);
+  EXPECT_EQ(read.work.candidates, answer.work.candidates);
+  EXPECT_TRUE(read.work.fell_back);
+  EXPECT_TRUE(read.work.repaired);
+}
+
 // Intervals without any width leave room for nothing but the rounding of their sum.
 TEST(MergedAnswers, IntervalsHoldTheSumWithoutRounding) {
   std::mt19937 engine(1);

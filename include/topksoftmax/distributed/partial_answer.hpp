@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -12,10 +13,12 @@
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/top_k.hpp"
+#include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// What a rank says of its rows for one context; its tokens follow. A message of plain bytes.
+/// What a rank says of its rows for one context. In a message its tokens follow it, each a ScoredToken: plain
+/// bytes, at any address.
 struct PartialAnswer {
   std::uint64_t bytes_read = 0;
   std::uint64_t screened = 0;
@@ -32,6 +35,26 @@ struct PartialAnswer {
   bool fell_back = false;
   bool repaired = false;
 
+  PartialAnswer() = default;
+  /// Of rows that were all counted.
+  PartialAnswer(const QueryWork& work, const kernels::LogSumExp& all) : sum(all) { take_work(work); }
+  /// What a backend has answered, but for its tokens.
+  explicit PartialAnswer(const TopK& answer)
+      : log_z(answer.log_z),
+        log_z_low(answer.log_z_low),
+        log_z_high(answer.log_z_high),
+        confidence(answer.confidence),
+        normalizer(answer.normalizer),
+        certified(answer.certified) {
+    take_work(answer.work);
+  }
+
+  /// Bytes of a message that has room for so many tokens.
+  static constexpr std::size_t message_bytes(std::size_t most) {
+    return sizeof(PartialAnswer) + most * sizeof(ScoredToken);
+  }
+
+ private:
   void take_work(const QueryWork& work) {
     bytes_read = work.bytes_read;
     screened = work.screened;
@@ -42,6 +65,30 @@ struct PartialAnswer {
 };
 
 static_assert(std::is_trivially_copyable_v<PartialAnswer>);
+
+/// Writes a message with tokens(i) for i < count.
+template <class Tokens>
+void write_message(PartialAnswer part, std::size_t count, const Tokens& tokens, std::byte* to) {
+  part.tokens = static_cast<std::uint32_t>(count);
+  std::memcpy(to, &part, sizeof(part));
+  for (std::size_t i = 0; i < count; ++i) {
+    const ScoredToken token = tokens(i);
+    std::memcpy(to + PartialAnswer::message_bytes(i), &token, sizeof(token));
+  }
+}
+
+/// Reads a message, and calls visit(token) with each of its tokens.
+template <class Visit>
+PartialAnswer read_message(const std::byte* from, const Visit& visit) {
+  PartialAnswer part;
+  std::memcpy(&part, from, sizeof(part));
+  for (std::size_t i = 0; i < part.tokens; ++i) {
+    ScoredToken token;
+    std::memcpy(&token, from + PartialAnswer::message_bytes(i), sizeof(token));
+    visit(token);
+  }
+  return part;
+}
 
 /// An answer's normaliser, certificate and work from those of all ranks, added in their order.
 class MergedAnswers {

@@ -311,12 +311,8 @@ inline void ShardedSoftmax::pack_exact(const Query& own, std::size_t stride, std
       absorb_all(layer(), own, stride, batch, workspace, heaps, own.probabilities ? sums : nullptr);
   for (std::size_t q = 0; q < batch; ++q, to += apart) {
     const std::span<const ScoredToken> tokens = heaps[q].sort();
-    detail::PartialAnswer part;
-    part.take_work(work);
-    part.sum = sums[q];
-    part.tokens = static_cast<std::uint32_t>(tokens.size());
-    std::memcpy(to, &part, sizeof(part));
-    std::memcpy(to + sizeof(part), tokens.data(), tokens.size_bytes());
+    const auto token = [&tokens](std::size_t i) { return tokens[i]; };
+    detail::write_message({work, sums[q]}, tokens.size(), token, to);
   }
 }
 
@@ -381,28 +377,15 @@ inline void ShardedSoftmax::find_above(const Query& query, const detail::Call& a
 inline void ShardedSoftmax::pack_found(std::size_t batch, std::byte* to, std::size_t apart) const {
   for (std::size_t q = 0; q < batch; ++q, to += apart) {
     const TopK& answer = scratch_.found[q];
-    detail::PartialAnswer part;
-    part.take_work(answer.work);
-    part.certified = answer.certified;
-    part.confidence = answer.confidence;
-    part.normalizer = answer.normalizer;
-    part.log_z = answer.log_z;
-    part.log_z_low = answer.log_z_low;
-    part.log_z_high = answer.log_z_high;
-    part.tokens = static_cast<std::uint32_t>(answer.size());
-    std::memcpy(to, &part, sizeof(part));
-    for (std::size_t i = 0; i < answer.size(); ++i) {
-      const ScoredToken token = {answer.logits[i], answer.ids[i]};
-      std::memcpy(to + sizeof(part) + i * sizeof(token), &token, sizeof(token));
-    }
+    const auto token = [&answer](std::size_t i) { return ScoredToken{answer.logits[i], answer.ids[i]}; };
+    detail::write_message(detail::PartialAnswer(answer), answer.size(), token, to);
   }
 }
 
 inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch,
                                    Workspace& workspace, TopK* answers) const {
   const std::size_t dim = layer().dim();
-  const std::size_t apart =
-      sizeof(detail::PartialAnswer) + std::min(query.k, largest_slice_) * sizeof(ScoredToken);
+  const std::size_t apart = detail::PartialAnswer::message_bytes(std::min(query.k, largest_slice_));
   detail::Call call(detail::Call::Kind::query);
   call.add(query, dim, stride, batch, rows());
   const bool above = shares_threshold(query, from_all, batch);
@@ -429,16 +412,11 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
       kernels::TopKHeap heap(scratch_.best.get<ScoredToken>(query.k), query.k);
       detail::MergedAnswers merged;
       for (std::size_t r = 0; r < ranks(); ++r) {
-        const std::byte* const said = said_by(r) + q * apart;
-        detail::PartialAnswer part;
-        std::memcpy(&part, said, sizeof(part));
-        merged.add(part);
-        for (std::size_t i = 0; i < part.tokens; ++i) {
-          ScoredToken token;
-          std::memcpy(&token, said + sizeof(part) + i * sizeof(token), sizeof(token));
-          token.id += static_cast<TokenId>(slices_[r].first);
+        const auto first = static_cast<TokenId>(slices_[r].first);
+        merged.add(detail::read_message(said_by(r) + q * apart, [&heap, first](ScoredToken token) {
+          token.id += first;
           heap.push(token);
-        }
+        }));
       }
       store_tokens(heap.sort(), answers[q]);
       if (from_all) {
