@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,7 +24,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// A backend whose index bounds the rows of its layer: all that bounds tell beside the best tokens.
+/// A backend whose index bounds the rows of its layer: all that bounds tell beside the best tokens, where
+/// they are proven.
 template <class Backend>
 class BoundedSoftmax : public Backend {
  public:
@@ -40,17 +43,21 @@ class BoundedSoftmax : public Backend {
 
   void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                        float* most) const override {
+    if (!certifies()) {
+      std::fill_n(most, rows.size(), std::numeric_limits<float>::infinity());
+      return;
+    }
     upper_bounds(bound(query, workspace), rows, most);
   }
 
   bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
                  std::vector<ScoredToken>& rows) const override {
-    return likely_tokens(bound(query, workspace), count, rows);
+    return certifies() && likely_tokens(bound(query, workspace), count, rows);
   }
 
   bool do_reaching(const Query& query, float least, Workspace& workspace,
                    BoundedTokens& rows) const override {
-    return tokens_reaching(bound(query, workspace), least, rows);
+    return certifies() && tokens_reaching(bound(query, workspace), least, rows);
   }
 
   std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,

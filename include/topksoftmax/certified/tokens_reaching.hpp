@@ -20,7 +20,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Some tokens with large logits: see TopKSoftmax::likely_tokens().
 inline bool likely_tokens(const BoundedQuery& bounded, std::size_t count, std::vector<ScoredToken>& tokens) {
-  if (!bounded.bounds.usable || !bounded.index.is_proven()) return false;
+  if (!bounded.bounds.usable) return false;
   std::size_t bytes_read = 0;
   const BoundedRows rows = likely_rows(bounded, count);
   const ScoredTokens best = score_most_promising(bounded, rows, count, bytes_read);
@@ -30,7 +30,7 @@ inline bool likely_tokens(const BoundedQuery& bounded, std::size_t count, std::v
 
 /// All tokens that may reach a logit, by their prefixes: see TopKSoftmax::tokens_reaching().
 inline bool tokens_reaching(const BoundedQuery& bounded, float least, BoundedTokens& tokens) {
-  if (!can_rule_out(bounded, least) || !bounded.index.is_proven()) return false;
+  if (!can_rule_out(bounded, least)) return false;
   const BoundedRows rows = rows_reaching(bounded, least);
   auto* const found = bounded.scratch().ids.get<TokenId>(divided_room(rows.count));
   const std::size_t count = reaching(bounded, rows.estimates, rows.radii, rows.count, least, found);

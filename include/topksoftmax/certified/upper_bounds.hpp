@@ -15,10 +15,10 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What the logits of some of the layer's rows do not exceed, by their prefixes, or by the boxes that they
-/// are in. No bound of a biased row holds, and none that is not proven.
+/// are in. No bound of a biased row holds.
 inline void upper_bounds(const BoundedQuery& bounded, std::span<const TokenId> rows, float* most) {
   constexpr float kUnbounded = std::numeric_limits<float>::infinity();
-  if (!bounded.bounds.usable || !bounded.index.is_proven()) {
+  if (!bounded.bounds.usable) {
     std::fill_n(most, rows.size(), kUnbounded);
     return;
   }
