@@ -60,8 +60,7 @@ TEST(PartialAnswer, AMessageIsReadAsItWasWritten) {
   answer.confidence = 0.75;
   answer.work = {.bytes_read = 5, .screened = 6, .candidates = 9, .fell_back = true, .repaired = true};
   std::vector<std::byte> memory(1 + PartialAnswer::message_bytes(answer.size()));
-  const auto token = [&](std::size_t i) { return ScoredToken{answer.logits[i], answer.ids[i]}; };
-  detail::write_message(PartialAnswer(answer), answer.size(), token, memory.data() + 1);
+  detail::write_message(answer, memory.data() + 1);
   TopK read;
   const PartialAnswer part = detail::read_message(memory.data() + 1, [&](const ScoredToken& one) {
     read.ids.push_back(one.id);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 #include "topksoftmax/config.hpp"
@@ -75,6 +76,18 @@ void write_message(PartialAnswer part, std::size_t count, const Tokens& tokens, 
     const ScoredToken token = tokens(i);
     std::memcpy(to + PartialAnswer::message_bytes(i), &token, sizeof(token));
   }
+}
+
+/// The same of tokens in memory.
+inline void write_message(const PartialAnswer& part, std::span<const ScoredToken> tokens, std::byte* to) {
+  write_message(
+      part, tokens.size(), [tokens](std::size_t i) { return tokens[i]; }, to);
+}
+
+/// The same of what a backend has answered.
+inline void write_message(const TopK& answer, std::byte* to) {
+  const auto token = [&answer](std::size_t i) { return ScoredToken{answer.logits[i], answer.ids[i]}; };
+  write_message(PartialAnswer(answer), answer.size(), token, to);
 }
 
 /// Reads a message, and calls visit(token) with each of its tokens.

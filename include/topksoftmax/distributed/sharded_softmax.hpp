@@ -310,9 +310,7 @@ inline void ShardedSoftmax::pack_exact(const Query& own, std::size_t stride, std
   const QueryWork work =
       absorb_all(layer(), own, stride, batch, workspace, heaps, own.probabilities ? sums : nullptr);
   for (std::size_t q = 0; q < batch; ++q, to += apart) {
-    const std::span<const ScoredToken> tokens = heaps[q].sort();
-    const auto token = [&tokens](std::size_t i) { return tokens[i]; };
-    detail::write_message({work, sums[q]}, tokens.size(), token, to);
+    detail::write_message({work, sums[q]}, heaps[q].sort(), to);
   }
 }
 
@@ -376,9 +374,7 @@ inline void ShardedSoftmax::find_above(const Query& query, const detail::Call& a
 
 inline void ShardedSoftmax::pack_found(std::size_t batch, std::byte* to, std::size_t apart) const {
   for (std::size_t q = 0; q < batch; ++q, to += apart) {
-    const TopK& answer = scratch_.found[q];
-    const auto token = [&answer](std::size_t i) { return ScoredToken{answer.logits[i], answer.ids[i]}; };
-    detail::write_message(detail::PartialAnswer(answer), answer.size(), token, to);
+    detail::write_message(scratch_.found[q], to);
   }
 }
 
@@ -398,8 +394,7 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
     scratch_.best.get<ScoredToken>(std::max(batch, std::size_t{1}) * query.k);
     const Query own = on_slice(query);
     if (own.k == 0) {
-      const detail::PartialAnswer none;
-      for (std::size_t q = 0; q < batch; ++q) std::memcpy(to + q * apart, &none, sizeof(none));
+      for (std::size_t q = 0; q < batch; ++q) detail::write_message({}, {}, to + q * apart);
     } else if (from_all) {
       pack_exact(own, stride, batch, workspace, to, apart);
     } else {
