@@ -161,6 +161,9 @@ TEST(Rivals, AreFoundAmongNamedTokensToo) {
     sought.most = kVocab;
     ASSERT_TRUE(head->tokens_reaching({h.data(), kDim}, sought.highest, query, workspace, named));
     if (!rivals.find(race, sought, named)) continue;
+    double weight = 0.0;
+    for (const float logit : answer.logits) weight += std::exp(static_cast<double>(logit) - race.best);
+    ASSERT_GE(rivals.named_weight(), weight * (1.0 - 1e-6));
     double most = 0.0;
     for (const float logit : named.most) most += std::exp(static_cast<double>(logit) - race.best);
     ASSERT_GE(rivals.named_weight(), most);
