@@ -94,9 +94,9 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
                                              Workspace& workspace) const override {
     return ask_log_z(*backend_, query, how, workspace);
   }
-  void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+  bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                        float* bounds) const override {
-    ask_upper_bounds(*backend_, query, rows, workspace, bounds);
+    return ask_upper_bounds(*backend_, query, rows, workspace, bounds);
   }
   bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
                  std::vector<ScoredToken>& rows) const override {

@@ -335,19 +335,26 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std:
   detail::check_context(h.data(), h.size());
   detail::check_tokens("upper_bounds", ids, bounds.size(), vocab());
   const Query of_rows = on_rows(query, workspace);
-  if (!row_map_) return do_upper_bounds(of_rows, ids, workspace, bounds.data());
-  auto* const rows = workspace.scratch<detail::RowsOfTokens>().rows.get<TokenId>(ids.size());
-  constexpr TokenId kAnyRow = 0;
-  for (std::size_t i = 0; i < ids.size(); ++i) rows[i] = std::max(row_map_->row_of(ids[i]), kAnyRow);
-  do_upper_bounds(of_rows, {rows, ids.size()}, workspace, bounds.data());
+  std::span<const TokenId> rows = ids;
+  if (row_map_) {
+    auto* const mapped = workspace.scratch<detail::RowsOfTokens>().rows.get<TokenId>(ids.size());
+    constexpr TokenId kAnyRow = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) mapped[i] = std::max(row_map_->row_of(ids[i]), kAnyRow);
+    rows = {mapped, ids.size()};
+  }
+  if (!do_upper_bounds(of_rows, rows, workspace, bounds.data())) {
+    std::fill(bounds.begin(), bounds.end(), std::numeric_limits<float>::infinity());
+  }
+  if (!row_map_) return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (row_map_->row_of(ids[i]) == RowMap::none) bounds[i] = detail::kNoLogit;
   }
 }
 
-TOPKSOFTMAX_INLINE void TopKSoftmax::do_upper_bounds(const Query& /*query*/, std::span<const TokenId> rows,
-                                                     Workspace& /*workspace*/, float* bounds) const {
-  std::fill_n(bounds, rows.size(), std::numeric_limits<float>::infinity());
+TOPKSOFTMAX_INLINE bool TopKSoftmax::do_upper_bounds(const Query& /*query*/,
+                                                     std::span<const TokenId> /*rows*/,
+                                                     Workspace& /*workspace*/, float* /*bounds*/) const {
+  return false;
 }
 
 TOPKSOFTMAX_INLINE bool TopKSoftmax::likely_tokens(std::span<const float> h, std::size_t count,

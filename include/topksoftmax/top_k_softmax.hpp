@@ -259,10 +259,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
     return backend.do_sample_log_z(query, how, workspace);
   }
 
-  /// Its upper bounds [rows.size()].
-  static void ask_upper_bounds(const TopKSoftmax& backend, const Query& query, std::span<const TokenId> rows,
+  /// Its upper bounds [rows.size()], if it has bounds.
+  static bool ask_upper_bounds(const TopKSoftmax& backend, const Query& query, std::span<const TokenId> rows,
                                Workspace& workspace, float* bounds) {
-    backend.do_upper_bounds(query, rows, workspace, bounds);
+    return backend.do_upper_bounds(query, rows, workspace, bounds);
   }
   /// Its likely rows, if it has bounds.
   static bool ask_likely(const TopKSoftmax& backend, const Query& query, std::size_t count,
@@ -294,9 +294,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   virtual std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                                      Workspace& workspace) const;
 
-  /// What upper_bounds() does, for rows; what it says of forbidden ones does not matter. The default has no
-  /// bounds.
-  virtual void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+  /// What upper_bounds() does, for rows; what it says of forbidden ones does not matter. False where there
+  /// are no bounds. The default has none.
+  virtual bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                                float* bounds) const;
 
   /// What likely_tokens() does, for rows. The default has no bounds.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,13 +39,9 @@ class BoundedSoftmax : public Backend {
     return bounded(this->layer(), bounds(), query, workspace);
   }
 
-  void do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
+  bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                        float* most) const override {
-    if (!certifies()) {
-      std::fill_n(most, rows.size(), std::numeric_limits<float>::infinity());
-      return;
-    }
-    upper_bounds(bound(query, workspace), rows, most);
+    return certifies() && upper_bounds(bound(query, workspace), rows, most);
   }
 
   bool do_likely(const Query& query, std::size_t count, Workspace& workspace,

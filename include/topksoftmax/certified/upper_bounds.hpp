@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -15,13 +14,10 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What the logits of some of the layer's rows do not exceed, by their prefixes, or by the boxes that they
-/// are in. No bound of a biased row holds.
-inline void upper_bounds(const BoundedQuery& bounded, std::span<const TokenId> rows, float* most) {
+/// are in; +∞ for biased ones, whose bounds do not hold. False where the context has no bounds.
+inline bool upper_bounds(const BoundedQuery& bounded, std::span<const TokenId> rows, float* most) {
   constexpr float kUnbounded = std::numeric_limits<float>::infinity();
-  if (!bounded.bounds.usable) {
-    std::fill_n(most, rows.size(), kUnbounded);
-    return;
-  }
+  if (!bounded.bounds.usable) return false;
   const CertifiedIndex& index = bounded.index;
   const std::size_t rows_of_bound = index.has_boxes() ? kBlockRows : 1;
   auto* const estimates = bounded.scratch().opened.get<float>(2 * rows.size());
@@ -38,6 +34,7 @@ inline void upper_bounds(const BoundedQuery& bounded, std::span<const TokenId> r
     const bool is_biased = edits.bias_of(rows[i]) != nullptr;
     most[i] = bound < kUnbounded && !is_biased ? bound : kUnbounded;
   }
+  return true;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
