@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,27 +16,20 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/certified.hpp"
-#include "topksoftmax/certified/raised_threshold.hpp"
-#include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/distributed/agreement.hpp"
 #include "topksoftmax/distributed/call.hpp"
 #include "topksoftmax/distributed/communicator.hpp"
 #include "topksoftmax/distributed/exchange.hpp"
 #include "topksoftmax/distributed/greeting.hpp"
+#include "topksoftmax/distributed/own_slice.hpp"
 #include "topksoftmax/distributed/partial_answer.hpp"
-#include "topksoftmax/distributed/sliced_edits.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/io/row_hashes.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
-#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/query_options.hpp"
-#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -100,17 +92,17 @@ class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
   /// "sharded:" and the name of the backend.
   std::string_view name() const override { return name_; }
   /// Of this rank alone.
-  std::size_t index_bytes() const override { return backend_ == nullptr ? 0 : backend_->index_bytes(); }
+  std::size_t index_bytes() const override { return local() == nullptr ? 0 : local()->index_bytes(); }
   bool certifies() const override { return certifies_; }
   bool collective() const override { return true; }
 
   /// This rank's backend, whose ids are the numbers of the slice's rows; null where it has none. layer() is
   /// then a row of zeros, which is never asked.
-  const TopKSoftmax* local() const { return backend_.get(); }
+  const TopKSoftmax* local() const { return own_.backend(); }
   /// What each rank has.
   std::span<const VocabularySlice> slices() const { return slices_; }
   /// What this rank has.
-  const VocabularySlice& slice() const { return slices_[rank()]; }
+  const VocabularySlice& slice() const { return own_.slice(); }
   /// This process's rank in the communicator.
   std::size_t rank() const { return static_cast<std::size_t>(exchange_->ranks().rank()); }
   /// Number of ranks.
@@ -136,18 +128,7 @@ class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
   static constexpr std::string_view kind = "sharded";
 
  private:
-  /// What questions are packed and unpacked in, one at a time.
-  struct Scratch {
-    detail::SlicedEdits edits;
-    std::vector<TopK> found;
-    ScratchBuffer best;
-    ScratchBuffer heaps;
-    ScratchBuffer sums;
-    ScratchBuffer ids;
-    ScratchBuffer said;
-  };
-
-  ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const TopKSoftmax> backend,
+  ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const TopKSoftmax> backend, const VocabularySlice& slice,
                  std::unique_ptr<detail::Exchange> exchange, std::span<const detail::Greeting> greetings);
 
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
@@ -171,22 +152,18 @@ class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
   bool counts_all(const Query& query) const;
   void answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch, Workspace& workspace,
               TopK* answers) const;
-  Query on_slice(const Query& query) const;
   bool shares_threshold(const Query& query, bool from_all, std::size_t batch) const {
     return share_thresholds_ && ranks() > 1 && batch == 1 && !from_all && !query.probabilities;
   }
   void find_above(const Query& query, const detail::Call& asked, std::size_t bytes,
                   Workspace& workspace) const;
   float highest_of_all(float threshold, const detail::Call& asked, std::size_t bytes) const;
-  void pack_exact(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace,
-                  std::byte* to, std::size_t apart) const;
-  void find(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace) const;
-  void pack_found(std::size_t batch, std::byte* to, std::size_t apart) const;
   std::size_t owner(TokenId row) const;
 
-  std::shared_ptr<const TopKSoftmax> backend_;
+  mutable detail::OwnSlice own_;
   std::unique_ptr<detail::Exchange> exchange_;
-  mutable Scratch scratch_;
+  mutable ScratchBuffer best_;  ///< the tokens of an answer
+  mutable ScratchBuffer read_;  ///< how many logits of each rank
   mutable std::optional<std::uint64_t> layer_hash_;
   std::vector<VocabularySlice> slices_;
   std::size_t largest_slice_ = 0;
@@ -204,9 +181,6 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline double narrowest_interval() {
   return 2.0 * std::log1p(kernels::kSumExpError);
 }
-
-/// What ranks make their intervals narrower by than is asked for, so that adding them up has room to round.
-inline constexpr double kNarrower = 1.0 - 0x1p-10;
 
 /// Throws Error unless it is a backend for a slice.
 inline void check_backend(const TopKSoftmax* backend, const VocabularySlice& slice) {
@@ -259,17 +233,18 @@ std::unique_ptr<ShardedSoftmax> ShardedSoftmax::make(MPI_Comm comm, const Vocabu
     const std::size_t dim = detail::check_kinds(greetings).dim;
     SoftmaxLayer part = backend == nullptr ? detail::no_rows(dim) : backend->layer();
     auto exchange = std::make_unique<detail::Exchange>(ranks.ranks());
-    head.reset(new ShardedSoftmax(std::move(part), backend, std::move(exchange), greetings));
+    head.reset(new ShardedSoftmax(std::move(part), backend, slice, std::move(exchange), greetings));
   });
   head->exchange_->connect(std::move(ranks));
   return head;
 }
 
 inline ShardedSoftmax::ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const TopKSoftmax> backend,
+                                      const VocabularySlice& slice,
                                       std::unique_ptr<detail::Exchange> exchange,
                                       std::span<const detail::Greeting> greetings)
     : TopKSoftmax(std::move(part), static_cast<std::size_t>(greetings[0].vocab)),
-      backend_(std::move(backend)),
+      own_(layer(), std::move(backend), slice, greetings.size()),
       exchange_(std::move(exchange)) {
   const detail::Greeting& with_rows = detail::check_kinds(greetings);
   certifies_ = with_rows.certifies;
@@ -287,47 +262,6 @@ inline ShardedSoftmax::ShardedSoftmax(SoftmaxLayer part, std::shared_ptr<const T
 inline bool ShardedSoftmax::counts_all(const Query& query) const {
   return exhaustive_ ||
          (certifies_ && query.probabilities && query.log_z_tolerance < detail::narrowest_interval());
-}
-
-/// The query of this rank's rows. No token may be returned, or there are no rows: k is 0.
-inline Query ShardedSoftmax::on_slice(const Query& query) const {
-  Query own = query;
-  own.edits = scratch_.edits.of(query.edits, slice());
-  own.k = std::min(query.k, own.edits.allowed.count(slice().size()));
-  if (ranks() > 1) own.log_z_tolerance *= detail::kNarrower;
-  return own;
-}
-
-inline void ShardedSoftmax::pack_exact(const Query& own, std::size_t stride, std::size_t batch,
-                                       Workspace& workspace, std::byte* to, std::size_t apart) const {
-  auto* const best = scratch_.best.get<ScoredToken>(batch * own.k);
-  auto* const heaps = scratch_.heaps.get<kernels::TopKHeap>(batch);
-  auto* const sums = scratch_.sums.get<kernels::LogSumExp>(batch);
-  for (std::size_t q = 0; q < batch; ++q) {
-    new (heaps + q) kernels::TopKHeap(best + q * own.k, own.k);
-    new (sums + q) kernels::LogSumExp();
-  }
-  const QueryWork work =
-      absorb_all(layer(), own, stride, batch, workspace, heaps, own.probabilities ? sums : nullptr);
-  for (std::size_t q = 0; q < batch; ++q, to += apart) {
-    detail::write_message({work, sums[q]}, heaps[q].sort(), to);
-  }
-}
-
-/// What the backend answers for the slice.
-inline void ShardedSoftmax::find(const Query& own, std::size_t stride, std::size_t batch,
-                                 Workspace& workspace) const {
-  const QueryOptions options = {.k = own.k,
-                                .allowed = own.edits.allowed,
-                                .logit_bias = {own.edits.bias, own.edits.bias_count},
-                                .probabilities = own.probabilities,
-                                .effort = own.effort,
-                                .log_z_tolerance = own.log_z_tolerance};
-  std::vector<TopK>& found = scratch_.found;
-  if (found.size() < batch) found.resize(batch);
-  if (batch == 1) return backend_->query({own.h, layer().dim()}, options, workspace, found[0]);
-  backend_->query_batch(own.h, batch, layer().dim(), stride, options, {&workspace, 1},
-                        std::span(found).first(batch), SerialExecutor());
 }
 
 /// The highest of what ranks know that k tokens reach. Takes messages of as many bytes as the answers that
@@ -358,23 +292,10 @@ inline void ShardedSoftmax::find_above(const Query& query, const detail::Call& a
     return highest;
   };
   try {
-    if (scratch_.found.empty()) scratch_.found.resize(1);
-    const Query own = on_slice(query);
-    if (own.k == 0) {
-      raise(detail::kNoThreshold);
-    } else {
-      detail::answer_above(static_cast<const Certified&>(*backend_), own, query.k, raise, workspace,
-                           scratch_.found[0]);
-    }
+    own_.find_above(query, raise, workspace);
   } catch (...) {
     if (!told) exchange_->refuse();
     throw;
-  }
-}
-
-inline void ShardedSoftmax::pack_found(std::size_t batch, std::byte* to, std::size_t apart) const {
-  for (std::size_t q = 0; q < batch; ++q, to += apart) {
-    detail::write_message(scratch_.found[q], to);
   }
 }
 
@@ -391,20 +312,18 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
       answers[q].ids.reserve(query.k);
       answers[q].logits.reserve(query.k);
     }
-    scratch_.best.get<ScoredToken>(std::max(batch, std::size_t{1}) * query.k);
-    const Query own = on_slice(query);
-    if (own.k == 0) {
-      for (std::size_t q = 0; q < batch; ++q) detail::write_message({}, {}, to + q * apart);
-    } else if (from_all) {
-      pack_exact(own, stride, batch, workspace, to, apart);
+    best_.get<ScoredToken>(query.k);
+    if (from_all) {
+      own_.write_exact(query, stride, batch, workspace, to, apart);
+    } else if (above) {
+      own_.write_found_above(query, to);
     } else {
-      if (!above) find(own, stride, batch, workspace);
-      pack_found(batch, to, apart);
+      own_.write_found(query, stride, batch, workspace, to, apart);
     }
   };
   const auto take = [&](const auto& said_by) {
     for (std::size_t q = 0; q < batch; ++q) {
-      kernels::TopKHeap heap(scratch_.best.get<ScoredToken>(query.k), query.k);
+      kernels::TopKHeap heap(best_.get<ScoredToken>(query.k), query.k);
       detail::MergedAnswers merged;
       for (std::size_t r = 0; r < ranks(); ++r) {
         const auto first = static_cast<TokenId>(slices_[r].first);
@@ -429,10 +348,7 @@ inline void ShardedSoftmax::do_logits_batch(const Query& query, std::size_t stri
   detail::Call call(detail::Call::Kind::logits);
   call.add(query, layer().dim(), stride, batch, rows());
   const auto pack = [&](std::byte* to) {
-    if (slice().empty()) return;
-    Query own = query;
-    own.edits = scratch_.edits.of(query.edits, slice());
-    score_all(layer(), own, stride, batch, reinterpret_cast<float*>(to));
+    own_.write_logits(query, stride, batch, reinterpret_cast<float*>(to));
   };
   const auto take = [&](const auto& said_by) {
     for (std::size_t r = 0; r < ranks(); ++r) {
@@ -461,20 +377,14 @@ inline void ShardedSoftmax::do_logits_of(const float* h, std::span<const TokenId
   call.add(rows);
   // What a rank has comes first in what it says; there is room for all, wherever they are.
   const auto pack = [&](std::byte* to) {
-    std::fill_n(scratch_.said.get<std::size_t>(ranks()), ranks(), std::size_t{0});
-    auto* const own = scratch_.ids.get<TokenId>(rows.size());
-    std::size_t count = 0;
-    for (const TokenId row : rows) {
-      if (slice().holds(static_cast<std::size_t>(row)))
-        own[count++] = row - static_cast<TokenId>(slice().first);
-    }
-    scan_gathered(workspace, layer().rows(), own, count, h, reinterpret_cast<float*>(to));
+    std::fill_n(read_.get<std::size_t>(ranks()), ranks(), std::size_t{0});
+    own_.write_logits_of(h, rows, workspace, reinterpret_cast<float*>(to));
   };
   const auto take = [&](const auto& said_by) {
-    auto* const said = scratch_.said.get<std::size_t>(ranks());
+    auto* const read = read_.get<std::size_t>(ranks());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::size_t r = owner(rows[i]);
-      std::memcpy(&logits[i], said_by(r) + said[r]++ * sizeof(float), sizeof(float));
+      std::memcpy(&logits[i], said_by(r) + read[r]++ * sizeof(float), sizeof(float));
     }
   };
   exchange_->ask(call, rows.size() * sizeof(float), pack, take);
@@ -489,7 +399,7 @@ inline std::uint64_t ShardedSoftmax::layer_hash() const {
 }
 
 inline void ShardedSoftmax::do_save(IndexWriter& out) const {
-  if (backend_ == nullptr || !layer_hash_) {
+  if (local() == nullptr || !layer_hash_) {
     throw Error(name_ + ": is saved by save_sharded_index(), on all ranks that have rows at once");
   }
   out.kind(kind);
@@ -498,7 +408,7 @@ inline void ShardedSoftmax::do_save(IndexWriter& out) const {
   out.option(detail::kShardLast, slice().last);
   out.option(detail::kShardLayerHash, *layer_hash_);
   IndexWriter wrapped = out.part(detail::kShardPart);
-  backend_->save(wrapped);
+  local()->save(wrapped);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
