@@ -709,13 +709,13 @@ TEST(Certified, RefusesWhatItCannotUse) {
   RowMajorMatrix contexts = random_matrix(10, 8, 2);
   EXPECT_THROW(Certified::build(layer, random_matrix(10, 7, 2)), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.width = 3}), Error);
-  EXPECT_THROW(Certified::build(layer, contexts, {.width = 4097}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.width = 16385}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 16, .width = 8}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.int4_width = 32}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 16}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 32, .width = 32}), Error);
-  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 4096}), Error);
+  EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .int4_width = 16384}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .box_width = 12}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.prefix = 8, .box_width = 6}), Error);
   EXPECT_THROW(Certified::build(layer, contexts, {.context_sample = 0}), Error);

@@ -67,9 +67,21 @@ TEST(Quantized, FindsTheTopTokens) {
   }
 }
 
+TEST(Quantized, FindsTheBestOfTheWidestLayers) {
+  for (const Eigen::Index dim : {5120, 16384}) {
+    const SoftmaxLayer layer = random_layer(300, dim, 1);
+    const auto head = Quantized::build(layer);
+    const auto exact = Exact::make(layer);
+    for (unsigned i = 0; i < 10; ++i) {
+      const Eigen::VectorXf h = random_vector(dim, 20 + i);
+      EXPECT_EQ(head->query(h, {.k = 5}).ids, exact->query(h, {.k = 5}).ids) << dim;
+    }
+  }
+}
+
 TEST(Quantized, RefusesUnusableOptions) {
   EXPECT_THROW(Quantized::build(random_layer(10, 3, 1), {.refine_width = 0}), Error);
-  EXPECT_THROW(Quantized::build(random_layer(2, 4097, 1)), Error);
+  EXPECT_THROW(Quantized::build(random_layer(2, 16385, 1)), Error);
 }
 
 }  // namespace

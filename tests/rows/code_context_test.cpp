@@ -86,7 +86,7 @@ TEST(CodeContexts, WhatIsTooShortToBeRoundedIsLostWhole) {
 }
 
 TEST(CodeContexts, ProductsStayWithinTheirIntegers) {
-  for (const std::size_t width : {32U, 256U, 4096U}) {
+  for (const std::size_t width : {32U, 256U, 4096U, 16384U}) {
     std::vector<float> x = random_values(width, 2);
     for (std::size_t j = 0; j < width; ++j) {  // each segment half as long as the one before
       x[j] = std::copysign(std::exp2(-static_cast<float>(std::min<std::size_t>(j / 32, 20))), x[j]);

@@ -35,7 +35,7 @@ RowCodes codes_of(const SoftmaxLayer& layer) {
 }
 
 TEST(RowCodes, BoundEveryLogitFromBothSides) {
-  for (const Eigen::Index dim : {1, 5, 64, 200, 513, 4096}) {
+  for (const Eigen::Index dim : {1, 5, 64, 200, 513, 4096, 16384}) {
     const SoftmaxLayer layer = random_layer(37, dim, static_cast<unsigned>(dim));
     const RowCodes codes = codes_of(layer);
     Workspace workspace;

@@ -150,7 +150,7 @@ inline std::size_t BoundChooser::width(std::size_t prefix, std::size_t least) co
   const std::size_t room = prefix + kernels::PrefixTails::width_of(tail_lines(prefix, least));
   const std::size_t whole_slacks = room / kernels::kSlack * kernels::kSlack;
   const std::size_t wanted = options_.width != 0 ? options_.width : std::max(whole_slacks, least);
-  return std::min({wanted, layer_.dim(), kMostBoundWidth});
+  return std::min({wanted, layer_.dim(), kernels::kMaxWidth});
 }
 
 inline const CoordinateBasis& BoundChooser::whole_basis() const {
@@ -283,7 +283,7 @@ inline std::vector<CodeWidths> BoundChooser::widths_of_codes(std::size_t coordin
 }
 
 inline CodeChoice BoundChooser::choose_code_widths(std::span<const FirstScan> scans) const {
-  const std::size_t coordinates = std::min(layer_.dim(), kMostBoundWidth);
+  const std::size_t coordinates = std::min(layer_.dim(), kernels::kMaxWidth);
   const std::vector<CodeWidths> widths = widths_of_codes(coordinates);
   if (trials_.count() == 0) {  // there is nothing to see
     FirstScan scan;
@@ -344,7 +344,7 @@ inline BoundChoice BoundChooser::choose() const {
   if (width.least_width != kOneLine) estimate = choose_for(width.least_width);
   tell(0.8);
   const bool open = options_.prefix == 0;
-  if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kMostBoundWidth) {
+  if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kernels::kMaxWidth) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
     const CodeChoice codes = choose_code_widths(estimate.scans);
     if (codes.cost < cost) return with_codes(codes);

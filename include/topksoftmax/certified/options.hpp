@@ -12,16 +12,10 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
-
-namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// Coordinates that are computed at the most.
-inline constexpr std::size_t kMostBoundWidth = 4096;
-
-}  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -29,7 +23,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// they differ in how many rows a prefix leaves. Q and R are those of CertifiedScreener.
 enum class BoundCoordinates : std::uint8_t {
   /// Those in which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: both tails are short. Cost to build: one
-  /// eigenvectors' problem in d dimensions, three in `width`.
+  /// eigenvectors' problem in d dimensions, one in `width`.
   balanced,
   /// The leading eigenvectors of E[hhᵀ], unscaled (R = I): the context's tail is as short as it can be, the
   /// rows' are not. One eigenvectors' problem in d dimensions. Needs contexts.
@@ -71,7 +65,7 @@ struct CertifiedOptions {
   std::size_t int4_width = 0;
   /// Coordinates behind these that it reads as codes of two bits: likewise. Only with a failure_probability.
   std::size_t int2_width = 0;
-  /// Coordinates that rows have in all, 4 to 4096; what a row and a context have beyond them counts by its
+  /// Coordinates that rows have in all, 4 to 16,384; what a row and a context have beyond them counts by its
   /// length alone. 0: as many as lie in one cache line behind the prefix, or more where the contexts, or W
   /// without any, have so many directions that fewer would leave many rows to score.
   std::size_t width = 0;
@@ -111,7 +105,7 @@ struct CertifiedOptions {
     visit("prefix", options.prefix, "coordinates that the first scan reads; 0 chooses on the contexts");
     visit("int4_width", options.int4_width, "coordinates behind the prefix that it reads as int4");
     visit("int2_width", options.int2_width, "coordinates behind these that it reads as codes of two bits");
-    visit("width", options.width, "coordinates in all", from_to(4, detail::kMostBoundWidth).or_0());
+    visit("width", options.width, "coordinates in all", from_to(4, kernels::kMaxWidth).or_0());
     visit("context_sample", options.context_sample, "contexts that the coordinates are learned from",
           at_least(1));
     visit("expected_k", options.expected_k, "the k that the prefix is chosen for", at_least(1));
@@ -165,7 +159,7 @@ inline void check_code_width(std::string_view name, std::size_t width, std::size
 /// Throws Error for what nothing can be built with.
 inline void check_certified_options(const CertifiedOptions& options) {
   check_options("certified", options);
-  const std::size_t longest = options.width == 0 ? kMostBoundWidth : options.width;
+  const std::size_t longest = options.width == 0 ? kernels::kMaxWidth : options.width;
   if (options.prefix % 4 != 0 || options.prefix > longest) {
     throw bad_value("certified: prefix", options.prefix, "a multiple of 4 and at most ", longest);
   }
@@ -183,7 +177,7 @@ inline void check_certified_options(const CertifiedOptions& options) {
 
 /// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
 inline void check_chosen_options(const CertifiedOptions& options) {
-  if (options.width >= 1 && options.width <= kMostBoundWidth && options.prefix % 4 == 0 &&
+  if (options.width >= 1 && options.width <= kernels::kMaxWidth && options.prefix % 4 == 0 &&
       options.prefix <= options.width && options.box_width % 4 == 0 && options.box_width <= options.prefix &&
       options.int4_width % kernels::CodeContext::kSegment == 0 &&
       options.int2_width % kernels::CodeContext::kSegment == 0 &&

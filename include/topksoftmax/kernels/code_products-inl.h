@@ -246,7 +246,7 @@ class CodeProducts<WordProducts, kBits> {
   const std::uint8_t* shifts_;
   std::size_t segments_;
   std::int32_t centre_;
-  std::int16_t n_[PrefixBlocks::kMaxWidth];
+  std::int16_t n_[kMaxWidth];
 };
 
 #endif

@@ -24,6 +24,10 @@ struct Partition {
 /// Elements that some kernels may write beyond the last: a vector's.
 inline constexpr std::size_t kSlack = 16;
 
+/// Coordinates of rows that are bounded in one sum, at most: more would leave contexts too few bits
+/// (PrefixContext::largest).
+inline constexpr std::size_t kMaxWidth = 16384;
+
 /// Bytes that third caches are taken to hold.
 inline constexpr std::size_t kThirdCache = std::size_t{16} << 20;
 

@@ -54,8 +54,8 @@ class ByteProducts {
   struct Context {
     Context(const std::int16_t* n, std::size_t width) : start(-128 * SplitShorts(n, width, high, low)) {}
 
-    std::int8_t high[PrefixBlocks::kMaxWidth];
-    std::int8_t low[PrefixBlocks::kMaxWidth];
+    std::int8_t high[kMaxWidth];
+    std::int8_t low[kMaxWidth];
     std::int32_t start;
   };
 
@@ -258,8 +258,8 @@ class WordProducts {
     }
 
     std::int32_t start;
-    std::int16_t even[PrefixBlocks::kMaxWidth / 2];
-    std::int16_t odd[PrefixBlocks::kMaxWidth / 2];
+    std::int16_t even[kMaxWidth / 2];
+    std::int16_t odd[kMaxWidth / 2];
   };
 
   WordProducts(const Context& context, std::size_t width)

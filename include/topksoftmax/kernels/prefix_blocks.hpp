@@ -39,8 +39,6 @@ struct PrefixCodes {
 struct PrefixBlocks {
   /// Rows of a block.
   static constexpr std::size_t kRows = 16;
-  /// Coordinates in int8, and in codes of either kind, at most.
-  static constexpr std::size_t kMaxWidth = 4096;
   /// Added to a radius as a share of the estimate, for the rounding of both and of the sum of them.
   static constexpr float kRounding = 0x1p-20F;
   /// Added to every radius, for products too small to be held: that of two scales may be off by 2⁻¹⁵⁰, and

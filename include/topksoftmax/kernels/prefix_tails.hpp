@@ -19,8 +19,6 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 struct PrefixTails {
   /// Bytes of a cache line.
   static constexpr std::size_t kLine = 64;
-  /// Coordinates of a row at most.
-  static constexpr std::size_t kMaxWidth = 4096;
 
   /// What is behind a row's coordinates.
   struct Footer {

@@ -133,7 +133,7 @@ class TailProducts<ByteProducts> {
   }
 
  private:
-  static constexpr std::size_t kMostBytes = PrefixTails{.width = PrefixTails::kMaxWidth}.row_bytes();
+  static constexpr std::size_t kMostBytes = PrefixTails{.width = kMaxWidth}.row_bytes();
 
   std::size_t bytes_;
   HWY_ALIGN std::int8_t high_[kMostBytes];

@@ -91,7 +91,7 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 /// refine_width·d weights. Index: V·(d + 8) bytes.
 class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScreener> {
  public:
-  /// Cost: V·d, on the executor's threads. Throws Error for unusable options and for d > 4096. Defined in
+  /// Cost: V·d, on the executor's threads. Throws Error for unusable options and for d > 16,384. Defined in
   /// quantized/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> build(
       SoftmaxLayer layer, const QuantizedOptions& options = {},
@@ -116,9 +116,9 @@ inline constexpr const char* kQuantizedRowsName = "prefixes";
 /// Throws Error for what cannot be built.
 inline void check_quantized(const SoftmaxLayer& layer, const QuantizedOptions& options) {
   check_options("quantized", options);
-  if (layer.dim() > kernels::PrefixBlocks::kMaxWidth) {
+  if (layer.dim() > kernels::kMaxWidth) {
     throw bad_value("quantized: the layer's dimension", layer.dim(), "at most ",
-                    kernels::PrefixBlocks::kMaxWidth);
+                    kernels::kMaxWidth);
   }
 }
 

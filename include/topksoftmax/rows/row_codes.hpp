@@ -43,7 +43,7 @@ struct RowBounds {
 class RowCodes {
  public:
   /// Rows are no wider than this.
-  static constexpr std::size_t kMostDim = kernels::PrefixBlocks::kMaxWidth;
+  static constexpr std::size_t kMostDim = kernels::kMaxWidth;
 
   RowCodes() = default;
   /// What a RowCoder has written, or what was saved of it.
