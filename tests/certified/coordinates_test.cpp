@@ -68,7 +68,7 @@ TEST(Coordinates, BalancedMomentsAreEqualAndDiagonal) {
   const RowMajorMatrix contexts = testing::clustered_contexts(300, 24, 6, 9);
   const detail::LearnedCoordinates learned(layer, contexts, BoundCoordinates::balanced, SerialExecutor());
   for (const std::size_t width : {8U, 24U}) {
-    const CoordinateBasis basis = learned.basis(width);
+    const CoordinateBasis basis = learned.basis(width, SerialExecutor());
     // h' = RQh, and rows have the coordinates w' for which QᵀRᵀw' is nearest to w.
     const Eigen::MatrixXd B = basis.R * basis.Q;
     const Eigen::MatrixXd H = contexts.cast<double>() * B.transpose();

@@ -41,7 +41,7 @@ constexpr SerialExecutor kAlone;
 ContextTransform some_transform(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                                 std::size_t width) {
   const detail::LearnedCoordinates learned(layer, contexts, BoundCoordinates::balanced, kAlone);
-  return detail::transform_of(learned.basis(width));
+  return detail::transform_of(learned.basis(width, kAlone));
 }
 
 /// Contexts of which all length is in one place.

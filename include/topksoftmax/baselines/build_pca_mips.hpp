@@ -6,7 +6,6 @@
 
 #if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/numeric/products.hpp"
+#include "topksoftmax/numeric/symmetric_eigen.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -66,10 +66,9 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
   const Eigen::RowVectorXf mean = lifted.colwise().mean();
   const Eigen::MatrixXf centred = lifted.rowwise() - mean;
   const Eigen::MatrixXd covariance = gram(centred, executor).cast<double>();
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(covariance);
   const Eigen::MatrixXf components =
-      eigen.eigenvectors()
-          .rowwise()
+      symmetric_eigen(covariance, executor)
+          .vectors.rowwise()
           .reverse()
           .leftCols(std::min<Eigen::Index>(static_cast<Eigen::Index>(depth_), lifted.cols()))
           .cast<float>();

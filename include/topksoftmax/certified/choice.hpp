@@ -154,12 +154,12 @@ inline std::size_t BoundChooser::width(std::size_t prefix, std::size_t least) co
 }
 
 inline const CoordinateBasis& BoundChooser::whole_basis() const {
-  if (!whole_basis_) whole_basis_ = coordinates_.basis(layer_.dim());
+  if (!whole_basis_) whole_basis_ = coordinates_.basis(layer_.dim(), executor_);
   return *whole_basis_;
 }
 
 inline CoordinateBasis BoundChooser::basis(std::size_t width) const {
-  return width == layer_.dim() ? whole_basis() : coordinates_.basis(width);
+  return width == layer_.dim() ? whole_basis() : coordinates_.basis(width, executor_);
 }
 
 inline ContextTransform BoundChooser::transform(std::size_t prefix, std::size_t least) const {

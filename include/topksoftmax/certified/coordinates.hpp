@@ -19,6 +19,7 @@
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/numeric/symmetric_eigen.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
@@ -59,8 +60,8 @@ class LearnedCoordinates {
   LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, BoundCoordinates kind,
                      const Executor& executor);
 
-  /// Those of a width of at most d. Cost: O(d²·width).
-  CoordinateBasis basis(std::size_t width) const;
+  /// Those of a width of at most d. Cost: O(d²·width + width³).
+  CoordinateBasis basis(std::size_t width, const Executor& executor) const;
 
   /// Some of them for rows that are rounded to a few bits, where all of `rounded` coordinates have one step:
   /// each is divided by the root of what rows typically have of it, those behind by as much as the last.
@@ -90,11 +91,10 @@ inline double lift_of(double trace, Eigen::Index n) {
 }
 
 /// The root of such a matrix, with its eigenvalues lifted.
-inline Eigen::MatrixXd lifted_root(const Eigen::MatrixXd& S) {
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(S);
-  const Eigen::ArrayXd values =
-      eigen.eigenvalues().cwiseMax(0.0).array() + lift_of(eigen.eigenvalues().sum(), S.rows());
-  return eigen.eigenvectors() * values.sqrt().matrix().asDiagonal() * eigen.eigenvectors().transpose();
+inline Eigen::MatrixXd lifted_root(const Eigen::MatrixXd& S, const Executor& executor) {
+  const SymmetricEigen eigen = symmetric_eigen(S, executor);
+  const Eigen::ArrayXd values = eigen.values.cwiseMax(0.0).array() + lift_of(eigen.values.sum(), S.rows());
+  return eigen.vectors * values.sqrt().matrix().asDiagonal() * eigen.vectors.transpose();
 }
 
 inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
@@ -121,13 +121,14 @@ inline Eigen::LLT<Eigen::MatrixXd> lifted_cholesky(const Eigen::MatrixXd& S) {
 
 /// R for which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal, given both moments within Q's rows: Λ^¼UᵀL⁻¹,
 /// where LLᵀ is the contexts' moment, lifted, and UΛUᵀ = Lᵀ·E[wwᵀ]·L.
-inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::MatrixXd& rows) {
+inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::MatrixXd& rows,
+                               const Executor& executor) {
   const Eigen::LLT<Eigen::MatrixXd> root = lifted_cholesky(contexts);
   const Eigen::MatrixXd L = root.matrixL();
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> joint(L.transpose() * rows * L);
-  const Eigen::MatrixXd U = joint.eigenvectors().rowwise().reverse();
+  const SymmetricEigen joint = symmetric_eigen(L.transpose() * rows * L, executor);
+  const Eigen::MatrixXd U = joint.vectors.rowwise().reverse();
   const Eigen::VectorXd lambda =
-      joint.eigenvalues().reverse().cwiseMax(1e-9 * std::max(joint.eigenvalues().maxCoeff(), 1e-30));
+      joint.values.reverse().cwiseMax(1e-9 * std::max(joint.values.maxCoeff(), 1e-30));
   return lambda.array().pow(0.25).matrix().asDiagonal() * root.matrixU().solve(U).transpose();
 }
 
@@ -150,13 +151,14 @@ inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const R
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_
                                                                     : Eigen::MatrixXd(contexts_ + rows_);
-  directions_ = Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(spread).eigenvectors().rowwise().reverse();
+  directions_ = symmetric_eigen(spread, executor).vectors.rowwise().reverse();
 }
 
-inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
+inline CoordinateBasis LearnedCoordinates::basis(std::size_t width, const Executor& executor) const {
   const bool whole = static_cast<Eigen::Index>(width) == directions_.cols();
   if (whole && kind_ == BoundCoordinates::balanced) {  // whichever directions Q has
-    return {Eigen::MatrixXd::Identity(directions_.rows(), directions_.cols()), balance(contexts_, rows_)};
+    return {Eigen::MatrixXd::Identity(directions_.rows(), directions_.cols()),
+            balance(contexts_, rows_, executor)};
   }
   const Eigen::MatrixXd Q = directions_.leftCols(static_cast<Eigen::Index>(width));
   const Eigen::MatrixXd rows = Q.transpose() * rows_ * Q;
@@ -164,11 +166,11 @@ inline CoordinateBasis LearnedCoordinates::basis(std::size_t width) const {
     case BoundCoordinates::contexts:
       return {Q.transpose(), Eigen::MatrixXd::Identity(Q.cols(), Q.cols())};
     case BoundCoordinates::rows:
-      return {Q.transpose(), lifted_root(rows)};
+      return {Q.transpose(), lifted_root(rows, executor)};
     case BoundCoordinates::balanced:
       break;
   }
-  return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows)};
+  return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows, executor)};
 }
 
 inline CoordinateBasis LearnedCoordinates::stretched(CoordinateBasis basis, std::size_t rounded) const {

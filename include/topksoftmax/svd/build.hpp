@@ -7,12 +7,12 @@
 
 #if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <cstddef>
 #include <memory>
 #include <utility>
 
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/numeric/symmetric_eigen.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
@@ -34,9 +34,10 @@ TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
   const Eigen::MatrixXd squares = detail::layer_gram(layer, executor);
   report("finding the singular directions", 0.6);
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(squares);
-  const Eigen::MatrixXd V =
-      eigen.eigenvectors().rowwise().reverse().leftCols(static_cast<Eigen::Index>(width));
+  const Eigen::MatrixXd V = detail::symmetric_eigen(squares, executor)
+                                .vectors.rowwise()
+                                .reverse()
+                                .leftCols(static_cast<Eigen::Index>(width));
   report("turning the rows", 0.7);
   directions_ = detail::StoredRows(V.transpose().cast<float>());
   RowMajorMatrix turned(static_cast<Eigen::Index>(layer.vocab()), V.cols());
