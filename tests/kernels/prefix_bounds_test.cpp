@@ -100,7 +100,7 @@ TEST_P(PrefixKernels, EstimatesAreTheIntegerProducts) {
 }
 
 TEST_P(PrefixKernels, ProductsAreExact) {
-  for (const std::size_t width : {4U, 8U, 12U, 16U, 24U, 32U, 60U, 16384U}) {
+  for (const std::size_t width : {4U, 8U, 12U, 16U, 24U, 32U, 60U, 4096U, 16384U}) {
     RandomBlocks made(64, width, static_cast<unsigned>(width));
     for (std::size_t v = 0; v < 64; ++v) {  // estimates that are the products, rounded to floats
       constexpr std::uint16_t one = 0x3f80;
@@ -227,9 +227,11 @@ TEST_P(PrefixKernels, ProductsOfCodesAreExact) {
                                    {64U, 0U},
                                    {96U, 0U},
                                    {992U, 0U},
+                                   {4096U, 0U},
                                    {16384U, 0U},
                                    {0U, 32U},
                                    {0U, 96U},
+                                   {0U, 4064U},
                                    {0U, 16352U},
                                    {160U, 832U},
                                    {32U, 64U}}) {

@@ -41,7 +41,7 @@ std::size_t expect_found(const RowMajorMatrix& rows, const Eigen::VectorXf& h) {
 TEST(BestRow, IsFoundAtEveryCountAndDimensionWithoutMostOfTheRows) {
   std::size_t asked = 0;
   std::size_t pruned = 0;
-  for (const Eigen::Index dim : {1, 2, 3, 5, 31, 64, 200, 257, 1024, 4096, 16384, 16385}) {
+  for (const Eigen::Index dim : {1, 2, 3, 5, 31, 64, 200, 257, 1024, 4096, 4097, 16384, 16385}) {
     for (const Eigen::Index count : {1, 2, 31, 32, 33, 100, 257}) {
       const auto seed = static_cast<unsigned>(dim + count);
       const BestRow best(StoredRows(testing::random_matrix(count, dim, seed)));

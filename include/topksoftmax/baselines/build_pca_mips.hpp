@@ -68,9 +68,7 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
   const Eigen::MatrixXd covariance = gram(centred, executor).cast<double>();
   const Eigen::MatrixXf components =
       symmetric_eigen(covariance, executor)
-          .vectors.rowwise()
-          .reverse()
-          .leftCols(std::min<Eigen::Index>(static_cast<Eigen::Index>(depth_), lifted.cols()))
+          .vectors.leftCols(std::min<Eigen::Index>(static_cast<Eigen::Index>(depth_), lifted.cols()))
           .cast<float>();
   depth_ = static_cast<std::size_t>(components.cols());
   components_ = lifted_directions(components);

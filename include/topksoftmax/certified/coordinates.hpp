@@ -126,10 +126,8 @@ inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::Mat
   const Eigen::LLT<Eigen::MatrixXd> root = lifted_cholesky(contexts);
   const Eigen::MatrixXd L = root.matrixL();
   const SymmetricEigen joint = symmetric_eigen(L.transpose() * rows * L, executor);
-  const Eigen::MatrixXd U = joint.vectors.rowwise().reverse();
-  const Eigen::VectorXd lambda =
-      joint.values.reverse().cwiseMax(1e-9 * std::max(joint.values.maxCoeff(), 1e-30));
-  return lambda.array().pow(0.25).matrix().asDiagonal() * root.matrixU().solve(U).transpose();
+  const Eigen::VectorXd lambda = joint.values.cwiseMax(1e-9 * std::max(joint.values.maxCoeff(), 1e-30));
+  return lambda.array().pow(0.25).matrix().asDiagonal() * root.matrixU().solve(joint.vectors).transpose();
 }
 
 inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
@@ -151,7 +149,7 @@ inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const R
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_
                                                                     : Eigen::MatrixXd(contexts_ + rows_);
-  directions_ = symmetric_eigen(spread, executor).vectors.rowwise().reverse();
+  directions_ = symmetric_eigen(spread, executor).vectors;
 }
 
 inline CoordinateBasis LearnedCoordinates::basis(std::size_t width, const Executor& executor) const {

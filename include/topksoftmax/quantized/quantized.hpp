@@ -117,8 +117,7 @@ inline constexpr const char* kQuantizedRowsName = "prefixes";
 inline void check_quantized(const SoftmaxLayer& layer, const QuantizedOptions& options) {
   check_options("quantized", options);
   if (layer.dim() > kernels::kMaxWidth) {
-    throw bad_value("quantized: the layer's dimension", layer.dim(), "at most ",
-                    kernels::kMaxWidth);
+    throw bad_value("quantized: the layer's dimension", layer.dim(), "at most ", kernels::kMaxWidth);
   }
 }
 

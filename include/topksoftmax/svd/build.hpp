@@ -34,10 +34,8 @@ TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
   const Eigen::MatrixXd squares = detail::layer_gram(layer, executor);
   report("finding the singular directions", 0.6);
-  const Eigen::MatrixXd V = detail::symmetric_eigen(squares, executor)
-                                .vectors.rowwise()
-                                .reverse()
-                                .leftCols(static_cast<Eigen::Index>(width));
+  const Eigen::MatrixXd V =
+      detail::symmetric_eigen(squares, executor).vectors.leftCols(static_cast<Eigen::Index>(width));
   report("turning the rows", 0.7);
   directions_ = detail::StoredRows(V.transpose().cast<float>());
   RowMajorMatrix turned(static_cast<Eigen::Index>(layer.vocab()), V.cols());

@@ -24,8 +24,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 class SvdPreview {
  public:
   /// The leading `width` directions, from 1 to d. Cost: V·d·(d/2 + width) multiply-adds on the executor's
-  /// threads, 3·d³ on one and 9·d³ on all again; V·width floats beside what is kept, 3·d² float64 values, and
-  /// 4,096 rows in float32 and float64 a thread. Throws what `progress` throws. Defined in svd/build.hpp.
+  /// threads, 4/3·d³ on one and 3.5·d³ on all again; V·width floats beside what is kept, 3·d² float64 values,
+  /// and 4,096 rows in float32 and float64 a thread. Throws what `progress` throws. Defined in svd/build.hpp.
   TOPKSOFTMAX_BUILD_INLINE SvdPreview(const SoftmaxLayer& layer, std::size_t width, const Executor& executor,
                                       const TrainingProgress& progress = {});
 
