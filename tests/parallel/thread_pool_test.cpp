@@ -48,6 +48,20 @@ TEST(ThreadPool, DoesEveryPartOfManyLoopsWhetherItsThreadsSleepOrLook) {
   }
 }
 
+TEST(ThreadPool, DoesEveryPartWhicheverOfItsThreadsALoopTakes) {
+  for (const auto polling : {kAsleep, std::chrono::microseconds(1), kAwake}) {
+    const ThreadPool threads(4, polling);
+    for (std::size_t loop = 0; loop < 2000; ++loop) {
+      const std::size_t parts = 1 + loop % 9;
+      const std::size_t taken = 1 + loop % 5;
+      std::vector<int> done(parts);
+      const auto body = [&](std::size_t part, std::size_t thread) { done[part] += thread < taken ? 1 : 100; };
+      threads.run(parts, taken, Executor::Body(body));
+      ASSERT_EQ(done, std::vector<int>(parts, 1)) << loop;
+    }
+  }
+}
+
 TEST(ThreadPool, WakesThreadsThatHaveGoneToSleep) {
   const ThreadPool threads(2, std::chrono::microseconds(100));
   for (int loop = 0; loop < 20; ++loop) {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -37,7 +36,7 @@ class ThreadPool final : public Executor {
     const std::size_t processors = std::max(std::thread::hardware_concurrency(), 1U);
     const std::size_t all = threads != 0 ? threads : processors;
     if (all <= processors) polling_ = polling;
-    shares_ = std::make_unique<Share[]>(all);
+    seats_ = std::make_unique<Seat[]>(all);
     workers_.reserve(all - 1);
     try {
       for (std::size_t thread = 1; thread < all; ++thread) {
@@ -60,123 +59,133 @@ class ThreadPool final : public Executor {
     if (threads <= 1 || workers_.empty() || busy_.exchange(true)) {
       return SerialExecutor().run(parts, 1, body);
     }
-    loop_.body = body;
-    loop_.threads = std::min(threads, workers_.size() + 1);
-    for (std::size_t thread = 0; thread < loop_.threads; ++thread) {
-      shares_[thread].next = thread * parts / loop_.threads;
-      shares_[thread].end = (thread + 1) * parts / loop_.threads;
+    threads = std::min(threads, workers_.size() + 1);
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+      Seat& seat = seats_[thread];
+      seat.next.store(thread * parts / threads, std::memory_order_relaxed);
+      seat.end = (thread + 1) * parts / threads;
+      seat.threads = threads;
+      seat.body = body;
     }
-    open();
+    call(threads);
     take_parts(0);
-    close();
+    dismiss(threads);
     busy_ = false;
   }
 
  private:
   static constexpr std::size_t kGrain = std::size_t{128} << 10;
-  static constexpr std::size_t kLine = 64;  // bytes of a cache's line: no two threads write to one
+  static constexpr std::size_t kLine = 64;  // bytes of a cache's line
 
-  /// The parts that a thread begins with.
-  struct alignas(kLine) Share {
-    std::atomic<std::size_t> next = 0;
-    std::size_t end = 0;
-  };
+  enum class Turn { idle, called, within, stopped };
 
   static constexpr auto kNothing = [](std::size_t, std::size_t) {};
 
-  struct alignas(kLine) Loop {
+  /// All that a worker looks at, in a line of its own: so what a loop costs does not grow by the threads that
+  /// it does not take.
+  struct alignas(kLine) Seat {
+    std::atomic<Turn> turn = Turn::idle;
+    std::atomic<std::size_t> next = 0;  ///< of the parts that the thread begins with
+    std::size_t end = 0;
+    std::size_t threads = 0;  ///< of the loop
     Body body = Body(kNothing);
-    std::size_t threads = 0;
+    bool asleep = false;  ///< under the mutex: until it is called
   };
-
-  /// The loop's number, whether workers may enter it, and how many are within: what they look at.
-  struct alignas(kLine) Gate {
-    std::atomic<std::uint64_t> state = 0;
-  };
-  static constexpr std::uint64_t kWithin = (std::uint64_t{1} << 20) - 1;
-  static constexpr std::uint64_t kOpen = kWithin + 1;
-  static constexpr std::uint64_t kNumber = kOpen << 1;
-  static std::uint64_t number_of(std::uint64_t gate) { return gate / kNumber; }
 
   void take_parts(std::size_t thread) const {
-    for (std::size_t i = 0; i < loop_.threads; ++i) {
-      Share& share = shares_[(thread + i) % loop_.threads];
-      for (std::size_t part = share.next++; part < share.end; part = share.next++) loop_.body(part, thread);
+    const Body body = seats_[thread].body;
+    const std::size_t threads = seats_[thread].threads;
+    for (std::size_t i = 0; i < threads; ++i) {
+      Seat& seat = seats_[(thread + i) % threads];
+      if (seat.next.load(std::memory_order_relaxed) >= seat.end) continue;
+      for (std::size_t part = seat.next++; part < seat.end; part = seat.next++) body(part, thread);
     }
   }
 
-  void open() const {
-    gate_.state = (number_of(gate_.state) + 1) * kNumber + kOpen;
-    if (sleeping_ == 0) return;
-    { const std::lock_guard<std::mutex> lock(mutex_); }  // whoever was about to sleep does now
-    begin_.notify_all();
-  }
-
-  /// Waits for those who are within; who comes later stays outside.
-  void close() const {
-    gate_.state -= kOpen;
-    const auto left = [this] { return (gate_.state & kWithin) == 0; };
-    if (detail::poll(polling_, left)) return;
-    caller_sleeps_ = true;
-    std::unique_lock<std::mutex> lock(mutex_);
-    end_.wait(lock, left);
-    caller_sleeps_ = false;
-  }
-
-  /// Whether the loop of this number could be entered.
-  bool enter(std::uint64_t number) const {
-    std::uint64_t gate = gate_.state;
-    while (number_of(gate) == number && (gate & kOpen) != 0) {
-      if (gate_.state.compare_exchange_weak(gate, gate + 1)) return true;
+  /// Calls the workers whose threads the loop takes.
+  void call(std::size_t threads) const {
+    for (std::size_t thread = 1; thread < threads; ++thread) {
+      seats_[thread].turn.store(Turn::called, std::memory_order_release);
     }
-    return false;
+    // Whoever counts itself among the sleeping after this sees that it is called.
+    if (sleeping_.fetch_add(0) != 0) wake(threads);
   }
 
-  void leave() const {
-    const std::uint64_t left = --gate_.state;
-    if ((left & (kOpen | kWithin)) != 0 || !caller_sleeps_) return;
-    { const std::lock_guard<std::mutex> lock(mutex_); }
-    end_.notify_one();
+  /// Wakes those of the workers before this one that sleep.
+  void wake(std::size_t end) const {
+    bool any = false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (std::size_t thread = 1; thread < end; ++thread) {
+        any |= seats_[thread].asleep;
+        seats_[thread].asleep = false;
+      }
+    }
+    if (any) begin_.notify_all();
+  }
+
+  /// Sends away who has not come yet, and waits for those who are within.
+  void dismiss(std::size_t threads) const {
+    for (std::size_t thread = 1; thread < threads; ++thread) {
+      std::atomic<Turn>& turn = seats_[thread].turn;
+      const auto left = [&turn] { return turn == Turn::idle; };
+      Turn called = Turn::called;
+      if (left() || turn.compare_exchange_strong(called, Turn::idle)) continue;
+      if (detail::poll(polling_, left)) continue;
+      caller_sleeps_ = true;
+      std::unique_lock<std::mutex> lock(mutex_);
+      end_.wait(lock, left);
+      caller_sleeps_ = false;
+    }
   }
 
   void work(std::size_t thread) {
-    std::uint64_t done = 0;
-    const auto called = [&] { return stopped_ || number_of(gate_.state) != done; };
+    Seat& seat = seats_[thread];
+    const auto called = [&seat] {
+      const Turn turn = seat.turn.load(std::memory_order_acquire);
+      return turn == Turn::called || turn == Turn::stopped;
+    };
     for (;;) {
       if (!detail::poll(polling_, called)) {
         std::unique_lock<std::mutex> lock(mutex_);
+        seat.asleep = true;
         ++sleeping_;
-        begin_.wait(lock, called);
+        if (called()) seat.asleep = false;
+        begin_.wait(lock, [&seat] { return !seat.asleep; });
         --sleeping_;
       }
-      if (stopped_) return;
-      done = number_of(gate_.state);
-      if (!enter(done)) continue;
-      if (thread < loop_.threads) take_parts(thread);
-      leave();
+      Turn found = Turn::called;
+      if (!seat.turn.compare_exchange_strong(found, Turn::within)) {
+        if (found == Turn::stopped) return;
+        continue;  // it came too late, but may be in time for the next loop
+      }
+      take_parts(thread);
+      seat.turn = Turn::idle;
+      if (!caller_sleeps_) continue;
+      { const std::lock_guard<std::mutex> lock(mutex_); }
+      end_.notify_one();
     }
   }
 
   void stop() {
-    stopped_ = true;
-    { const std::lock_guard<std::mutex> lock(mutex_); }
-    begin_.notify_all();
+    const std::size_t end = workers_.size() + 1;
+    for (std::size_t thread = 1; thread < end; ++thread) seats_[thread].turn = Turn::stopped;
+    wake(end);
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
   }
 
   std::chrono::microseconds polling_{0};
-  std::unique_ptr<Share[]> shares_;  ///< of every thread
+  std::unique_ptr<Seat[]> seats_;  ///< of every thread; the caller's is the first
   std::vector<std::thread> workers_;
-  mutable Loop loop_;
-  mutable Gate gate_;
-  mutable std::atomic<bool> busy_ = false;  ///< some loop has the workers
+  // A loop writes to these, and workers look at them only as they go to sleep:
+  alignas(kLine) mutable std::atomic<bool> busy_ = false;  ///< some loop has the workers
+  mutable std::atomic<std::size_t> sleeping_ = 0;          ///< workers
+  // Workers look at this as they are through:
+  alignas(kLine) mutable std::atomic<bool> caller_sleeps_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable begin_;
   mutable std::condition_variable end_;
-  mutable std::atomic<std::size_t> sleeping_ = 0;  ///< workers
-  mutable std::atomic<bool> caller_sleeps_ = false;
-  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
