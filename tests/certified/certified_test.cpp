@@ -305,11 +305,11 @@ TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
           layer, contexts, {.prefix = prefix, .width = prefix + behind, .boxes = BoundBoxes::never});
       for (Eigen::Index i = 0; i < 20; ++i) {
         asked.workspace = Workspace();
-        auto& [coordinates, integers, bytes, estimates, radii, divided, transformed, opened, blocks,
+        auto& [coordinates, integers, bytes, estimates, radii, divided, transformed, opened, blocks, reaching,
                survivors, ids, logits, features] = asked.workspace.scratch<detail::CertifiedScratch>();
         for (ScratchBuffer* const buffer :
              {&coordinates, &integers, &bytes, &estimates, &radii, &divided, &transformed, &opened, &blocks,
-              &survivors, &ids, &logits, &features}) {
+              &reaching, &survivors, &ids, &logits, &features}) {
           std::fill_n(buffer->get<float>(2000), 2000, 1e30F);
         }
         expect_exact(*certified, *exact, contexts.row(i), 5, asked,

@@ -89,7 +89,7 @@ TEST(Survivors, LeaveOutWhatTheirBoundsSayOfOthers) {
         for (const float depth : {0.0F, 1.0F, 3.0F}) {
           const float lower = threshold - depth;
           const detail::Survivors found =
-              detail::survivors(bounded, detail::rows_reaching(bounded, lower), threshold, lower,
+              detail::survivors(bounded, detail::rows_reaching(bounded, lower), threshold,
                                 head->screener().index().rows());
           double sum = 0.0;
           for (const double logit : logits) sum += std::exp(logit - static_cast<double>(threshold));

@@ -26,13 +26,9 @@ struct Left {
   double bytes_read = 0.0;  ///< for both
 
   void add(const detail::BoundedQuery& bounded, float threshold, double share) {
-    const detail::CertifiedIndex& index = bounded.index;
-    const detail::BoundedRows rows = detail::rows_reaching(bounded, threshold);
-    auto* const ids = bounded.scratch().ids.get<TokenId>(rows.count + kernels::kSlack);
-    const std::size_t passed =
-        detail::divide_bounds(bounded, rows.estimates, rows.radii, rows.count, threshold, ids).reaching;
-    const detail::Survivors found = detail::survivors(bounded, rows, threshold, index.rows());
-    passing += share * static_cast<double>(passed);
+    const detail::ReachingRows rows = detail::rows_reaching(bounded, threshold);
+    const detail::Survivors found = detail::survivors(bounded, rows, threshold, bounded.index.rows());
+    passing += share * static_cast<double>(rows.count);
     scored += share * static_cast<double>(found.ids.size());
     bytes_read += share * static_cast<double>(rows.bytes_read + found.bytes_read +
                                               bounded.layer.rows().bytes(found.ids.size()));

@@ -25,9 +25,7 @@ struct BoundedRows {
   const float* estimates = nullptr;
   const float* radii = nullptr;
   std::size_t count = 0;
-  std::span<const TokenId> blocks{};                          ///< which they are blocks of; none: all rows
-  float threshold = -std::numeric_limits<float>::infinity();  ///< which no other row reaches
-  double others = 0.0;  ///< Σ exp(logit − threshold) over these others at the most, if asked for
+  std::span<const TokenId> blocks{};  ///< which they are blocks of; none: all rows
   std::size_t bytes_read = 0;
 
   std::size_t place(std::size_t i) const {
@@ -60,22 +58,33 @@ inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEd
   }
 }
 
-/// Bounds the rows of some blocks, which ascend.
+/// Rows of some blocks, which ascend: the last one of all may not be full.
+inline std::size_t rows_of(const kernels::PrefixBlocks& all, std::span<const TokenId> blocks) {
+  const bool has_last = !blocks.empty() && static_cast<std::size_t>(blocks.back()) + 1 == all.blocks();
+  return blocks.size() * kBlockRows - (has_last ? all.blocks() * kBlockRows - all.rows : 0);
+}
+
+/// Bounds the rows of some blocks, which ascend, to estimates and radii [16·blocks].
+inline void bound_blocks(const BoundedQuery& bounded, std::span<const TokenId> blocks, float* estimates,
+                         float* radii) {
+  kernels::prefix_bounds_gathered(bounded.index.prefixes.blocks(), blocks.data(), blocks.size(),
+                                  bounded.bounds.prefix, estimates, radii);
+  leave_out_edited(bounded.index, bounded.query.edits, blocks, estimates);
+}
+
+/// The same in the workspace, shared by the query's crew.
 inline BoundedRows open_blocks(const BoundedQuery& bounded, std::span<const TokenId> blocks) {
   const kernels::PrefixBlocks& all = bounded.index.prefixes.blocks();
   const std::size_t room = blocks.size() * kBlockRows;
   auto* const estimates = bounded.scratch().opened.get<float>(2 * room);
   float* const radii = estimates + room;
   share(bounded.workspace, blocks.size(), all.block_bytes(), [&](std::size_t first, std::size_t count) {
-    kernels::prefix_bounds_gathered(all, blocks.data() + first, count, bounded.bounds.prefix,
-                                    estimates + first * kBlockRows, radii + first * kBlockRows);
+    const std::size_t row = first * kBlockRows;
+    bound_blocks(bounded, blocks.subspan(first, count), estimates + row, radii + row);
   });
-  leave_out_edited(bounded.index, bounded.query.edits, blocks, estimates);
-  const bool has_last = !blocks.empty() && static_cast<std::size_t>(blocks.back()) + 1 == all.blocks();
-  const std::size_t missing = has_last ? all.blocks() * kBlockRows - all.rows : 0;
   return {.estimates = estimates,
           .radii = radii,
-          .count = room - missing,
+          .count = rows_of(all, blocks),
           .blocks = blocks,
           .bytes_read = blocks.size() * all.block_bytes()};
 }
@@ -105,21 +114,6 @@ inline BoundedRows likely_rows(const BoundedQuery& bounded, std::size_t wanted) 
   auto* const blocks = scratch.blocks.get<TokenId>(count + kernels::kSlack);
   const std::size_t found = kernels::promising(bounded.bounds.estimates, count, few, maxima, blocks);
   return open_blocks(bounded, {blocks, found});
-}
-
-/// Rows among which are all whose logits may reach a threshold.
-inline BoundedRows rows_reaching(const BoundedQuery& bounded, float threshold) {
-  if (!bounded.index.has_boxes()) return all_rows(bounded);
-  const std::size_t count = bounded.index.boxes().count();
-  auto* const blocks = bounded.scratch().blocks.get<TokenId>(divided_room(count));
-  const kernels::Partition boxes =
-      divide_bounds(bounded, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
-  BoundedRows rows = open_blocks(bounded, {blocks, boxes.reaching});
-  rows.threshold = threshold;
-  // None of them reaches the threshold, which is more than the sum tells where it could not be bounded.
-  rows.others =
-      std::min(static_cast<double>(kBlockRows) * boxes.rest.high, static_cast<double>(bounded.index.rows()));
-  return rows;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

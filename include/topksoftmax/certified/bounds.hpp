@@ -54,8 +54,9 @@ struct CertifiedScratch {
   ScratchBuffer transformed;  ///< bounds of logits, where these are not those of the products
   ScratchBuffer opened;       ///< bounds of the rows of some blocks
   ScratchBuffer blocks;       ///< which these are
-  ScratchBuffer survivors;    ///< bounds of the rows that their prefixes let pass
-  ScratchBuffer ids;          ///< which these are; the candidates
+  ScratchBuffer reaching;     ///< rows that their prefixes let pass, and then those that their tails do
+  ScratchBuffer survivors;    ///< their bounds
+  ScratchBuffer ids;          ///< what is picked of bounds, or scored
   ScratchBuffer logits;       ///< of rows that are scored; the candidates'
   ScratchBuffer features;     ///< of the context, for the estimate of log Z
 };

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
-#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounded_softmax.hpp"
 #include "topksoftmax/certified/bounds.hpp"
-#include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/reaching_rows.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
@@ -51,6 +50,7 @@
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
 //   bounded_rows.hpp the rows of the boxes that are opened, or all
 //   divided_bounds.hpp which bounds reach a threshold, and the sum of the others
+//   reaching_rows.hpp  the same of rows: bounded and picked at once where boxes are opened
 //   threshold.hpp    a logit that k tokens reach
 //   context_regions.hpp  which models of it a context has, and
 //   outside.hpp      the estimate of log Z between its bounds; outside_features.hpp: what it is linear in
@@ -219,25 +219,24 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// A threshold from few rows, or a better one from all that reach it where these are many.
-inline float raised_by_reaching(const BoundedQuery& bounded, const BoundedRows& rows, float threshold,
-                                std::size_t& bytes_read) {
+/// Leaves fewer of the rows that reach a threshold from few rows, by a better one, where these are many. Adds
+/// to bytes_read what that takes.
+inline void raise_threshold(const BoundedQuery& bounded, ReachingRows& rows, std::size_t& bytes_read) {
   // More rows than this that their prefixes let pass speak for a poor threshold.
   const std::size_t tolerable = 64 + 32 * bounded.query.k;
-  auto* const ids = bounded.scratch().ids.get<TokenId>(divided_room(rows.count));
-  const std::size_t passing = reaching(bounded, rows.estimates, rows.radii, rows.count, threshold, ids);
-  if (passing <= tolerable) return threshold;
-  return std::max(threshold, kth_of_best(bounded, rows, bytes_read));
+  if (rows.count <= tolerable) return;
+  const float better = kth_of_best(bounded, rows, bytes_read);
+  if (better > rows.threshold) keep_reaching(bounded, better, rows);
 }
 
 /// The candidates of a context that has been bounded.
 inline Candidates screen_bounded(const BoundedQuery& bounded) {
   std::size_t bytes_read = 0;
-  float threshold = bounded.bounds.usable ? threshold_from_best(bounded, bytes_read) : kNoThreshold;
+  const float threshold = bounded.bounds.usable ? threshold_from_best(bounded, bytes_read) : kNoThreshold;
   if (!can_rule_out(bounded, threshold)) return bounded_candidates(bounded);
-  const BoundedRows rows = rows_reaching(bounded, threshold);
-  if (bounded.index.has_boxes()) threshold = raised_by_reaching(bounded, rows, threshold, bytes_read);
-  Candidates candidates = candidates_among(bounded, rows, threshold, bounded.index.rows());
+  ReachingRows rows = rows_reaching(bounded, threshold);
+  if (bounded.index.has_boxes()) raise_threshold(bounded, rows, bytes_read);
+  Candidates candidates = candidates_among(bounded, rows, bounded.index.rows());
   candidates.bytes_read += bytes_read;
   return candidates;
 }

@@ -22,15 +22,34 @@ struct LogitBounds {
   const float* radii;
 };
 
-/// What the layer's transform makes of bounds of products: these themselves where it leaves them.
+/// What the layer's transform makes of bounds of products, in room [2·count]: these themselves where it
+/// leaves them.
+inline LogitBounds logit_bounds(const LogitTransform& transform, const float* estimates, const float* radii,
+                                std::size_t count, float* room) {
+  if (transform.is_identity()) return {estimates, radii};
+  kernels::transform_bounds(transform, estimates, radii, count, room, room + count);
+  return {room, room + count};
+}
+
+/// The same in the workspace.
 inline LogitBounds logit_bounds(const BoundedQuery& bounded, const float* estimates, const float* radii,
                                 std::size_t count) {
   const LogitTransform& transform = bounded.layer.transform();
-  if (transform.is_identity()) return {estimates, radii};
-  auto* const to_estimates = bounded.scratch().transformed.get<float>(2 * count);
-  float* const to_radii = to_estimates + count;
-  kernels::transform_bounds(transform, estimates, radii, count, to_estimates, to_radii);
-  return {to_estimates, to_radii};
+  const std::size_t room = transform.is_identity() ? 0 : 2 * count;
+  return logit_bounds(transform, estimates, radii, count, bounded.scratch().transformed.get<float>(room));
+}
+
+/// Writes which products may have logits that reach the threshold to ids [count + kSlack], ascending, and
+/// sums up the others where probabilities are asked for. `room` [2·count] is the logits'.
+inline kernels::Partition divide_part(const BoundedQuery& bounded, const float* estimates, const float* radii,
+                                      std::size_t count, float threshold, float* room, TokenId* ids) {
+  const LogitTransform& transform = bounded.layer.transform();
+  if (!bounded.query.probabilities) {
+    const float product = kernels::lowest_product(transform, threshold);
+    return {kernels::reaching(estimates, radii, count, product, ids), {}};
+  }
+  const LogitBounds logits = logit_bounds(transform, estimates, radii, count, room);
+  return kernels::partition(logits.estimates, logits.radii, count, threshold, ids);
 }
 
 /// Bounds that are divided at a time. Sums of the others are added up in this order, whoever made them.
@@ -74,26 +93,15 @@ kernels::Partition divide_in_parts(const BoundedQuery& bounded, std::size_t coun
   return all;
 }
 
-/// Writes which products may have logits that reach the threshold to `ids`, ascending; returns how many.
-inline std::size_t reaching(const BoundedQuery& bounded, const float* estimates, const float* radii,
-                            std::size_t count, float threshold, TokenId* ids) {
-  const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
-  const auto reach = [&](std::size_t first, std::size_t some, TokenId* to) {
-    return kernels::Partition{kernels::reaching(estimates + first, radii + first, some, product, to), {}};
-  };
-  return divide_in_parts(bounded, count, kDividedAtOnce, kBoundBytes, ids, reach).reaching;
-}
-
-/// The same with the sum of the others, where probabilities are asked for.
+/// divide_part() of all of them, in parts: ids [divided_room(count)].
 inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const float* estimates,
                                         const float* radii, std::size_t count, float threshold,
                                         TokenId* ids) {
-  if (!bounded.query.probabilities) {
-    return {reaching(bounded, estimates, radii, count, threshold, ids), {}};
-  }
-  const LogitBounds logits = logit_bounds(bounded, estimates, radii, count);
+  const std::size_t room = bounded.layer.transform().is_identity() ? 0 : 2 * count;
+  auto* const transformed = bounded.scratch().transformed.get<float>(room);
   const auto divide = [&](std::size_t first, std::size_t some, TokenId* to) {
-    return kernels::partition(logits.estimates + first, logits.radii + first, some, threshold, to);
+    return divide_part(bounded, estimates + first, radii + first, some, threshold, transformed + 2 * first,
+                       to);
   };
   return divide_in_parts(bounded, count, kDividedAtOnce, kBoundBytes, ids, divide);
 }

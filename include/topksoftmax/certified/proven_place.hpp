@@ -114,8 +114,7 @@ inline NucleusPlace prove_place(const BoundedQuery& bounded, const ScoredToken& 
   visit_biased(bounded, [&](const ScoredToken& one) { biased.push_back(one); });
   const std::size_t most = bounded.index.rows() / kShare;
   for (const float depth : kDepths) {
-    const float lower = threshold - depth;
-    const Survivors found = survivors(at, rows_reaching(at, lower), threshold, lower, most);
+    const Survivors found = survivors(at, rows_reaching(at, threshold - depth), threshold, most);
     const std::size_t count = found.ids.size();
     if (count > most) break;
     auto* const logits = bounded.scratch().logits.get<float>(count);

@@ -8,10 +8,10 @@
 #include <span>
 
 #include "topksoftmax/candidates.hpp"
-#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/outside.hpp"
+#include "topksoftmax/certified/reaching_rows.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
@@ -43,74 +43,53 @@ inline bool is_worth_bounding(const Query& query, const CertifiedIndex& index) {
   return query.k <= index.rows() / kBoundingShare && !(query.probabilities && all_for_log_z);
 }
 
-/// Bounds rows at `places` again, by their tails, and moves those whose products may still reach the
+/// Bounds rows again, by their tails, and moves the places of those whose products may still reach the
 /// threshold to the front; returns how many these are. The bounds of the others are what the rows' estimates
 /// and radii begin with then.
-inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, std::span<TokenId> places,
-                                 float* estimates, float* radii) {
-  const kernels::PrefixTails& tails = bounded.index.tails.tails();
-  tail_bounds(bounded.workspace, tails, bounded.bounds.tail, places.data(), places.size(), estimates, radii);
+inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, ReachingRows& rows) {
+  tail_bounds(bounded.workspace, bounded.index.tails.tails(), bounded.bounds.tail, rows.places, rows.count,
+              rows.estimates, rows.radii);
   std::size_t kept = 0;
   std::size_t dropped = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const bool below = estimates[i] + radii[i] < threshold;
-    estimates[dropped] = estimates[i];
-    radii[dropped] = radii[i];
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    const bool below = rows.estimates[i] + rows.radii[i] < threshold;
+    rows.estimates[dropped] = rows.estimates[i];
+    rows.radii[dropped] = rows.radii[i];
     dropped += below ? 1 : 0;
-    places[kept] = places[i];
+    rows.places[kept] = rows.places[i];
     kept += below ? 0 : 1;
   }
   return kept;
 }
 
-/// The survivors of a threshold among rows that hold all which reach `lower`, which is no higher: rows whose
-/// prefixes reach that are bounded by their tails too, and what they survive is the threshold. Where prefixes
-/// let more than `most` pass, all these, unasked by their tails.
-inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows, float threshold, float lower,
+/// The survivors of a threshold among rows that hold all which reach one that is no higher: these are bounded
+/// by their tails too. Where they are more than `most`, all of them, unasked by their tails.
+inline Survivors survivors(const BoundedQuery& bounded, ReachingRows rows, float threshold,
                            std::size_t most) {
   const CertifiedIndex& index = bounded.index;
-  CertifiedScratch& scratch = bounded.scratch();
-  auto* const ids = scratch.ids.get<TokenId>(divided_room(rows.count));
   Survivors result;
-  const auto [passing, rest] = divide_bounds(bounded, rows.estimates, rows.radii, rows.count, lower, ids);
-  const double shift = std::exp(static_cast<double>(lower) - static_cast<double>(threshold));
-  result.outside = {rest.low * shift, rest.high * shift};
-  if (rows.others > 0.0) {
-    result.outside.high +=
-        rows.others * std::exp(static_cast<double>(rows.threshold) - static_cast<double>(threshold));
-  }
-  auto* const estimates = scratch.survivors.get<float>(2 * passing);
-  float* const radii = estimates + passing;
-  for (std::size_t i = 0; i < passing; ++i) {
-    const auto at = static_cast<std::size_t>(ids[i]);
-    estimates[i] = rows.estimates[at];
-    ids[i] = static_cast<TokenId>(rows.place(at));
-  }
-  std::size_t kept = passing;
-  if (!index.tails.empty() && passing <= most) {
-    const float product = kernels::lowest_product(bounded.layer.transform(), threshold);
-    kept = keep_by_tails(bounded, product, {ids, passing}, estimates, radii);
-    result.bounded = passing;
-    result.bytes_read = passing * index.tails.tails().row_bytes();
+  const double shift = std::exp(static_cast<double>(rows.threshold) - static_cast<double>(threshold));
+  result.outside = {rows.rest.low * shift, rows.rest.high * shift};
+  std::size_t kept = rows.count;
+  if (!index.tails.empty() && rows.count <= most) {
+    kept = keep_by_tails(bounded, kernels::lowest_product(bounded.layer.transform(), threshold), rows);
+    result.bounded = rows.count;
+    result.bytes_read = rows.count * index.tails.tails().row_bytes();
     if (bounded.query.probabilities) {
-      const LogitBounds logits = logit_bounds(bounded, estimates, radii, passing - kept);
+      const std::size_t dropped = rows.count - kept;
+      const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, dropped);
       const kernels::SumBounds more =
-          kernels::sum_exp_bounds(logits.estimates, logits.radii, passing - kept, threshold);
+          kernels::sum_exp_bounds(logits.estimates, logits.radii, dropped, threshold);
       result.outside.low += more.low;
       result.outside.high += more.high;
     }
   }
+  TokenId* const ids = rows.places;
   if (!index.order.is_natural()) {
-    for (std::size_t i = 0; i < kept; ++i) ids[i] = index.token(static_cast<std::size_t>(ids[i]));
+    for (std::size_t i = 0; i < kept; ++i) ids[i] = index.token(rows.place(i));
   }
   result.ids = {ids, kept};
   return result;
-}
-
-/// The same where no more rows are bounded by their tails than it takes.
-inline Survivors survivors(const BoundedQuery& bounded, const BoundedRows& rows, float threshold,
-                           std::size_t most) {
-  return survivors(bounded, rows, threshold, threshold, most);
 }
 
 /// Calls visit() with each token that the query biases and allows: it has no bounds.
@@ -153,12 +132,11 @@ inline Candidates bounded_candidates(const BoundedQuery& bounded) {
   return candidates;
 }
 
-/// The tokens that may be among the k best when k tokens are known to reach `threshold`, which rows that hold
-/// all reaching it are given for: certified, with log Z as an interval no wider than the query tolerates.
-/// Every token where these are too many, or where their prefixes let more than `most` pass, which then costs
-/// no more than finding that out.
-inline Candidates candidates_among(const BoundedQuery& bounded, BoundedRows rows, float threshold,
-                                   std::size_t most) {
+/// The tokens that may be among the k best when k tokens are known to reach the threshold that `rows` may
+/// reach: certified, with log Z as an interval no wider than the query tolerates. Every token where these are
+/// too many, or where their prefixes let more than `most` pass, which then costs no more than finding that
+/// out.
+inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows rows, std::size_t most) {
   // How much lower the cut is for the first attempt at a narrower interval; twice as much every time.
   constexpr float kFirstStep = 1.0F;
   const CertifiedIndex& index = bounded.index;
@@ -166,10 +144,10 @@ inline Candidates candidates_among(const BoundedQuery& bounded, BoundedRows rows
   Candidates candidates = bounded_candidates(bounded);
   const bool any_width = std::isinf(query.log_z_tolerance);
   float step = kFirstStep;
-  for (float cut = threshold;; rows = rows_reaching(bounded, cut)) {
+  for (float cut = rows.threshold;; rows = rows_reaching(bounded, cut)) {
     const Survivors found = survivors(bounded, rows, cut, most);
     candidates.bytes_read += rows.bytes_read + found.bytes_read;
-    candidates.screened += (rows.blocks.empty() ? 0 : rows.count) + found.bounded;
+    candidates.screened += rows.bounded + found.bounded;
     if (found.ids.size() > std::min(most, index.rows() / kBoundingShare)) break;
     most = index.rows();  // a lower cut lets more pass, and says nothing of the threshold
     candidates.ids = found.ids;
@@ -194,7 +172,7 @@ inline Candidates candidates_among(const BoundedQuery& bounded, BoundedRows rows
 /// The same of all rows.
 inline Candidates candidates_reaching(const BoundedQuery& bounded, float threshold, std::size_t most) {
   if (!can_rule_out(bounded, threshold)) return bounded_candidates(bounded);
-  return candidates_among(bounded, rows_reaching(bounded, threshold), threshold, most);
+  return candidates_among(bounded, rows_reaching(bounded, threshold), most);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -29,10 +29,13 @@ inline std::size_t seeds(const Query& query) {
 /// Rows whose estimates are searched at a time: what is found does not depend on the query's crew.
 inline constexpr std::size_t kSearchedAtOnce = std::size_t{1} << 14;
 
+// Rows are BoundedRows or ReachingRows below.
+
 /// Writes the most promising `wanted` rows of each part of these (see kernels::promising) to ids
 /// [divided_room(rows.count)]; returns how many they are.
-inline std::size_t promising_of_parts(const BoundedQuery& bounded, const BoundedRows& rows,
-                                      std::size_t wanted, TokenId* ids) {
+template <class Rows>
+std::size_t promising_of_parts(const BoundedQuery& bounded, const Rows& rows, std::size_t wanted,
+                               TokenId* ids) {
   constexpr std::size_t kMaxima = kSearchedAtOnce / 8 + 2 * kernels::kSlack;
   auto* const maxima = bounded.scratch().logits.get<float>((rows.count / kSearchedAtOnce + 1) * kMaxima);
   const auto search = [&](std::size_t first, std::size_t count, TokenId* to) {
@@ -44,8 +47,8 @@ inline std::size_t promising_of_parts(const BoundedQuery& bounded, const Bounded
 
 /// Writes which of the rows have the highest estimates to ids [divided_room(rows.count)]: `wanted` of them
 /// and few more unless many are equal, none if too few estimates are finite, as kernels::promising does.
-inline std::size_t most_promising(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t wanted,
-                                  TokenId* ids) {
+template <class Rows>
+std::size_t most_promising(const BoundedQuery& bounded, const Rows& rows, std::size_t wanted, TokenId* ids) {
   if (rows.count > kSearchedAtOnce) {
     const std::size_t found = promising_of_parts(bounded, rows, wanted, ids);
     if (found >= wanted) {
@@ -66,8 +69,9 @@ struct ScoredTokens {
 
 /// About `wanted` of the rows with the highest estimates, scored; few or none where fewer estimates are
 /// finite. Adds to bytes_read what that takes.
-inline ScoredTokens score_most_promising(const BoundedQuery& bounded, const BoundedRows& rows,
-                                         std::size_t wanted, std::size_t& bytes_read) {
+template <class Rows>
+ScoredTokens score_most_promising(const BoundedQuery& bounded, const Rows& rows, std::size_t wanted,
+                                  std::size_t& bytes_read) {
   const kernels::Rows& weights = bounded.layer.rows();
   CertifiedScratch& scratch = bounded.scratch();
   auto* const ids = scratch.ids.get<TokenId>(divided_room(rows.count));
@@ -86,7 +90,8 @@ inline ScoredTokens score_most_promising(const BoundedQuery& bounded, const Boun
 
 /// The k-th best logit of the rows with the highest estimates; kNoThreshold if fewer than k may be returned.
 /// Adds to bytes_read what it takes to score these.
-inline float kth_of_best(const BoundedQuery& bounded, const BoundedRows& rows, std::size_t& bytes_read) {
+template <class Rows>
+float kth_of_best(const BoundedQuery& bounded, const Rows& rows, std::size_t& bytes_read) {
   const std::size_t k = bounded.query.k;
   const std::size_t wanted = std::min(seeds(bounded.query), bounded.index.rows());
   const ScoredTokens best = score_most_promising(bounded, rows, wanted, bytes_read);

@@ -9,10 +9,12 @@
 #include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
+#include "topksoftmax/certified/reaching_rows.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/types.hpp"
 
 // Tokens with their bounds, for those who look for something else than the best (decoding/rivals.hpp).
@@ -31,22 +33,17 @@ inline bool likely_tokens(const BoundedQuery& bounded, std::size_t count, std::v
 /// All tokens that may reach a logit, by their prefixes: see TopKSoftmax::tokens_reaching().
 inline bool tokens_reaching(const BoundedQuery& bounded, float least, BoundedTokens& tokens) {
   if (!can_rule_out(bounded, least)) return false;
-  const BoundedRows rows = rows_reaching(bounded, least);
-  auto* const found = bounded.scratch().ids.get<TokenId>(divided_room(rows.count));
-  const std::size_t count = reaching(bounded, rows.estimates, rows.radii, rows.count, least, found);
-  auto* const estimates = bounded.scratch().survivors.get<float>(2 * count);
-  float* const radii = estimates + count;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::size_t>(found[i]);
-    estimates[i] = rows.estimates[at];
-    radii[i] = rows.radii[at];
-    found[i] = bounded.index.token(rows.place(at));
-  }
-  const LogitBounds logits = logit_bounds(bounded, estimates, radii, count);
+  Query query = bounded.query;
+  query.probabilities = false;  // of the others
+  const ReachingRows rows =
+      rows_reaching({bounded.layer, bounded.index, query, bounded.bounds, bounded.workspace}, least);
+  const std::size_t count = rows.count;
+  const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, count);
   constexpr float kUnbounded = std::numeric_limits<float>::infinity();
-  tokens.ids.assign(found, found + count);
+  tokens.ids.resize(count);
   tokens.most.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
+    tokens.ids[i] = bounded.index.token(rows.place(i));
     const float bound = logits.estimates[i] + logits.radii[i];
     tokens.most[i] = bound < kUnbounded ? bound : kUnbounded;  // which NaN is not
   }
