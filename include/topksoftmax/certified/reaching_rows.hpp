@@ -33,7 +33,7 @@ struct ReachingRows {
   std::size_t place(std::size_t i) const { return static_cast<std::size_t>(places[i]); }
 
   /// Moves row `from` to `to`, which is no later.
-  void move(std::size_t from, std::size_t to) {
+  void move(std::size_t from, std::size_t to) const {
     places[to] = places[from];
     estimates[to] = estimates[from];
     radii[to] = radii[from];
