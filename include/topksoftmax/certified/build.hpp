@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/certified/choice.hpp"
@@ -26,6 +25,7 @@
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/packing.hpp"
 #include "topksoftmax/certified/projections.hpp"
+#include "topksoftmax/certified/reaching_rows.hpp"
 #include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/certified/trials.hpp"

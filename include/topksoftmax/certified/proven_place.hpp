@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/reaching_rows.hpp"
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/config.hpp"

@@ -52,7 +52,7 @@ inline ReachingRows room_for_reaching(const BoundedQuery& bounded, std::size_t c
   return {.places = places, .estimates = bounds, .radii = bounds + count, .threshold = threshold};
 }
 
-/// Of all rows, which have been bounded.
+/// Those of all rows, which have been bounded already.
 inline ReachingRows all_reaching(const BoundedQuery& bounded, float threshold) {
   const BoundedRows all = all_rows(bounded);
   auto* const ids = bounded.scratch().ids.get<TokenId>(divided_room(all.count));
@@ -70,7 +70,8 @@ inline ReachingRows all_reaching(const BoundedQuery& bounded, float threshold) {
   return rows;
 }
 
-/// Of at most kOpenedAtOnce blocks, which ascend: to places, estimates and radii [kReachingRoom].
+/// Bounds the rows of at most kOpenedAtOnce blocks, which ascend, and writes those that reach a threshold to
+/// places, estimates and radii [kReachingRoom].
 inline kernels::Partition reaching_of_blocks(const BoundedQuery& bounded, std::span<const TokenId> blocks,
                                              float threshold, TokenId* places, float* estimates,
                                              float* radii) {
@@ -93,7 +94,7 @@ inline kernels::Partition reaching_of_blocks(const BoundedQuery& bounded, std::s
   return divided;
 }
 
-/// Of the rows in boxes that reach the threshold, which are opened.
+/// Those of the rows in boxes that reach the threshold: these are opened.
 inline ReachingRows opened_reaching(const BoundedQuery& bounded, float threshold) {
   const kernels::PrefixBlocks& prefixes = bounded.index.prefixes.blocks();
   const std::size_t count = bounded.index.boxes().count();

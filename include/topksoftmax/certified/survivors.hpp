@@ -46,7 +46,7 @@ inline bool is_worth_bounding(const Query& query, const CertifiedIndex& index) {
 /// Bounds rows again, by their tails, and moves the places of those whose products may still reach the
 /// threshold to the front; returns how many these are. The bounds of the others are what the rows' estimates
 /// and radii begin with then.
-inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, ReachingRows& rows) {
+inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, const ReachingRows& rows) {
   tail_bounds(bounded.workspace, bounded.index.tails.tails(), bounded.bounds.tail, rows.places, rows.count,
               rows.estimates, rows.radii);
   std::size_t kept = 0;
@@ -63,8 +63,9 @@ inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, R
 }
 
 /// The survivors of a threshold among rows that hold all which reach one that is no higher: these are bounded
-/// by their tails too. Where they are more than `most`, all of them, unasked by their tails.
-inline Survivors survivors(const BoundedQuery& bounded, ReachingRows rows, float threshold,
+/// by their tails too. Where they are more than `most`, all of them, unasked by their tails. Works where the
+/// rows lie, which are gone then.
+inline Survivors survivors(const BoundedQuery& bounded, const ReachingRows& rows, float threshold,
                            std::size_t most) {
   const CertifiedIndex& index = bounded.index;
   Survivors result;
