@@ -28,7 +28,7 @@ const char* better_kernels() {
 
 void choose_openblas_kernels(char** argv) {
   constexpr const char* kVariable = "OPENBLAS_CORETYPE";
-  if (std::getenv(kVariable) != nullptr) return;  // asked for; a library with one set of kernels heeds nobody
+  if (std::getenv(kVariable) != nullptr) return;  // whether or not the library has these
   const char* const better = better_kernels();
   if (*better == '\0' || setenv(kVariable, better, 1) != 0) return;
   execv("/proc/self/exe", argv);  // returns only if it cannot: then the kernels are what they are

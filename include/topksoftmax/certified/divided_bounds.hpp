@@ -31,12 +31,16 @@ inline LogitBounds logit_bounds(const LogitTransform& transform, const float* es
   return {room, room + count};
 }
 
-/// The same in the workspace.
+/// Room for these in the workspace; null where the layer leaves products as they are.
+inline float* logit_room(const BoundedQuery& bounded, std::size_t count) {
+  if (bounded.layer.transform().is_identity()) return nullptr;
+  return bounded.scratch().transformed.get<float>(2 * count);
+}
+
+/// What it makes of them, there.
 inline LogitBounds logit_bounds(const BoundedQuery& bounded, const float* estimates, const float* radii,
                                 std::size_t count) {
-  const LogitTransform& transform = bounded.layer.transform();
-  const std::size_t room = transform.is_identity() ? 0 : 2 * count;
-  return logit_bounds(transform, estimates, radii, count, bounded.scratch().transformed.get<float>(room));
+  return logit_bounds(bounded.layer.transform(), estimates, radii, count, logit_room(bounded, count));
 }
 
 /// Writes which products may have logits that reach the threshold to ids [count + kSlack], ascending, and
@@ -97,11 +101,10 @@ kernels::Partition divide_in_parts(const BoundedQuery& bounded, std::size_t coun
 inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const float* estimates,
                                         const float* radii, std::size_t count, float threshold,
                                         TokenId* ids) {
-  const std::size_t room = bounded.layer.transform().is_identity() ? 0 : 2 * count;
-  auto* const transformed = bounded.scratch().transformed.get<float>(room);
+  float* const room = logit_room(bounded, count);
   const auto divide = [&](std::size_t first, std::size_t some, TokenId* to) {
-    return divide_part(bounded, estimates + first, radii + first, some, threshold, transformed + 2 * first,
-                       to);
+    float* const own = room == nullptr ? nullptr : room + 2 * first;
+    return divide_part(bounded, estimates + first, radii + first, some, threshold, own, to);
   };
   return divide_in_parts(bounded, count, kDividedAtOnce, kBoundBytes, ids, divide);
 }

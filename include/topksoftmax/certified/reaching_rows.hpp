@@ -32,6 +32,13 @@ struct ReachingRows {
 
   std::size_t place(std::size_t i) const { return static_cast<std::size_t>(places[i]); }
 
+  /// Makes row i one of those that have been bounded.
+  void put(std::size_t i, const BoundedRows& from, std::size_t at) const {
+    places[i] = static_cast<TokenId>(from.place(at));
+    estimates[i] = from.estimates[at];
+    radii[i] = from.radii[at];
+  }
+
   /// Moves row `from` to `to`, which is no later.
   void move(std::size_t from, std::size_t to) const {
     places[to] = places[from];
@@ -61,20 +68,14 @@ inline ReachingRows all_reaching(const BoundedQuery& bounded, float threshold) {
   ReachingRows rows = room_for_reaching(bounded, divided.reaching, threshold);
   rows.count = divided.reaching;
   rows.rest = divided.rest;
-  for (std::size_t i = 0; i < rows.count; ++i) {
-    const auto at = static_cast<std::size_t>(ids[i]);
-    rows.places[i] = ids[i];
-    rows.estimates[i] = all.estimates[at];
-    rows.radii[i] = all.radii[at];
-  }
+  for (std::size_t i = 0; i < rows.count; ++i) rows.put(i, all, static_cast<std::size_t>(ids[i]));
   return rows;
 }
 
-/// Bounds the rows of at most kOpenedAtOnce blocks, which ascend, and writes those that reach a threshold to
-/// places, estimates and radii [kReachingRoom].
-inline kernels::Partition reaching_of_blocks(const BoundedQuery& bounded, std::span<const TokenId> blocks,
-                                             float threshold, TokenId* places, float* estimates,
-                                             float* radii) {
+/// Bounds the rows of at most kOpenedAtOnce blocks, which ascend, and puts those that reach the threshold of
+/// `rows` there, from row `begin` on, where there is room for kReachingRoom.
+inline kernels::Partition put_reaching(const BoundedQuery& bounded, std::span<const TokenId> blocks,
+                                       const ReachingRows& rows, std::size_t begin) {
   constexpr std::size_t kMost = kOpenedAtOnce * kBlockRows;
   float bounds[2 * kMost];
   float transformed[2 * kMost];
@@ -83,13 +84,11 @@ inline kernels::Partition reaching_of_blocks(const BoundedQuery& bounded, std::s
                               .radii = bounds + kMost,
                               .count = rows_of(bounded.index.prefixes.blocks(), blocks),
                               .blocks = blocks};
+  TokenId* const ids = rows.places + begin;
   const kernels::Partition divided =
-      divide_part(bounded, opened.estimates, opened.radii, opened.count, threshold, transformed, places);
+      divide_part(bounded, opened.estimates, opened.radii, opened.count, rows.threshold, transformed, ids);
   for (std::size_t i = 0; i < divided.reaching; ++i) {
-    const auto at = static_cast<std::size_t>(places[i]);
-    places[i] = static_cast<TokenId>(opened.place(at));
-    estimates[i] = opened.estimates[at];
-    radii[i] = opened.radii[at];
+    rows.put(begin + i, opened, static_cast<std::size_t>(ids[i]));
   }
   return divided;
 }
@@ -111,15 +110,13 @@ inline ReachingRows opened_reaching(const BoundedQuery& bounded, float threshold
         [&](std::size_t first, std::size_t some) {
           for (std::size_t part = first; part < first + some; ++part) {
             const std::size_t begin = part * kOpenedAtOnce;
-            const std::size_t at = part * kReachingRoom;
-            divided[part] =
-                reaching_of_blocks(bounded, {blocks + begin, std::min(kOpenedAtOnce, opened - begin)},
-                                   threshold, rows.places + at, rows.estimates + at, rows.radii + at);
+            divided[part] = put_reaching(bounded, {blocks + begin, std::min(kOpenedAtOnce, opened - begin)},
+                                         rows, part * kReachingRoom);
           }
         });
   for (std::size_t part = 0; part < parts; ++part) {
-    for (std::size_t i = 0; i < divided[part].reaching; ++i)
-      rows.move(part * kReachingRoom + i, rows.count++);
+    const std::size_t begin = part * kReachingRoom;
+    for (std::size_t i = 0; i < divided[part].reaching; ++i) rows.move(begin + i, rows.count++);
     rows.rest.low += divided[part].rest.low;
     rows.rest.high += divided[part].rest.high;
   }

@@ -97,7 +97,8 @@ class ThreadPool final : public Executor {
     const std::size_t threads = seats_[thread].threads;
     for (std::size_t i = 0; i < threads; ++i) {
       Seat& seat = seats_[(thread + i) % threads];
-      if (seat.next.load(std::memory_order_relaxed) >= seat.end) continue;
+      if (seat.next.load(std::memory_order_relaxed) >= seat.end)
+        continue;  // a look leaves the line where it is
       for (std::size_t part = seat.next++; part < seat.end; part = seat.next++) body(part, thread);
     }
   }
