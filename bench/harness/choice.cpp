@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "harness/usage_error.hpp"
 #include "topksoftmax/error.hpp"
@@ -112,6 +114,12 @@ Choice choose_backend(const Registry& registry, std::string_view name,
     }
     choice.settings = values;
   }
+  return choice;
+}
+
+Choice suited_to(std::size_t k, Choice choice) {
+  const std::optional<TuningPlan>& tuning = choice.backend->tuning;
+  if (tuning && tuning->for_k) choice.settings.merge(tuning->for_k(k));
   return choice;
 }
 

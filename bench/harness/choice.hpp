@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -30,6 +31,10 @@ std::vector<Choice> choose_backends(const Registry& registry, std::string_view n
 /// The backend of this name, alone, with the settings of --set. Throws UsageError as above, and for settings
 /// of other backends.
 Choice choose_backend(const Registry& registry, std::string_view name, std::span<const std::string> settings);
+
+/// The same choice for answers of k tokens: with the settings that tune() gives its backend for these, where
+/// nothing else is set.
+Choice suited_to(std::size_t k, Choice choice);
 
 /// Every parameter's value under these settings; null: the backend chooses it. Throws Error as
 /// BackendDescription::values().

@@ -99,7 +99,7 @@ Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& pr
     : head_(head),
       options_(options),
       progress_(progress),
-      k_(*std::max_element(options.ks.begin(), options.ks.end())) {
+      k_(options.largest_k()) {
   const auto all = static_cast<std::size_t>(head.test.rows());
   const std::size_t queries = options.queries == 0 ? all : std::min(options.queries, all);
   test_ = head.test.topRows(static_cast<Eigen::Index>(queries));

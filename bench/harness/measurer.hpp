@@ -27,6 +27,9 @@ struct MeasureOptions {
   std::size_t rounds = 9;                ///< of the timing
   std::size_t threads = 1;  ///< a ThreadPool's, that share each query, or the contexts of a batch
   std::size_t batch = 1;    ///< contexts a query_batch; 1: single queries
+
+  /// What is asked for.
+  std::size_t largest_k() const { return *std::max_element(ks.begin(), ks.end()); }
 };
 
 /// A backend that was built, and how it is asked.

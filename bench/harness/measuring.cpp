@@ -5,6 +5,7 @@
 #include <memory>
 #include <ostream>
 #include <sstream>
+#include <utility>
 
 #include "harness/ablation.hpp"
 #include "harness/choice.hpp"
@@ -111,6 +112,7 @@ void measure(const MeasureRequest& request, const Invocation& invocation) {
          .settings = {}});
   }
   if (request.sweep) check_sweep(choices);
+  for (Choice& choice : choices) choice = suited_to(request.measure.largest_k(), std::move(choice));
   const std::array<Output, 2> outputs = {{{"--json", request.json}, {"--html", request.html}}};
   check_distinct(outputs, request.head.head);
   for (const Output& output : outputs) {

@@ -176,7 +176,7 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
                                 const MeasureOptions& measure, Progress& progress) const {
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const std::size_t k = *std::max_element(measure.ks.begin(), measure.ks.end());
+  const std::size_t k = measure.largest_k();
   const RowMajorMatrix contexts = detail::evenly_spaced(Contexts::of(head.test), measure.timed);
   Asking asking(contexts, measure.batch);
   std::vector<Contender> contenders = build(head, choices, k, first(), progress);

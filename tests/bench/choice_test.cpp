@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "harness/usage_error.hpp"
 #include "topksoftmax/registry/standard.hpp"
@@ -48,6 +52,19 @@ TEST(Choice, TakesOneWithItsSettingsAlone) {
   EXPECT_EQ(chosen.settings.size(), 2U);
   EXPECT_THROW(choose_backend(registry(), "svd", settings), UsageError);
   EXPECT_THROW(choose_backend(registry(), "svd,l2s", {}), UsageError);
+}
+
+TEST(Choice, IsBuiltForTheKThatIsAskedForUnlessItSaysOtherwise) {
+  const std::vector<std::string> settings = {"certified.expected_k=7", "certified.box_width=8"};
+  const auto suited = [](const char* name, std::span<const std::string> with, std::size_t k) {
+    return suited_to(k, choose_backends(registry(), name, with)[0]).settings;
+  };
+  EXPECT_EQ(suited("certified", {}, 50), Settings({{"expected_k", "50"}}));
+  EXPECT_EQ(suited("certified", settings, 50), Settings({{"box_width", "8"}, {"expected_k", "7"}}));
+  EXPECT_EQ(suited("certify:l2s", {}, 50).at("expected_k"), "50");
+  EXPECT_EQ(suited("l2s", {}, 50), Settings({{"label_count", "50"}, {"label_depth", "150"}}));
+  EXPECT_TRUE(suited("l2s", {}, 5).empty());
+  EXPECT_TRUE(suited("fused", {}, 50).empty());
 }
 
 TEST(Choice, RefusesSettingsThatNoBackendHas) {

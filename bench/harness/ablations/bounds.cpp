@@ -91,7 +91,7 @@ void run_bounds_ablation(const AblationRequest& request, std::ostream& out) {
   enter("certified, L2S's threshold", "automatic", request.choice("certify:l2s", {}));
 
   request.progress.show("checking the answers");
-  const std::size_t k = *std::max_element(request.measure.ks.begin(), request.measure.ks.end());
+  const std::size_t k = request.measure.largest_k();
   const RowMajorMatrix contexts = request.head.test.topRows(static_cast<Eigen::Index>(measurer.queries()));
   const std::vector<TopK> expected = answer_contexts(*measurer.build(request.choice("fused", {})).system,
                                                      contexts, {.k = k}, measurer.options().batch);

@@ -62,7 +62,7 @@ std::vector<Slice> build_slices(const AblationRequest& request, std::size_t coun
 }  // namespace
 
 void run_thresholds_ablation(const AblationRequest& request, std::ostream& out) {
-  const std::size_t k = *std::max_element(request.measure.ks.begin(), request.measure.ks.end());
+  const std::size_t k = request.measure.largest_k();
   const RowMajorMatrix contexts =
       detail::evenly_spaced(Contexts::of(request.head.test), request.measure.timed);
   const Fused fused(request.head.layer);

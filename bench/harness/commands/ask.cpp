@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/build_backend.hpp"
@@ -43,8 +44,8 @@ struct Request {
 std::unique_ptr<TopKSoftmax> backend_of(const Request& request, const Head& head,
                                         const Invocation& invocation) {
   if (!request.index.empty()) return load_index_for(head.layer, request.index, invocation.registry);
-  return build_backend(choose_backend(invocation.registry, request.backend, request.settings), head,
-                       invocation.progress);
+  Choice choice = choose_backend(invocation.registry, request.backend, request.settings);
+  return build_backend(suited_to(request.query.k, std::move(choice)), head, invocation.progress);
 }
 
 /// Tokens with their log-probabilities, best first: "id log-probability", tabs between them.

@@ -115,7 +115,7 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
   app.add_option("--backends", request.backends, "Names separated by commas, or all")
       ->type_name("NAMES")
       ->capture_default_str();
-  app.add_option("--k", measure.ks, "The k of P@k, separated by commas; the largest is asked for")
+  app.add_option("--k", measure.ks, "The k of P@k, separated by commas; the largest is asked for and built for")
       ->delimiter(',')
       ->check(count())
       ->type_name("K")
