@@ -19,7 +19,7 @@ struct SampledLogZOptions {
 };
 
 /// log Σ exp(logit/temperature) over all tokens that are allowed, from the rows that count most and a sample
-/// of the others.
+/// of the others. Layers of fewer than 256 tokens are read whole.
 struct SampledLogZ {
   /// The estimate, in nats.
   double log_z = 0.0;

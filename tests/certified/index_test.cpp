@@ -107,6 +107,15 @@ TEST(CertifiedIndex, DitheredCodesOfBeforeAreToBeBuiltAgain) {
               ::testing::HasSubstr("build the index again"));
 }
 
+TEST(CertifiedIndex, HasNoCodesOfCoordinatesThatContextsLack) {
+  const CodesOfBefore made({.prefix = 8, .int4_width = 64});
+  Parts parts(made.file);
+  parts.metadata["options.width"] = "128";
+  parts.metadata["options.int4_width"] = "96";
+  EXPECT_THAT(testing::refusal(parts.file(), made.layer, standard_loader()),
+              ::testing::HasSubstr("codes of more coordinates than contexts have"));
+}
+
 TEST(CertifiedIndex, CodesHaveNoOtherNumberOfWeights) {
   const CodesOfBefore made({.prefix = 8, .int4_width = 64});
   Parts parts(made.file);

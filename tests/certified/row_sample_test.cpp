@@ -146,6 +146,28 @@ TEST(SampledLogZ, IsExactWhereASampleWouldReadTooMuch) {
   }
 }
 
+TEST(SampledLogZ, OfASmallLayerIsExact) {
+  for (const Eigen::Index vocab : {1, 2, 3, 4, 7, 16, 100, 255}) {
+    const SoftmaxLayer layer = random_layer(vocab, 24, 3);
+    const RowMajorMatrix contexts = clustered_contexts(40, 24, 6, 9);
+    const auto head = Certified::build(layer, contexts, {.prefix = 8});
+    Workspace workspace;
+    for (Eigen::Index q = 0; q < 10; ++q) {
+      const Eigen::VectorXf h = contexts.row(q);
+      const Reference reference(layer, h);
+      const double exact = log_sum(reference.logits, 1.0);
+      const auto found = head->sample_log_z(span_of(h), {.error = 0.01}, {}, workspace);
+      EXPECT_EQ(found->error, 0.0) << vocab;
+      EXPECT_NEAR(found->log_z, exact, 1e-4) << vocab;
+      const TopK best = head->query(h, {.k = 1});
+      const auto place = head->place_in_nucleus(span_of(h), {best.logits[0], best.ids[0]},
+                                                {.share = 0.5, .error = 0.01}, {}, workspace);
+      EXPECT_TRUE(place->inside) << vocab;
+      EXPECT_NEAR(place->log_z.log_z, exact, 1e-4) << vocab;
+    }
+  }
+}
+
 TEST(SampledLogZ, ADearSampleKnowsMasksAndBiasesToo) {
   World world;
   TokenMask mask(4000);

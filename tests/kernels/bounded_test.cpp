@@ -93,6 +93,17 @@ TEST_P(BoundedKernels, WhatIsTooSmallForFloatsProvesNothingFromBelow) {
             100.0 * std::exp(-200.5));
 }
 
+TEST_P(BoundedKernels, WhatIsTooLargeForFloatsProvesNothingFromBelow) {
+  const std::vector<float> estimates(100, -3.0F);
+  for (const float radius : {100.0F, 400.0F, 1e30F, kInfinity}) {
+    const std::vector<float> radii(100, radius);
+    const kernels::SumBounds sums = GetParam().sum_exp_bounds(estimates.data(), radii.data(), 100, 0.0F);
+    EXPECT_GE(sums.low, 0.0) << radius;
+    EXPECT_LE(sums.low, 100.0 * std::exp(-3.0)) << radius;
+    EXPECT_GE(sums.high, 1e37) << radius;
+  }
+}
+
 TEST_P(BoundedKernels, PartitionPicksWhatReachesAndSumsTheOthers) {
   for (const std::size_t count : {1U, 15U, 16U, 1000U, 10007U}) {
     Eigen::VectorXf estimates = testing::random_vector(static_cast<Eigen::Index>(count), 7, 6.0F);

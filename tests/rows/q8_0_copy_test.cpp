@@ -49,6 +49,15 @@ TEST(Q80Copy, KeepsWhatItCanHold) {
   EXPECT_EQ(Exact::make(copy)->query(h, {.k = 3}).logits, Exact::make(layer)->query(h, {.k = 3}).logits);
 }
 
+TEST(Q80Copy, HasZerosForWhatIsTooSmall) {
+  for (const float weight : {1e-38F, 1e-40F, 1e-8F * 127.0F}) {
+    RowMajorMatrix W = RowMajorMatrix::Zero(1, 32);
+    W(0, 3) = weight;
+    W(0, 4) = -0.5F * weight;
+    EXPECT_EQ(q8_0_copy(SoftmaxLayer::own(W)).weights(), RowMajorMatrix::Zero(1, 32)) << weight;
+  }
+}
+
 TEST(Q80Copy, RefusesWhatBlocksCannotHold) {
   EXPECT_EQ(error_of([] { q8_0_copy(random_layer(3, 40, 1)); }),
             "q8_0: rows have 40 weights; they must be whole blocks of 32");

@@ -45,6 +45,9 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   }
   if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
   if (options.code_width() > 0) {
+    if (options.prefix + options.code_width() > transform.width()) {
+      throw in.damaged(kPrefixes, "has codes of more coordinates than contexts have");
+    }
     const StoredArray<double> of_codes = in.doubles(kCodeWeights, {IndexReader::any});
     const bool random = options.failure_probability > 0.0;
     // Without dither codes of before had no term of what lies beyond them, of which they have nothing.

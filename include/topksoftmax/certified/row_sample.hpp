@@ -258,7 +258,8 @@ struct SampledTally {
 };
 
 /// Samples until excess(tally), the deviation as a multiple of what it may be, is no more than 1. All rows
-/// are read where bounds do not hold, or so many would be read that a scan is better.
+/// are read where bounds do not hold, where so many would be read that a scan is better, and where too few
+/// could be drawn to tell how much they vary.
 template <class Excess>
 SampledTally sample_until(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
                           std::uint64_t seed, const Excess& excess) {
@@ -269,11 +270,11 @@ SampledTally sample_until(const BoundedQuery& bounded, double temperature, const
     all.rows_read = std::max(rows.count, rows_read);
     return all;
   };
-  if (!bounded.bounds.usable) return from_all(0);
+  const std::size_t most = rows.count / kSampledShare;
+  if (!bounded.bounds.usable || most < kFirstStrata) return from_all(0);
   RowSample sample(bounded, temperature, ranking, seed);
   if (!sample.is_usable()) return from_all(0);
-  const std::size_t most = rows.count / kSampledShare;
-  for (std::size_t strata = std::min(kFirstStrata, most);;) {
+  for (std::size_t strata = kFirstStrata;;) {
     const SampledTally found = {
         .tally = sample.tally(strata), .best = sample.best(), .rows_read = sample.rows_read()};
     const double ratio = excess(found.tally);

@@ -40,6 +40,7 @@ TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std
     : dim_(in.dim()), width_(width), unorthogonality_(norms[0]), transform_norm_(norms[1]) {
   if (in.has_tensor(kWholeTransform) || !in.has_tensor("Q")) {
     width_ = dim_;
+    if (dim_ > kernels::kMaxWidth) throw in.damaged(kWholeTransform, "has more rows than there can be");
     whole_ = PrefixStore(in, kWholeTransform, dim_, (dim_ + 3) / 4 * 4);
     return;
   }

@@ -84,7 +84,8 @@ class BoundedSum {
     const auto radius = static_cast<double>(hn::GetLane(hn::MaxOfLanes(d, block.radius)));
     // What was held at the smallest float proves nothing from below.
     const double proven = std::max(high - static_cast<double>(kSumBlock * kLanes) * 0x1p-126, 0.0);
-    low_ += proven * std::exp(-2.0 * radius);
+    // What has left float's range says nothing of how far it is from there.
+    if (std::isfinite(high)) low_ += proven * std::exp(-2.0 * radius);
     high_ += high;
   }
 
@@ -255,10 +256,13 @@ inline float CutBelowBest(const float* values, std::size_t count, std::size_t wa
   constexpr int kHalvings = 24;
   const float top = Max(values, count);
   if (!(std::abs(top) <= std::numeric_limits<float>::max())) return none;
+  constexpr float kUnits = 64.0F;
   float step = 0.25F;  // logits differ by a few units
   while (CountFrom(values, count, top - step) < wanted) {
     step *= 2.0F;
-    if (!(top - step >= std::numeric_limits<float>::lowest())) return none;
+    constexpr float lowest = std::numeric_limits<float>::lowest();
+    if (step == kUnits && CountFrom(values, count, lowest) < wanted) return none;
+    if (!(top - step >= lowest)) return none;
   }
   float low = top - step;
   float high = step > 0.25F ? top - 0.5F * step : top;

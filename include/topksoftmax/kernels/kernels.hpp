@@ -223,8 +223,8 @@ inline void transform_bounds(const LogitTransform& transform, const float* estim
 }
 
 /// Proven bounds of Σ exp(x_i − shift) over numbers x_i in estimates[i] ± radii[i]: the upper one within 8
-/// % of Σ exp(estimates[i] + radii[i] − shift), the lower one e^(−2·largest radius) of that, blockwise. No
-/// estimates[i] + radii[i] may exceed shift + 87.
+/// % of Σ exp(estimates[i] + radii[i] − shift), the lower one e^(−2·largest radius) of that, blockwise. Where
+/// estimates[i] + radii[i] exceed shift + 87 the upper bound need not hold, but is above 10³⁷, or infinite.
 inline SumBounds sum_exp_bounds(const float* estimates, const float* radii, std::size_t count, float shift) {
   return detail::active().sum_exp_bounds(estimates, radii, count, shift);
 }

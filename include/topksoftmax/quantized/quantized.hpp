@@ -83,7 +83,7 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 /// The scan of an 8-bit copy of the layer, and the best of it in full precision: what an engine does without
 /// any index, and so the measure of every index.
 ///
-/// Rows are rounded to int8 with a scale each, contexts to 15 bits or, beyond d = 1032, so many that no sum
+/// Rows are rounded to int8 with a scale each, contexts to 15 bits or, from d = 1,029 on, so many that no sum
 /// overflows; products are exact integers. All tokens that are not refined keep their estimates in log Z
 /// (Normalizer::low_rank, though it is not a rank that is low). Nothing is proven: see Certified.
 ///

@@ -25,8 +25,9 @@ inline void pack_q8_0(const float* weights, std::uint8_t* block) {
   float largest = 0.0F;
   for (std::size_t i = 0; i < 32; ++i) largest = std::max(largest, std::abs(weights[i]));
   const float d = largest / 127.0F;
-  const float inverse = d > 0.0F ? 1.0F / d : 0.0F;
   const auto half = Eigen::numext::bit_cast<std::uint16_t>(Eigen::half(d));
+  // What is stored as 0 may be too small to be divided by.
+  const float inverse = half != 0 ? 1.0F / d : 0.0F;
   block[0] = static_cast<std::uint8_t>(half & 0xffU);  // blocks are little-endian, whatever the machine
   block[1] = static_cast<std::uint8_t>(half >> 8U);
   for (std::size_t i = 0; i < 32; ++i) {
