@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "harness/usage_error.hpp"
@@ -52,6 +51,27 @@ nlohmann::json as_json(const OptionDescription& option, const std::string& text)
   return option.optional && text.empty() ? nlohmann::json(nullptr) : as_json(option.type, text);
 }
 
+/// Throws UsageError for a number outside of its option's limits.
+void check_limits(const BackendDescription& backend, const Settings& settings) {
+  for (const OptionDescription& option : backend.options()) {
+    const auto found = settings.find(option.name);
+    if (found == settings.end() || !option.limits.any()) continue;
+    if (option.limits.allow(as_json(option.type, found->second).get<double>())) continue;
+    throw UsageError(backend.name + "." + option.name + " must be " + option.limits.text() + ", not \"" +
+                     found->second + "\"");
+  }
+}
+
+/// What an option's value may be; empty where every number will do.
+std::string range_of(const OptionDescription& option) {
+  OptionLimits limits = option.limits;
+  if (!limits.any()) return "";
+  const bool closed = limits.low != -OptionLimits::none && limits.high != OptionLimits::none &&
+                      !limits.above_low && !limits.below_high;
+  if (closed) limits.wording = OptionLimits::Wording::from;
+  return limits.text();
+}
+
 std::string as_text(const nlohmann::json& value) {
   if (value.is_null()) return "(chosen)";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -72,6 +92,7 @@ std::map<std::string, Settings> parse_settings(const Registry& registry,
   for (const auto& one : all) {
     const auto backend = find_backend(registry, one.first);
     as_usage([&] { return backend->values(one.second); });
+    check_limits(*backend, one.second);
   }
   return all;
 }
@@ -118,8 +139,7 @@ Choice choose_backend(const Registry& registry, std::string_view name,
 }
 
 Choice suited_to(std::size_t k, Choice choice) {
-  const std::optional<TuningPlan>& tuning = choice.backend->tuning;
-  if (tuning && tuning->for_k) choice.settings.merge(tuning->for_k(k));
+  choice.settings = choice.backend->suited_to(k, std::move(choice.settings));
   return choice;
 }
 
@@ -139,8 +159,10 @@ std::string describe_backends(const Registry& registry) {
   for (const BackendDescription& backend : registry.descriptions()) {
     text += backend.name + "\n    " + backend.summary + "\n";
     for (const OptionDescription& option : backend.options()) {
+      const std::string range = range_of(option);
       text += "    --set " + backend.name + "." + option.name + "=" +
-              as_text(as_json(option, option.default_value)) + "    " + option.help + "\n";
+              as_text(as_json(option, option.default_value)) + "    " + option.help +
+              (range.empty() ? "" : "; " + range) + "\n";
     }
   }
   return text;
@@ -151,8 +173,10 @@ nlohmann::ordered_json backends_as_json(const Registry& registry) {
   for (const BackendDescription& backend : registry.descriptions()) {
     nlohmann::ordered_json options = nlohmann::ordered_json::array();
     for (const OptionDescription& option : backend.options()) {
-      options.push_back(
-          {{"name", option.name}, {"default", as_json(option, option.default_value)}, {"help", option.help}});
+      options.push_back({{"name", option.name},
+                         {"default", as_json(option, option.default_value)},
+                         {"help", option.help},
+                         {"range", range_of(option)}});
     }
     backends.push_back({{"name", backend.name},
                         {"summary", backend.summary},

@@ -32,19 +32,18 @@ std::vector<Choice> choose_backends(const Registry& registry, std::string_view n
 /// of other backends.
 Choice choose_backend(const Registry& registry, std::string_view name, std::span<const std::string> settings);
 
-/// The same choice for answers of k tokens: with the settings that tune() gives its backend for these, where
-/// nothing else is set.
+/// The same choice for answers of k tokens: see BackendDescription::suited_to().
 Choice suited_to(std::size_t k, Choice choice);
 
 /// Every parameter's value under these settings; null: the backend chooses it. Throws Error as
 /// BackendDescription::values().
 nlohmann::json values_of(const BackendDescription& backend, const Settings& settings);
 
-/// Names, parameters and defaults, as the command list prints them.
+/// Names, parameters, defaults and ranges, as the command list prints them.
 std::string describe_backends(const Registry& registry);
 
-/// The same for programs: an array of {"name", "summary", "has_index", "options": [{"name", "default",
-/// "help"}]}.
+/// The same for programs: an array of {"name", "summary", "has_index", "options": [{"name", "default", "help",
+/// "range"}]}. A range is text, "from 2 to 1024", and empty where there is none.
 nlohmann::ordered_json backends_as_json(const Registry& registry);
 
 }  // namespace topksoftmax::bench

@@ -76,7 +76,8 @@ inline BackendDescription describe_certified() {
           .builder = builder<CertifiedOptions>(
               {"Certified::build", "layer, contexts", "topksoftmax/certified/build.hpp"}, build),
           .loader = &load_as<Certified>,
-          .tuning = TuningPlan{.turn = 1, .always = true, .for_k = detail::expected_k},
+          .tuning = TuningPlan{.turn = 1, .always = true},
+          .for_k = detail::expected_k,
           .tensors = detail::bound_tensors()};
 }
 
@@ -100,7 +101,7 @@ inline BackendDescription describe_certify() {
           .builder = builder<CertifiedOptions>(
               {"Certify::wrap", "{wrapped}, contexts", "topksoftmax/certified/build.hpp"}, wrap),
           .loader = &load_as<Certify>,
-          .tuning = TuningPlan{.for_k = detail::expected_k},
+          .for_k = detail::expected_k,
           .tensors = std::move(tensors),
           .wraps = true};
 }

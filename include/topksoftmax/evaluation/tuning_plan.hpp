@@ -146,8 +146,7 @@ inline std::vector<TuningEffort> planned_efforts(const PlannedBackend& tried, co
 
 inline TuningModel planned_model(const PlannedBackend& tried, const TuningMaterial& material,
                                  const ShownSettings& shown) {
-  Settings settings = shown.settings;
-  if (tried.plan.for_k) settings.merge(tried.plan.for_k(material.k));
+  const Settings settings = tried.backend.suited_to(material.k, shown.settings);
   return {
       .settings = shown.text,
       .code = tried.backend.code(settings, !material.counts.empty()),

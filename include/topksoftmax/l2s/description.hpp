@@ -51,7 +51,6 @@ inline TuningPlan l2s_plan() {
           .efforts = OptionAxis{.option = "effort",
                                 .values = axis::listed({0, 2, 3, 4, 6, 8}),
                                 .effort = axis::value_itself},
-          .for_k = l2s_labels,
           .refined_by = "l2s"};
 }
 
@@ -64,8 +63,7 @@ inline WrappedUse l2s_wrapped() {
           .axes = {{.option = "budget", .values = axis::listed({6, 12, 24, 48})}},
           .tuning = TuningPlan{.turn = 100,
                                .searches = {{.option = "clusters", .values = axis::listed({30})}},
-                               .models = OptionAxis{.option = "budget", .values = budgets},
-                               .for_k = l2s_labels}};
+                               .models = OptionAxis{.option = "budget", .values = budgets}}};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -91,6 +89,7 @@ inline BackendDescription describe_l2s() {
       .loader = &load_as<L2S>,
       .axes = {{.option = "budget", .values = axis::short_lists()}},
       .tuning = std::nullopt,
+      .for_k = detail::l2s_labels,
       .wrapped = {.settings = {{"clusters", "16"}, {"budget", "12"}, {"outside_sample", "0"}}},
       .tensors = detail::l2s_tensors()};
 }
@@ -110,6 +109,7 @@ inline BackendDescription describe_l2s_kmeans() {
           .loader = &load_as<L2S>,
           .axes = {{.option = "budget", .values = axis::short_lists()}},
           .tuning = detail::l2s_plan(),
+          .for_k = detail::l2s_labels,
           .wrapped = detail::l2s_wrapped(),
           .tensors = detail::l2s_tensors()};
 }

@@ -71,7 +71,6 @@ struct TuningPlan {
   std::vector<OptionAxis> searches = {};              ///< each combination of these is searched of its own
   std::optional<OptionAxis> models = {};              ///< each value a build
   std::optional<OptionAxis> efforts = {};             ///< of one build; 0: as built
-  std::function<Settings(std::size_t k)> for_k = {};  ///< what k calls for, and a table need not show
   std::string refined_by = {};  ///< a backend that takes the same settings, and learns with more effort
 };
 
@@ -99,6 +98,7 @@ struct BackendDescription {
   std::unique_ptr<TopKSoftmax> (*loader)(const IndexReader&) = nullptr;
   std::vector<OptionAxis> axes = {};  ///< what a sweep varies, every combination; one at most has an effort
   std::optional<TuningPlan> tuning = TuningPlan{};  ///< empty: tune() does not try it
+  std::function<Settings(std::size_t k)> for_k = {};  ///< the settings that answers of k tokens call for
   /// How it is used within another backend.
   WrappedUse wrapped = {};
   /// What its indexes hold.
@@ -119,6 +119,12 @@ struct BackendDescription {
   /// Every option's value under these settings; empty: the backend chooses. Throws Error for unknown options
   /// and for values that cannot be read.
   Settings values(const Settings& settings = {}) const { return builder.values(name, settings); }
+
+  /// These settings, and those that answers of k tokens call for where they say nothing.
+  Settings suited_to(std::size_t k, Settings settings = {}) const {
+    if (for_k) settings.merge(for_k(k));
+    return settings;
+  }
 
   /// What builds it in C++: "L2S::train(layer, contexts, {.budget = 50})".
   std::string code(const Settings& settings = {}, bool counts = false) const {

@@ -108,13 +108,7 @@ inline BackendDescription wrapped_description(const BackendDescription& outer,
   both.builder = wrapped_builder(outer, inner);
   both.axes = inner.wrapped.axes.empty() ? inner.axes : inner.wrapped.axes;
   both.tuning = inner.wrapped.tuning;
-  if (both.tuning && outer.tuning) {
-    both.tuning->for_k = [ours = both.tuning->for_k, theirs = outer.tuning->for_k](std::size_t k) {
-      Settings settings = ours ? ours(k) : Settings();
-      if (theirs) settings.merge(theirs(k));
-      return settings;
-    };
-  }
+  both.for_k = [inner, outer](std::size_t k) { return outer.suited_to(k, inner.suited_to(k)); };
   both.wrapped = {};
   both.wraps = false;
   return both;
