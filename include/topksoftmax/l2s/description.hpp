@@ -83,7 +83,7 @@ inline BackendDescription describe_l2s() {
                  .names = "`L2S`",
                  .answers = "approximate; P@5 by its budget; log Z learned",
                  .learns_from = "contexts",
-                 .take_when = "a few tokens in ten thousand may differ, and every microsecond counts"},
+                 .take_when = "up to a few tokens in a hundred may differ, and every microsecond counts"},
       .traits = {.needs_contexts = true},
       .builder = builder<L2SOptions>({"L2S::train", "layer, contexts", "topksoftmax/l2s/build.hpp"}, train),
       .loader = &load_as<L2S>,
