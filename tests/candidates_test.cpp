@@ -177,5 +177,23 @@ TEST_F(CandidatesTest, BiasedTokensAreTakenOffTheLearnedMass) {
   EXPECT_NEAR(answer(too_little, {.k = 5, .logit_bias = bias}).log_z, std::log(known), 1e-5);
 }
 
+TEST_F(CandidatesTest, BiasedTokensThatAreNoCandidatesAreNotTakenOffTwice) {
+  // What was learned is outside of the best 100, of which the query biases two.
+  const TopK plain = truth({.k = 500});
+  std::vector<TokenBias> bias = {{plain.ids[0], 0.5F}, {plain.ids[40], -1.0F}, {plain.ids[400], 1.0F}};
+  std::vector<TokenId> ids = plain.ids;
+  for (const TokenBias& one : bias) std::erase(ids, one.id);
+  ids.resize(100);
+  double best = 0.0;
+  for (std::size_t i = 0; i < 100; ++i) best += std::exp(static_cast<double>(plain.logits[i]));
+  const Candidates apart = {.ids = ids,
+                            .outside = std::log(std::exp(plain.log_z) - best),
+                            .normalizer = Normalizer::learned,
+                            .biased_apart = true};
+  std::sort(bias.begin(), bias.end(), [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
+  EXPECT_NEAR(answer(apart, {.k = 5, .logit_bias = bias}).log_z, truth({.k = 5, .logit_bias = bias}).log_z,
+              1e-5);
+}
+
 }  // namespace
 }  // namespace topksoftmax

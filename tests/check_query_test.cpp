@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <stdexcept>
@@ -36,6 +37,26 @@ TEST(CheckContext, TakesAllFiniteValues) {
   std::vector<float> h(67, kLargest);
   h[66] = kNan;
   EXPECT_THROW(detail::check_context(h.data(), h.size()), std::invalid_argument);
+}
+
+TEST(CheckTemperature, SaysWhichValueItRefuses) {
+  EXPECT_NO_THROW(detail::check_temperature("asked", 1e-30));
+  try {
+    detail::check_temperature("asked", 1e-31);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "asked: temperature is 1e-31; it must be from 1e-30 to 1e30");
+  }
+  EXPECT_STREQ(detail::unusable_error("asked", -1e-9, "above 0").what(),
+               "asked: error is -1e-09; it must be above 0");
+}
+
+TEST(ValueText, IsTheShortestThatReadsBack) {
+  EXPECT_EQ(detail::value_text(1.0000001), "1.0000001");
+  EXPECT_EQ(detail::value_text(1.0), "1");
+  EXPECT_EQ(detail::value_text(-1e-31), "-1e-31");
+  EXPECT_EQ(detail::value_text(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(detail::value_text(std::nan("")), "NaN");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "topksoftmax/answer_scratch.hpp"
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/candidates_edited.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -23,32 +24,6 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// The candidates, and behind them the tokens that the query biases and the screener did not propose.
-inline std::span<const TokenId> with_biased_tokens(std::span<const TokenId> ids,
-                                                   const kernels::LogitEdits& edits, std::size_t vocab,
-                                                   Workspace& workspace) {
-  AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
-  scratch.seen.clear(vocab);
-  auto* const all = scratch.biased.get<TokenId>(ids.size() + edits.bias_count);
-  std::copy(ids.begin(), ids.end(), all);
-  for (const TokenId id : ids) scratch.seen.insert(id);
-  std::size_t count = ids.size();
-  for (std::size_t b = 0; b < edits.bias_count; ++b) {
-    if (scratch.seen.insert(edits.bias[b].id)) all[count++] = edits.bias[b].id;
-  }
-  return {all, count};
-}
-
-inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids, float* logits) {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (!edits.allows(ids[i])) {
-      logits[i] = -std::numeric_limits<float>::infinity();
-    } else if (const TokenBias* const bias = edits.bias_of(ids[i]); bias != nullptr) {
-      logits[i] = kernels::add_bias(logits[i], bias->bias);
-    }
-  }
-}
 
 inline void answer_from_all_after(const SoftmaxLayer& layer, const Query& query, const QueryWork& screening,
                                   Workspace& workspace, TopK& answer) {
@@ -75,17 +50,6 @@ inline std::span<const ScoredToken> select_best(const float* logits, std::span<c
   return {best, kernels::rank_best(logits, ids.data(), ids.size(), k, best)};
 }
 
-/// The learned mass outside of `ids`, whose logits have no biases yet: those tokens behind the candidates
-/// which are among them for their biases alone are not outside any more.
-inline double learned_outside(const Candidates& candidates, std::size_t count, const float* logits) {
-  const std::size_t proposed = candidates.ids.size();
-  const double outside =
-      std::min(candidates.outside, kernels::log_sum_exp(logits, proposed) + candidates.most_outside);
-  if (count == proposed) return outside;
-  const double taken = std::exp(kernels::log_sum_exp(logits + proposed, count - proposed) - outside);
-  return taken < 1.0 ? outside + std::log1p(-taken) : -std::numeric_limits<double>::infinity();
-}
-
 /// Sets log Z of an answer whose candidates sum up to exp(inside).
 inline void normalise(const Candidates& candidates, double inside, double outside, TopK& answer) {
   answer.normalizer = candidates.normalizer;
@@ -105,7 +69,7 @@ inline bool answer_from_logits(const Query& query, const Candidates& candidates,
   const bool learned = query.probabilities && candidates.normalizer == Normalizer::learned;
   const bool biased = query.edits.bias_count != 0;
   double outside = candidates.outside;
-  if (learned && biased) outside = learned_outside(candidates, ids.size(), logits);
+  if (learned && biased) outside = learned_outside(candidates, ids.size(), logits, workspace);
   if (!query.edits.empty()) edit(query.edits, ids, logits);
   const std::span<const ScoredToken> best = select_best(logits, ids, query.k, workspace);
   if (query.fall_back && best.size() < query.k) return false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -15,14 +17,20 @@
 // What is asked of a backend is looked at before it is answered: all throw std::invalid_argument.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
+/// A value that was refused, in the shortest text that reads back as the same number.
+inline std::string value_text(double value) {
+  if (std::isnan(value)) return "NaN";
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 /// Throws unless every value of a context [dim] is finite.
 inline void check_context(const float* h, std::size_t dim) {
   if (all_finite(h, dim)) return;
   for (std::size_t j = 0; j < dim; ++j) {
     if (!std::isfinite(h[j])) {
       throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " +
-                                  (std::isnan(h[j]) ? "NaN" : std::to_string(h[j])) +
-                                  "; every value must be finite");
+                                  value_text(static_cast<double>(h[j])) + "; every value must be finite");
     }
   }
 }
@@ -64,7 +72,7 @@ inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::s
 
 /// What to throw where log Z cannot be sampled as exactly.
 inline std::invalid_argument unusable_error(const char* asked, double error, const char* limit) {
-  return std::invalid_argument(std::string(asked) + ": error is " + std::to_string(error) + "; it must be " +
+  return std::invalid_argument(std::string(asked) + ": error is " + value_text(error) + "; it must be " +
                                limit);
 }
 
@@ -73,7 +81,7 @@ inline void check_temperature(const char* asked, double temperature) {
   constexpr double kLeast = 1e-30;
   constexpr double kMost = 1e30;
   if (!(temperature >= kLeast && temperature <= kMost)) {
-    throw std::invalid_argument(std::string(asked) + ": temperature is " + std::to_string(temperature) +
+    throw std::invalid_argument(std::string(asked) + ": temperature is " + value_text(temperature) +
                                 "; it must be from 1e-30 to 1e30");
   }
 }

@@ -17,6 +17,7 @@
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/build.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 #include "topksoftmax/svd/build.hpp"
 
@@ -215,6 +216,104 @@ TEST(BackendSampler, ObeysMasksAndBiases) {
     for (int n = 0; n < 50; ++n)
       EXPECT_EQ(sampler.draw(*head, h, random, {.allowed = mask}).id % 2, 0) << backend.name;
     EXPECT_EQ(sampler.draw(*head, h, random, {.allowed = mask, .logit_bias = bias}).id, 8) << backend.name;
+  }
+}
+
+struct Wide {
+  SoftmaxLayer layer = random_layer(4000, 24, 3);
+  RowMajorMatrix contexts = 0.5F * clustered_contexts(600, 24, 6, 9);
+  std::unique_ptr<L2S> head = L2S::train(layer, contexts, {.clusters = 6, .budget = 40.0});
+};
+
+/// A mask of so many tokens, one of which is a candidate of the head.
+TokenMask mask_with_one_candidate(const TopKSoftmax& head, const Eigen::VectorXf& h, std::size_t count) {
+  Workspace workspace;
+  const std::optional<Candidates> found = head.candidates(h.data(), 24, {}, workspace);
+  std::vector<bool> proposed(head.vocab(), false);
+  for (const TokenId id : found->ids) proposed[static_cast<std::size_t>(id)] = true;
+  TokenMask mask(head.vocab());
+  mask.allow(found->ids.front());
+  std::size_t allowed = 1;
+  for (std::size_t id = 0; allowed < count; ++id) {
+    if (proposed[id]) continue;
+    mask.allow(static_cast<TokenId>(id));
+    ++allowed;
+  }
+  return mask;
+}
+
+// Few allowed tokens are simply scored, and so are all where fewer than k candidates are left.
+TEST(BackendSampler, DrawsUnderAMaskFromWhatTheBackendAnswers) {
+  const Wide world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  for (const std::size_t count : {21U, 125U, 300U}) {
+    const TokenMask mask = mask_with_one_candidate(*world.head, h, count);
+    for (const std::size_t k : {std::size_t{1}, std::size_t{2}, count}) {
+      const QueryOptions query = {.k = k, .allowed = mask};
+      const double log_z = world.head->query(h, query).log_z;
+      BackendSampler sampler;
+      RandomStream random(11);
+      for (int n = 0; n < 50; ++n) {
+        const SampledToken token = sampler.draw(*world.head, h, random, query);
+        EXPECT_NEAR(token.log_prob, static_cast<double>(token.logit) - log_z, 1e-5) << count << ' ' << k;
+      }
+    }
+  }
+}
+
+/// Biases for every other token of a vocabulary.
+std::vector<TokenBias> biases_of_half(std::size_t vocab, float bias) {
+  std::vector<TokenBias> biases;
+  for (std::size_t id = 0; id < vocab; id += 2) biases.push_back({static_cast<TokenId>(id), bias});
+  return biases;
+}
+
+/// log Z as a draw of a listed token has it: others come by scans, with logits that were moved.
+double log_z_of_draw(const TopKSoftmax& head, const Eigen::VectorXf& h, const QueryOptions& query) {
+  BackendSampler sampler;
+  RandomStream random(11);
+  for (std::size_t n = 0; n < 1000; ++n) {
+    const SampledToken token = sampler.draw(head, h, random, query);
+    if (sampler.full_scans() == n) return static_cast<double>(token.logit) - token.log_prob;
+  }
+  return std::nan("");
+}
+
+TEST(BackendSampler, HasTheLogZOfTheBackendUnderBiases) {
+  const World world;
+  for (const float bias : {0.0F, -3.0F, 2.5F}) {
+    const std::vector<TokenBias> biases = biases_of_half(world.layer.vocab(), bias);
+    const QueryOptions query = {.logit_bias = biases};
+    for (const auto& head : world.heads) {
+      for (Eigen::Index q = 0; q < 20; ++q) {
+        const Eigen::VectorXf h = world.contexts.row(q);
+        EXPECT_NEAR(log_z_of_draw(*head, h, query), head->query(h, query).log_z, 1e-5)
+            << head->name() << ", bias " << bias;
+      }
+    }
+  }
+}
+
+TEST(BackendSampler, IgnoresBiasesOfTokensWithoutARow) {
+  const World world;
+  std::vector<TokenId> token_of_row(world.layer.vocab());
+  for (std::size_t row = 0; row < token_of_row.size(); ++row)
+    token_of_row[row] = static_cast<TokenId>(2 * row + 1);
+  const std::size_t vocab = 2 * token_of_row.size();
+  const auto head = MappedVocabulary::wrap(world.heads[0], token_of_row, vocab);
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const std::vector<TokenBias> without_row = biases_of_half(vocab, 1.0F);
+  std::vector<TokenBias> both;
+  for (const TokenBias& bias : without_row) {
+    both.push_back(bias);
+    if (bias.id % 6 == 0) both.push_back({bias.id + 1, 1.5F});
+  }
+  for (const std::vector<TokenBias>& biases : {without_row, both}) {
+    const QueryOptions query = {.logit_bias = biases};
+    EXPECT_NEAR(log_z_of_draw(*head, h, query), head->query(h, query).log_z, 1e-5);
+    BackendSampler sampler;
+    RandomStream random(11);
+    for (int n = 0; n < 50; ++n) EXPECT_EQ(sampler.draw(*head, h, random, query).id % 2, 1);
   }
 }
 

@@ -96,6 +96,12 @@ TEST(PenaltyBiases, RefusesWhatNoLogitCanBear) {
         Penalties{.frequency = std::nan("")}}) {
     EXPECT_THROW(PenaltyBiases{penalties}, std::invalid_argument);
   }
+  try {
+    check(Penalties{.repetition = -1e-7});
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "penalties: repetition is -1e-07; it must be finite and above 0");
+  }
   const auto head = Fused(random_layer(kVocab, kDim, 3));
   const std::vector<float> h(kDim, 0.1F);
   const std::vector<TokenId> unknown = {3, 600};

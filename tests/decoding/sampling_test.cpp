@@ -9,6 +9,8 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/decoding/leader.hpp"
+#include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/fused.hpp"
 
@@ -74,6 +77,17 @@ const SamplingOptions kOptions[] = {
      .order = kBackwards},
     {.temperature = 0.02, .min_p = 0.2, .xtc_probability = 0.7, .xtc_threshold = 0.02, .order = kBackwards},
 };
+
+/// The message of the std::invalid_argument that an action throws.
+template <class Action>
+std::string refusal(const Action& action) {
+  try {
+    action();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
 
 struct Drawn {
   SoftmaxLayer layer = random_layer(300, 24, 3);
@@ -287,6 +301,68 @@ TEST(Sampling, TokensFarFromTheBestAreDrawnAsOftenAsTheyShould) {
   EXPECT_GT(testing::chi_square_deviations(by_wrong_rule, p), 6.0);
 }
 
+/// One token leads all others by a thousand nats, whose weights no double holds; at high temperatures they
+/// count all the same.
+SoftmaxLayer layer_with_a_leader() {
+  Eigen::VectorXf biases = testing::random_vector(4000, 5, 0.5F);
+  biases[1234] = 1000.0F;
+  return SoftmaxLayer::own(testing::random_matrix(4000, 16, 4, 0.01F), biases);
+}
+
+TEST(Sampling, CountsTokensFarBelowTheBestAtHighTemperatures) {
+  const SoftmaxLayer layer = layer_with_a_leader();
+  const auto head = Certified::build(layer, RowMajorMatrix(0, 16));
+  const Fused fused(layer);
+  for (const double temperature : {100.0, 300.0, 1000.0}) {
+    for (const double top_p : {1.0, 0.9}) {
+      for (const std::size_t top_k : {std::size_t{0}, std::size_t{3000}}) {
+        const SamplingOptions options = {.temperature = temperature, .top_k = top_k, .top_p = top_p};
+        Sampler ours(options);
+        Sampler theirs(options);
+        RandomStream random(5);
+        RandomStream same(5);
+        for (unsigned i = 0; i < 20; ++i) {
+          const Eigen::VectorXf h = testing::random_vector(16, i);
+          const QueryOptions query = {.probabilities = i % 4 != 0};
+          const SampledToken token = ours.draw(*head, h, random, query);
+          const SampledToken expected = theirs.draw(fused, h, same);
+          ASSERT_EQ(token.id, expected.id) << temperature << ' ' << top_p << ' ' << top_k;
+          ASSERT_LE(token.log_prob_low, expected.log_prob + 1e-5);
+          ASSERT_GE(token.log_prob_high, expected.log_prob - 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampling, BoundsWhatIsOutsideAtEveryTemperature) {
+  std::vector<double> logits = {3.0, 2.5, 1.0};
+  for (int i = 0; i < 50; ++i) logits.push_back(0.9 - 0.1 * static_cast<double>(i));
+  for (const double lead : {0.0, 50.0, 1000.0, 1e6}) {
+    TopK answer;
+    answer.ids = {0, 1, 2};
+    answer.logits = {static_cast<float>(3.0 + lead), 2.5F, 1.0F};
+    const double best = 3.0 + lead;
+    const auto outside = [&](double temperature) {
+      double sum = 0.0;
+      for (std::size_t i = 3; i < logits.size(); ++i) sum += std::exp((logits[i] - logits[3]) / temperature);
+      return (logits[3] - best) / temperature + std::log(sum);
+    };
+    double inside = 0.0;
+    for (std::size_t i = 0; i < 3; ++i) inside += std::exp(static_cast<double>(answer.logits[i]) - best);
+    answer.log_z = best + std::log(inside + std::exp(outside(1.0)));
+    answer.log_z_low = answer.log_z_high = answer.log_z;
+    answer.normalizer = Normalizer::exact;
+    for (const double temperature : {1e-30, 0.1, 1.0, 3.0, 100.0, 1e4, 1e30}) {
+      const detail::Bounds bounds = detail::log_outside(answer, logits.size(), temperature);
+      const double rounding = 1e-12 * (1.0 + std::abs(outside(temperature)));
+      EXPECT_LE(bounds.low, outside(temperature) + rounding) << lead << ' ' << temperature;
+      EXPECT_GE(bounds.high, outside(temperature) - rounding) << lead << ' ' << temperature;
+      EXPECT_LE(bounds.high, std::log(50.0) + (1.0 - best) / temperature + rounding);
+    }
+  }
+}
+
 TEST(Sampling, EqualLogitsAreEquallyProbable) {
   const RowMajorMatrix W = RowMajorMatrix::Zero(500, 8);
   const SoftmaxLayer layer = SoftmaxLayer::own(W, Eigen::VectorXf::Zero(500));
@@ -429,6 +505,34 @@ TEST(Sampling, OneTokenVocabulary) {
     EXPECT_EQ(token.id, 0);
     EXPECT_NEAR(token.log_prob, 0.0, 1e-6);
   }
+}
+
+TEST(Sampling, RefusesLogitsThatAreNoNumbers) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const SamplingOptions options[] = {{}, {.top_k = 3}, {.top_p = 0.9}, {.temperature = 0.0}};
+  for (const SamplingOptions& some : options) {
+    std::vector<float> logits(40, 0.5F);
+    logits[3] = -infinity;
+    EXPECT_EQ(distribution_of(logits, some)[3], 0.0);
+    logits[7] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(refusal([&] { distribution_of(logits, some); }),
+              "distribution_of: the logit of token 7 is NaN; it must be finite, or -inf where the token is "
+              "forbidden");
+    logits[5] = infinity;
+    EXPECT_EQ(refusal([&] { distribution_of(logits, some); }),
+              "distribution_of: the logit of token 5 is inf; it must be finite, or -inf where the token is "
+              "forbidden");
+  }
+}
+
+TEST(Sampling, SaysWhichValueItRefuses) {
+  EXPECT_EQ(refusal([] { check({.temperature = 1e-31}); }),
+            "sampling: temperature is 1e-31; it must be 0 (greedy), or from 1e-30 to 1e30");
+  EXPECT_EQ(refusal([] { check({.top_p = 1.0000001}); }),
+            "sampling: top_p is 1.0000001; it must be above 0 and at most 1");
+  EXPECT_EQ(refusal([] { check({.min_p = -0.5}); }), "sampling: min_p is -0.5; it must be between 0 and 1");
+  EXPECT_EQ(refusal([] { check({.typical_p = std::nan("")}); }),
+            "sampling: typical_p is NaN; it must be above 0 and at most 1");
 }
 
 TEST(Sampling, RefusesUnusableOptions) {

@@ -12,6 +12,7 @@
 #include "conformance/backends.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/shortlist/build.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -46,6 +47,24 @@ TEST(TokenCursor, GivesEveryTokenInOrder) {
       EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << backend.name;
     }
   }
+}
+
+TEST(TokenCursor, IsCertifiedAsLongAsEveryTokenIs) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  const auto head = Shortlist::build(layer, contexts, {.top_frequent = 60});
+  const std::span<const float> h(contexts.data(), kDim);
+  // It does not prove that its 60 tokens are the best, and scores all for more of them.
+  ASSERT_FALSE(head->query(contexts.row(0).transpose(), {.k = 8}).certified);
+  ASSERT_TRUE(head->query(contexts.row(0).transpose(), {.k = 128}).certified);
+  TokenCursor cursor(*head, h);
+  EXPECT_FALSE(cursor.certified());
+  while (cursor.next()) EXPECT_FALSE(cursor.certified());
+  EXPECT_FALSE(cursor.certified());
+
+  const Fused exact(layer);
+  TokenCursor proven(exact, h);
+  while (proven.next()) EXPECT_TRUE(proven.certified());
 }
 
 TEST(TokenCursor, KeepsToTheMask) {

@@ -244,6 +244,30 @@ TEST(Fgd, PenalisedTokensTakeNoPlacesInTheQueue) {
   EXPECT_GE(found, 52U);
 }
 
+// Which tokens are found depends on biases; what was learned is outside of those that are found without.
+TEST(Fgd, BiasesLeaveTheLearnedMassOutsideAsItIs) {
+  const Fgd& head = *world().taught;
+  for (const std::size_t biased : {1U, 5U, 60U}) {
+    double plain_error = 0.0;
+    double biased_error = 0.0;
+    for (Eigen::Index i = 0; i < world().test.rows(); ++i) {
+      const Eigen::VectorXf h = world().test.row(i);
+      std::vector<TokenBias> biases;
+      for (const TokenId id : world().exact->query(h, {.k = biased}).ids) biases.push_back({id, 1e-3F});
+      std::sort(biases.begin(), biases.end(),
+                [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
+      const TopK plain = head.query(h, {.k = 5});
+      const TopK answer = head.query(h, {.k = 5, .logit_bias = biases});
+      ASSERT_EQ(answer.normalizer, Normalizer::learned);
+      plain_error += std::abs(plain.log_z - world().exact->query(h).log_z);
+      biased_error += std::abs(answer.log_z - world().exact->query(h, {.k = 5, .logit_bias = biases}).log_z);
+      if (biased > 1) continue;
+      EXPECT_NEAR(answer.log_z, plain.log_z, 5e-3) << i;  // the search goes further by a token
+    }
+    EXPECT_LT(biased_error, 1.1 * plain_error) << biased;
+  }
+}
+
 TEST(Fgd, ThreadsMaySearchWithDifferentEfforts) {
   const std::vector<std::size_t> efforts = {10, 30, 100, 200};
   std::vector<std::vector<TopK>> found(efforts.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/candidates_edited.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
@@ -20,6 +21,7 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -36,7 +38,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// logits say: one of them is drawn as often as that mass is, by a scan of the layer. A temperature and cuts
 /// may depend on how the mass is shared; where its bounds do not decide, they take a scan as well. Heads that
 /// prove their answers, that score every token or that have no candidates are sampled as Sampler samples
-/// them.
+/// them, and so is any head where it answers the same query from all allowed tokens: because a mask allows
+/// few, or no more than k, or because fewer than k of its candidates are left.
 ///
 /// As good as the backend: an unlikely token that it leaves out is as likely as its log Z says, all of them
 /// together, and with Normalizer::candidates none ever comes.
@@ -45,10 +48,12 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   /// Throws std::invalid_argument as check() does.
   explicit BackendSampler(const SamplingOptions& options = {}) : options_(options), exact_(options) {}
 
-  /// Draws the token after the context h [d], of the same probabilities whatever the threads. Of `query` the
-  /// mask, the biases and the effort count. Throws std::invalid_argument as Sampler::draw does.
+  /// Draws the token after the context h [d], of the same probabilities whatever the threads: those that the
+  /// backend's answer to this query has. Of `query` k, the mask, the biases and the effort count. Throws
+  /// std::invalid_argument as Sampler::draw does.
   ///
-  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights with V exponentials.
+  /// Cost: the backend's screening, and candidates·d weights, both twice under a mask; for a scan V·d weights
+  /// with V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -72,7 +77,10 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
     TokenGumbels others;
   };
 
+  bool answers_from_all(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
   bool find_candidates(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
+  void score_candidates(const TopKSoftmax& head, std::span<const float> h, const Candidates& found,
+                        const kernels::LogitEdits& edits);
   std::optional<SampledToken> draw_without_scan(const Noise& noise, std::size_t total) const;
   SampledToken draw_with_scan(const TopKSoftmax& head, std::span<const float> h, const Noise& noise,
                               const QueryOptions& query);
@@ -83,6 +91,7 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   SamplingOptions options_;
   Sampler exact_;
   Workspace workspace_;
+  TopK answer_;
   TopK listed_;  ///< the candidates that are allowed, best first; log_z is over all tokens
   std::vector<TokenId> ids_;
   std::vector<float> logits_;
@@ -104,21 +113,26 @@ inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h
   return draw_with_scan(head, context, noise, query);
 }
 
-/// False where the head has no list, or nothing in it is allowed.
+/// Whether a mask, a query's or that of rows which are no tokens, makes the head answer from all that it
+/// allows. The head knows.
+inline bool BackendSampler::answers_from_all(const TopKSoftmax& head, std::span<const float> h,
+                                             const QueryOptions& query) {
+  if (query.allowed.empty() && head.count_allowed({}) == head.rows()) return false;
+  head.query(h, query, workspace_, answer_);
+  return answer_.normalizer == Normalizer::exact;
+}
+
+/// False where the head has no list, or answers from all tokens.
 inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<const float> h,
                                             const QueryOptions& query) {
   QueryOptions asked = query;
   asked.probabilities = true;
+  if (answers_from_all(head, h, asked)) return false;
   const std::optional<Candidates> found = head.candidates(h.data(), h.size(), asked, workspace_);
-  if (!found || found->everything) return false;
-  ids_.assign(found->ids.begin(), found->ids.end());
-  for (const TokenBias& bias : query.logit_bias) ids_.push_back(bias.id);
-  std::sort(ids_.begin(), ids_.end());
-  ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
-  logits_.resize(ids_.size());
-  const double outside = found->outside;
-  const double most_outside = found->most_outside;
-  head.logits_of(h, ids_, query, workspace_, logits_);
+  if (!found || found->everything || found->ids.size() < query.k) return false;
+  const kernels::LogitEdits edits = {query.allowed, query.logit_bias.data(), query.logit_bias.size()};
+  score_candidates(head, h, *found, edits);
+
   std::vector<ScoredToken> tokens;
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     if (logits_[i] != detail::kForbidden) tokens.push_back({logits_[i], ids_[i]});
@@ -131,10 +145,28 @@ inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<c
     listed_.ids.push_back(token.id);
     listed_.logits.push_back(token.logit);
   }
-  const double inside = detail::log_sum_exp(listed_.logits, 1.0);
-  outside_ = std::min(outside, inside + most_outside);
-  listed_.log_z = kernels::log_add_exp(inside, outside_);
+  listed_.log_z = kernels::log_add_exp(detail::log_sum_exp(listed_.logits, 1.0), outside_);
   return true;
+}
+
+/// The candidates and the biased tokens with their logits, edited, and what is outside of them.
+inline void BackendSampler::score_candidates(const TopKSoftmax& head, std::span<const float> h,
+                                             const Candidates& found, const kernels::LogitEdits& edits) {
+  const auto ids = detail::with_biased_tokens(found.ids, edits, head.vocab(), workspace_);
+  ids_.assign(ids.begin(), ids.end());
+  logits_.resize(ids_.size());
+  head.logits_of(h, ids_, {}, workspace_, logits_);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    if (logits_[i] == detail::kForbidden) continue;  // it is biased and has no row
+    ids_[count] = ids_[i];
+    logits_[count++] = logits_[i];
+  }
+  ids_.resize(count);
+  logits_.resize(count);
+  const bool learned = found.normalizer == Normalizer::learned;
+  outside_ = learned ? detail::learned_outside(found, count, logits_.data(), workspace_) : found.outside;
+  detail::edit(edits, ids_, logits_.data());
 }
 
 /// Bounds of log Σ exp(logit/temperature) over the others, of which there are so many.
@@ -190,7 +222,7 @@ inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise
   sure.normalizer = Normalizer::exact;
   const std::size_t counted = outside_ == detail::kNoScore ? count : total;
   const detail::Staying stay = detail::staying(sure, counted, options_, excludes(noise), [&](double at) {
-    return detail::outside_weights(sure, counted, at);
+    return detail::log_outside(sure, counted, at);
   });
   if (!stay.decided || stay.others || stay.sure != stay.possible) return std::nullopt;
   detail::Leader leader;

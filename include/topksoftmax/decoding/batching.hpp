@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/bounded_queue.hpp"
 
@@ -242,7 +243,7 @@ inline BatchReport top_up_batching(std::size_t sentences, const BatchWork& work,
   detail::require_positive(options.encode, "encode");
   detail::require_positive(options.queue, "queue");
   if (!(options.refill_at >= 0.0 && options.refill_at < 1.0)) {
-    throw std::invalid_argument("batching: refill_at is " + std::to_string(options.refill_at) +
+    throw std::invalid_argument("batching: refill_at is " + detail::value_text(options.refill_at) +
                                 "; it must be at least 0 and below 1");
   }
   const auto refill_at = static_cast<std::size_t>(options.refill_at * static_cast<double>(options.batch));

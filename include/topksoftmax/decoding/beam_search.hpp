@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -93,7 +94,7 @@ inline void check_beam_options(const BeamSearchOptions& options, std::size_t voc
   require(options.n_best >= 1, "n_best", "0", "at least 1");
   require(options.max_length >= 1, "max_length", "0", "at least 1");
   require(std::isfinite(options.length_penalty) && options.length_penalty >= 0.0, "length_penalty",
-          std::to_string(options.length_penalty), "finite and at least 0");
+          value_text(options.length_penalty), "finite and at least 0");
   require(options.end >= 0 && static_cast<std::size_t>(options.end) < vocab, "end",
           std::to_string(options.end), "a token below V = " + std::to_string(vocab));
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/error.hpp"
@@ -63,10 +64,10 @@ inline Distribution::Distribution(std::vector<TokenId> ids, std::vector<double> 
     for (std::size_t i = 0; i < probabilities_.size(); ++i) {
       if (std::isfinite(probabilities_[i]) && probabilities_[i] >= 0.0) continue;
       throw Error("distribution: the weight of token " + std::to_string(id(i)) + " is " +
-                  std::to_string(probabilities_[i]) + "; it must be finite and at least 0");
+                  detail::value_text(probabilities_[i]) + "; it must be finite and at least 0");
     }
     throw Error("distribution: the weights of " + std::to_string(probabilities_.size()) +
-                " tokens sum up to " + std::to_string(sum) + "; the sum must be finite and above 0");
+                " tokens sum up to " + detail::value_text(sum) + "; the sum must be finite and above 0");
   }
   const double scale = 1.0 / sum;
   for (double& probability : probabilities_) {

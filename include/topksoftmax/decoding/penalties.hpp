@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/query_options.hpp"
@@ -59,7 +60,7 @@ class PenaltyBiases {
 
 inline void check(const Penalties& penalties) {
   const auto refuse = [](const char* name, double value, const char* limit) {
-    throw std::invalid_argument("penalties: " + std::string(name) + " is " + std::to_string(value) +
+    throw std::invalid_argument("penalties: " + std::string(name) + " is " + detail::value_text(value) +
                                 "; it must be " + limit);
   };
   if (!(penalties.repetition > 0.0 && std::isfinite(penalties.repetition)))

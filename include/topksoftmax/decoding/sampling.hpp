@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
@@ -24,6 +26,7 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/nucleus.hpp"
+#include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
@@ -54,7 +57,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// what such a backend itself answers, see distribution_of.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
-/// SamplingOptions::log_z_error within that.
+/// SamplingOptions::log_z_error within that. The same token is drawn but for cuts by typical_p between tokens
+/// whose distances |−log p − H| from the entropy differ by 10⁻¹² or less, which happens from temperatures of
+/// 10⁶ on: rounding may then decide which one is nearer.
 class TOPKSOFTMAX_EXPORT Sampler {
  public:
   /// Throws std::invalid_argument as check() does.
@@ -131,8 +136,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
 /// answer without tokens.
 Distribution distribution_of(const TopK& answer, const SamplingOptions& options);
 
-/// The same of logits of tokens 0, 1, … (−∞: forbidden). Throws std::invalid_argument as check() does and
-/// where no logit is finite. Cost: V exponentials, and the selection of the tokens that stay.
+/// The same of logits of tokens 0, 1, … (−∞: forbidden). Throws std::invalid_argument as check() does, for a
+/// logit that is NaN or +∞, and where none is finite. Cost: V exponentials, and the selection of the tokens
+/// that stay.
 Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -150,6 +156,17 @@ inline constexpr std::size_t kOfAnswer = 80;
 inline constexpr double kOpenTemperature = 0.5;
 /// Where log Z is sampled: at most this share of the vocabulary.
 inline constexpr std::size_t kListedShare = 16;
+
+/// Throws unless logits are finite, or −∞.
+inline void check_logits(std::span<const float> logits) {
+  if (all_finite(logits.data(), logits.size())) return;
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if (logits[id] <= std::numeric_limits<float>::max()) continue;
+    throw std::invalid_argument("distribution_of: the logit of token " + std::to_string(id) + " is " +
+                                value_text(static_cast<double>(logits[id])) +
+                                "; it must be finite, or -inf where the token is forbidden");
+  }
+}
 
 /// The distribution that the options make of logits, by their places.
 inline Distribution distribution_by_place(std::span<const float> logits, const SamplingOptions& options) {
@@ -238,7 +255,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
     // Not before the query has found the mask to be long enough.
     const std::size_t total = head.count_allowed(query.allowed);
     detail::Staying stay = detail::staying(answer_, total, options_, excluding, [&](double temperature) {
-      if (!sampled) return detail::outside_weights(answer_, total, temperature);
+      if (!sampled) return detail::log_outside(answer_, total, temperature);
       return outside_of_sampled(sampled_log_z(head, context, asked, temperature, key), temperature);
     });
     if (stay.decided) {
@@ -359,13 +376,13 @@ inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const fl
   return log_zs_.back().second;
 }
 
-/// The weights of all tokens that the answer does not list.
+/// The logarithm of the weights of all tokens that the answer does not list.
 inline detail::Bounds Sampler::outside_of_sampled(double log_z, double temperature) const {
-  if (std::isinf(log_z)) return {0.0, log_z};
+  if (std::isinf(log_z)) return {detail::kNoWeight, log_z};
   const double best = static_cast<double>(answer_.logits.front());
   double inside = 0.0;
   for (const float logit : answer_.logits) inside += std::exp(detail::tempered(logit, best, temperature));
-  const double outside = std::max(0.0, std::exp(log_z - best / temperature) - inside);
+  const double outside = std::log(std::max(0.0, std::exp(log_z - best / temperature) - inside));
   return {outside, outside};
 }
 
@@ -429,6 +446,7 @@ inline Distribution distribution_of(const TopK& answer, const SamplingOptions& o
 
 inline Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options) {
   check(options);
+  detail::check_logits(logits);
   return detail::distribution_by_place(logits, options);
 }
 

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -48,7 +49,8 @@ struct SamplingOptions {
   double top_p = 1.0;     ///< the nucleus stays: the fewest most probable whose probabilities reach top_p
   double min_p = 0.0;     ///< tokens stay that are at least min_p times as probable as the most probable
   /// Tokens stay whose −log p is nearest to its mean, the entropy, until their probabilities reach typical_p;
-  /// those as near as the last as well (Meister et al. 2023, "Locally Typical Sampling"). 1: all.
+  /// those as near as the last as well (Meister et al. 2023, "Locally Typical Sampling"). 1: all. Where
+  /// two are as near within 1e-12 or so, which happens from temperatures of 1e6 on, rounding decides.
   double typical_p = 1.0;
   /// Tokens stay whose logits are within so many standard deviations of the best one's; the deviation is that
   /// of the logits of the tokens left (Tang et al. 2024, "Top-nσ"). 0: all.
@@ -113,7 +115,7 @@ inline bool cuts(const SamplingOptions& options, SamplingStep step) {
 }
 
 inline void refuse(const std::string& name, double value, const std::string& limit) {
-  throw std::invalid_argument("sampling: " + name + " is " + std::to_string(value) + "; it must be " + limit);
+  throw std::invalid_argument("sampling: " + name + " is " + value_text(value) + "; it must be " + limit);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

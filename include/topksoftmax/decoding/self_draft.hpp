@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
@@ -112,7 +113,7 @@ inline SpeculativeReport self_draft(std::vector<TokenId>& tokens, std::size_t co
   check(options.sampling);
   if (options.sampling.xtc_probability > 0.0) {
     throw std::invalid_argument("self_draft: xtc_probability is " +
-                                std::to_string(options.sampling.xtc_probability) +
+                                detail::value_text(options.sampling.xtc_probability) +
                                 "; it must be 0: whether XTC acts is drawn anew for every token");
   }
   const std::size_t dim = head.layer().dim();

@@ -25,9 +25,9 @@ struct Bounds {
   double high;
 };
 
-/// Bounds of Σ exp((logit − the best one's)/temperature) over those of `total` tokens that are not in an
+/// Bounds of log Σ exp((logit − the best one's)/temperature) over those of `total` tokens that are not in an
 /// answer that is proven, by its log Z.
-Bounds outside_weights(const TopK& answer, std::size_t total, double temperature);
+Bounds log_outside(const TopK& answer, std::size_t total, double temperature);
 
 /// What is left of a distribution once its options were applied. Of the tokens that an answer lists it is
 /// those from one place on.
@@ -42,7 +42,7 @@ struct Staying {
   Bounds mass{};  ///< of Σ exp((logit − that of the first that stays)/temperature) over all that stay
 };
 
-/// What is known of the tokens that an answer does not list, at a temperature: see outside_weights().
+/// What is known of the tokens that an answer does not list, at a temperature: see log_outside().
 using Outside = std::function<Bounds(double temperature)>;
 
 /// Applies the options to an answer of at least one of `total` tokens, as far as it and what is known of the
@@ -50,18 +50,22 @@ using Outside = std::function<Bounds(double temperature)>;
 Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
                 const Outside& outside);
 
+/// The logarithm of nothing.
+inline constexpr double kNoWeight = -std::numeric_limits<double>::infinity();
+
 /// Room for the rounding of exponentials and of an exact log Z.
 inline constexpr double kLogitRounding = 1e-6;
 
-/// Bounds of Σ x^a over n ≥ 1 numbers 0 < x ≤ largest whose sum lies within bounds: powers above 1 shrink
-/// what is below the largest, powers below 1 gain most where all are equal.
-inline Bounds power_sum(Bounds sum, double n, double largest, double a) {
-  const double of_equals = std::pow(n, 1.0 - a);
-  const double by_largest = std::pow(largest, a - 1.0);
-  const double all_largest = n * std::pow(largest, a);
-  const double low = a > 1.0 ? of_equals * std::pow(sum.low, a) : sum.low * by_largest;
-  const double high = a > 1.0 ? sum.high * by_largest : of_equals * std::pow(sum.high, a);
-  return {std::isfinite(low) ? low : 0.0, std::min(all_largest, high)};
+/// Bounds of log Σ x^a over n ≥ 1 numbers 0 < x ≤ largest by bounds of log Σ x: powers above 1 shrink what is
+/// below the largest, powers below 1 gain most where all are equal. In logarithms: x may be below all doubles
+/// where x^a is not.
+inline Bounds log_power_sum(Bounds log_sum, double log_n, double log_largest, double a) {
+  const auto of_equals = [log_n, a](double log_of) { return log_n + a * (log_of - log_n); };
+  const auto by_largest = [log_largest, a](double log_of) { return log_of + (a - 1.0) * log_largest; };
+  const double all_largest = log_n + a * log_largest;
+  const double low = a > 1.0 ? of_equals(log_sum.low) : by_largest(log_sum.low);
+  const double high = a > 1.0 ? by_largest(log_sum.high) : of_equals(log_sum.high);
+  return {std::min(all_largest, low), std::min(all_largest, high)};
 }
 
 /// The fewest leading weights that reach `target`; their number + 1 if all do not.
@@ -74,22 +78,25 @@ inline std::size_t reach(std::span<const double> weights, double target) {
   return weights.size() + 1;
 }
 
-inline Bounds outside_weights(const TopK& answer, std::size_t total, double temperature) {
+inline Bounds log_outside(const TopK& answer, std::size_t total, double temperature) {
   const std::size_t others = total - answer.size();
-  if (others == 0) return {0.0, 0.0};
+  if (others == 0) return {kNoWeight, kNoWeight};
   const auto best = static_cast<double>(answer.logits.front());
   double inside = 0.0;
   for (const float logit : answer.logits) inside += std::exp(static_cast<double>(logit) - best);
-  const double largest = std::exp(static_cast<double>(answer.logits.back()) - best);
+  const double log_largest = static_cast<double>(answer.logits.back()) - best;
+  const double log_others = std::log(static_cast<double>(others));
   const bool known = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
-  const double all_largest = static_cast<double>(others) * largest;
-  Bounds sum = {0.0, all_largest};
+  Bounds log_sum = {kNoWeight, log_others + log_largest};
   if (known) {
-    sum.low = std::max(0.0, std::exp(answer.log_z_low - best) * (1.0 - kLogitRounding) - inside);
-    sum.high = std::min(all_largest, std::exp(answer.log_z_high - best) * (1.0 + kLogitRounding) - inside);
+    const double low = std::exp(answer.log_z_low - best) * (1.0 - kLogitRounding) - inside;
+    const double high = std::exp(answer.log_z_high - best) * (1.0 + kLogitRounding) - inside;
+    // What is less than log Z is rounded by may be there all the same.
+    const double least = kLogitRounding * inside;
+    log_sum.low = std::log(std::max(0.0, low));
+    log_sum.high = std::min(log_sum.high, std::log(std::max(least, high)));
   }
-  const Bounds weights =
-      temperature == 1.0 ? sum : power_sum(sum, static_cast<double>(others), largest, 1.0 / temperature);
+  const Bounds weights = log_power_sum(log_sum, log_others, log_largest, 1.0 / temperature);
   return {weights.low, std::max(weights.low, weights.high)};
 }
 
@@ -155,9 +162,8 @@ class Narrowing {
   const Bounds& outside() {
     if (!outside_) {
       const double shift = tempered(answer_.logits.front(), answer_.logits[stay_.first], temperature_);
-      const auto shifted = [shift](double x) { return x > 0.0 ? std::exp(std::log(x) + shift) : 0.0; };
       const Bounds found = outside_at_(temperature_);
-      outside_ = Bounds{shifted(found.low), shifted(found.high)};
+      outside_ = Bounds{std::exp(found.low + shift), std::exp(found.high + shift)};
     }
     return *outside_;
   }

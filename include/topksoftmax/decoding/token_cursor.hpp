@@ -33,6 +33,7 @@ class TokenCursor {
     query_.k = kFirst;
     query_.probabilities = false;
     head.query(h_, query_, workspace_, answer_);
+    certified_ = answer_.certified;
   }
 
   /// The next best token; nothing where there is none left. Throws as a query does.
@@ -43,6 +44,7 @@ class TokenCursor {
         const auto place = std::lower_bound(given_.begin(), given_.end(), id);
         if (place != given_.end() && *place == id) continue;
         given_.insert(place, id);
+        certified_ &= answer_.certified;
         return ScoredToken{answer_.logits[at_], id};
       }
       if (answer_.size() < query_.k) return std::nullopt;
@@ -53,8 +55,9 @@ class TokenCursor {
     }
   }
 
-  /// Whether the tokens so far are proven to be the best ones, in their order.
-  bool certified() const { return answer_.certified; }
+  /// Whether the tokens so far are proven to be the best ones, in their order. Before the first token:
+  /// whether that one will be.
+  bool certified() const { return certified_; }
 
  private:
   static constexpr std::size_t kFirst = 8;
@@ -65,6 +68,7 @@ class TokenCursor {
   QueryOptions query_;
   Workspace workspace_;
   TopK answer_;
+  bool certified_ = false;      ///< every answer was that gave a token
   std::size_t at_ = 0;          ///< what follows in the answer …
   std::vector<TokenId> given_;  ///< … but for these, ascending
 };

@@ -69,7 +69,7 @@ class TOPKSOFTMAX_EXPORT FgdScreener {
 /// Probabilities are the top-K softmax of FGD-I over the ef_search tokens found (Normalizer::candidates);
 /// top_k_softmax_error() bounds how much too high they are. Where contexts have taught the mass of all other
 /// tokens, log Z counts that too (Normalizer::learned; log_z_error() says how well), unless a query has a
-/// mask or another effort.
+/// mask or another effort, or its k is above ef_search.
 class TOPKSOFTMAX_EXPORT Fgd final : public ScreenedSoftmax<FgdScreener> {
  public:
   /// FGD-P, Algorithm 1: transforms the rows and inserts them one by one, in the order of their tokens, on
@@ -147,6 +147,7 @@ inline Candidates FgdScreener::screen(const Query& query, Workspace& workspace) 
   candidates.bytes_read = search.bytes_read();
   if (candidates.everything) return candidates;
   candidates.ids = search.found(limit);
+  candidates.biased_apart = true;
   if (ef == index_->ef_search()) candidates.group = 0;
   return candidates;
 }
