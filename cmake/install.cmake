@@ -62,13 +62,8 @@ if(TARGET OpenMP::OpenMP_CXX)
 else()
   set(static_dependencies "find_dependency(Threads)")
 endif()
-set(pkg_config_requires "eigen3 >= 3.4")
-get_target_property(hwy_is_imported hwy::hwy IMPORTED)
 if(hwy_is_imported)
   string(APPEND static_dependencies "\n  find_dependency(hwy CONFIG)")
-  if(linkage STREQUAL "static")
-    string(APPEND pkg_config_requires ", libhwy >= 1.0.3")
-  endif()
 endif()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/TopKSoftmaxConfig.cmake.in"
@@ -79,24 +74,31 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/TopKSoftmaxConfigVersion
 install(FILES "${PROJECT_BINARY_DIR}/TopKSoftmaxConfig.cmake"
   "${PROJECT_BINARY_DIR}/TopKSoftmaxConfigVersion.cmake" DESTINATION "${package_folder}")
 
-# pkg-config knows nothing of compilers, so an archive names the OpenMP runtime it was built for.
-set(pkg_config_libs "-L\${libdir} -ltopksoftmax")
-if(linkage STREQUAL "static")
-  foreach(name IN LISTS OpenMP_CXX_LIB_NAMES)
-    cmake_path(GET OpenMP_${name}_LIBRARY PARENT_PATH folder)
-    if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
-      string(APPEND pkg_config_libs " -L${folder}")
-    endif()
-    string(APPEND pkg_config_libs " -l${name}")
-  endforeach()
-  # The C++ library, whichever that is, and the mathematics; a C compiler that links adds the rest itself.
-  set(runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
-  list(FILTER runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|c\\+\\+abi|m)$")
-  list(REMOVE_DUPLICATES runtime)
-  foreach(name IN LISTS runtime)
-    string(APPEND pkg_config_libs " -l${name}")
-  endforeach()
+# What an archive needs, for pkg-config --static. Static and shared builds both say it, since the last one to be installed
+# to a prefix writes the file. Highway is no Requires.private: who takes the shared library needs no libhwy.pc.
+set(pkg_config_private "")
+function(add_to_archive name file)
+  cmake_path(GET file PARENT_PATH folder)
+  if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    string(APPEND pkg_config_private " -L${folder}")
+  endif()
+  set(pkg_config_private "${pkg_config_private} -l${name}" PARENT_SCOPE)
+endfunction()
+if(hwy_is_imported)
+  get_target_property(hwy_library hwy::hwy LOCATION)
+  add_to_archive(hwy "${hwy_library}")
 endif()
+# pkg-config knows nothing of compilers, so the OpenMP runtime is named that the library was built for.
+foreach(name IN LISTS OpenMP_CXX_LIB_NAMES)
+  add_to_archive(${name} "${OpenMP_${name}_LIBRARY}")
+endforeach()
+# The C++ library, whichever that is, and the mathematics; a C compiler that links adds the rest itself.
+set(runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+list(FILTER runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|c\\+\\+abi|m)$")
+list(REMOVE_DUPLICATES runtime)
+foreach(name IN LISTS runtime)
+  string(APPEND pkg_config_private " -l${name}")
+endforeach()
 
 # Folders within the prefix move with it; others, which may be given as absolute paths, stay where they are.
 set(pkg_config_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

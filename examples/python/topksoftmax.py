@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TopKSoftmax for Python: libtopksoftmax_c by ctypes, with NumPy arrays that are never copied.
+"""TopKSoftmax for Python: libtopksoftmax_c by ctypes, with NumPy arrays where they lie.
 
     layer = Layer(W, b)                                           # [V, d] and [V]
     head = Backend.build(layer, "l2s", contexts, clusters=100)    # contexts [N, d]
@@ -7,7 +7,7 @@
 
 Queries, batches and builds release the interpreter's lock. A Layer, a HeadFile and a Backend may be used by
 several threads at a time; a Workspace, a Sampler and a Random by one. The library is TOPKSOFTMAX_C_LIBRARY of
-the environment, or else that which the system finds.
+the environment, or else LIBRARY where the system finds it.
 """
 
 import ctypes
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+LIBRARY = "libtopksoftmax_c.so.0.2"  # of the version whose interface this is
 FULL_EFFORT = c_size_t(-1).value
 NORMALIZERS = ("none", "exact", "candidates", "low_rank", "interval", "learned")
 BLOCK_TYPES = {"q8_0": (4, 32, 34), "q6_k": (5, 256, 210), "q4_k": (6, 256, 144)}  # number, weights, bytes
@@ -55,7 +56,8 @@ class _BuildMaterial(_Struct):
 class _QueryOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("k", c_size_t), ("allowed", c_void_p),
                 ("allowed_words", c_size_t), ("biases", c_void_p), ("bias_count", c_size_t),
-                ("probabilities", c_int), ("effort", c_size_t), ("log_z_tolerance", c_double)]
+                ("probabilities", c_int), ("effort", c_size_t), ("log_z_tolerance", c_double),
+                ("allowed32", c_void_p), ("allowed32_words", c_size_t)]
 
 
 class _Answer(_Struct):
@@ -120,7 +122,7 @@ _FUNCTIONS = {
 
 
 def _load_library():
-    library = ctypes.CDLL(os.environ.get("TOPKSOFTMAX_C_LIBRARY", "libtopksoftmax_c.so.0.1"))
+    library = ctypes.CDLL(os.environ.get("TOPKSOFTMAX_C_LIBRARY", LIBRARY))
     for name, parameters in _CALLS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = c_int, [*parameters, c_void_p]
@@ -167,6 +169,10 @@ class _Handle:
 
 def _address(array):
     return None if array is None else array.ctypes.data
+
+
+def _length(array):
+    return 0 if array is None else len(array)
 
 
 def _vector(array, dtype, size, name):
@@ -329,26 +335,30 @@ class _Query:
 
     def __init__(self, vocab, k=1, mask=None, biases=None, probabilities=True, effort=0,
                  log_z_tolerance=np.inf):
-        words = pairs = None
-        if mask is not None:
+        words = words32 = pairs = None
+        if mask is not None and mask.dtype in (np.int32, np.uint32):
+            words32 = _vector(mask, mask.dtype, mask.size, "mask")
+        elif mask is not None:
             words = np.zeros((vocab + 63) // 64, np.uint64)
-            packed = np.packbits(_vector(mask, np.bool_, vocab, "mask"), bitorder="little")
+            packed = np.packbits(_vector(mask, np.bool_, vocab, "a mask without words of 32 bits"),
+                                 bitorder="little")
             words.view(np.uint8)[: len(packed)] = packed
         if biases:
             pairs = np.array(sorted(biases.items()), dtype=[("id", np.int32), ("bias", np.float32)])
-        self._arrays = words, pairs
+        self._arrays = words, words32, pairs
         self._options = _QueryOptions(
-            k=k, allowed=_address(words), allowed_words=0 if words is None else len(words),
-            biases=_address(pairs), bias_count=0 if pairs is None else len(pairs),
-            probabilities=probabilities, effort=effort, log_z_tolerance=log_z_tolerance)
+            k=k, allowed=_address(words), allowed_words=_length(words), biases=_address(pairs),
+            bias_count=_length(pairs), probabilities=probabilities, effort=effort,
+            log_z_tolerance=log_z_tolerance, allowed32=_address(words32), allowed32_words=_length(words32))
         self._as_parameter_ = ctypes.addressof(self._options)
 
 
 class Backend(_Handle):
     """Finds the most probable tokens of a layer.
 
-    Queries take options by name: k; mask [V] of bool, the tokens that are allowed; biases {token: bias};
-    probabilities, effort and log_z_tolerance as in C.
+    Queries take options by name: k; mask, the tokens that are allowed, [V] of bool, or in place the words
+    [ceil(V/32)] of int32 or uint32 that XGrammar and llguidance have; biases {token: bias}; probabilities,
+    effort and log_z_tolerance as in C.
     """
 
     def __init__(self, layer, name, *arguments):
@@ -475,7 +485,11 @@ class Sampler(_Handle):
         super().__init__("sampler", "topk_sampler_new", byref(options))
 
     def draw(self, head, h, random, **options):
-        """The Token after a context h [d] of float32. Options: mask, biases and effort of a query."""
+        """The Token after a context h [d] of float32. Options: mask, biases, effort and probabilities of a query.
+
+        probabilities=False may take less time; log_prob may then be the middle of an interval as wide as the
+        draw left it.
+        """
         vocab, dim = head.layer.shape
         token = _SampledToken()
         _call("topk_draw", self, head, _address(_vector(h, np.float32, dim, "h")), dim, random,

@@ -11,7 +11,8 @@
 namespace topksoftmax::c {
 
 /// The caller's executor, which is not trusted to keep its promises: run() throws ExecutorFailed where it
-/// fails, and where the parts that it has done are not those that there are.
+/// fails, and where it has not called the body once for every part, on threads below `threads`. No part is
+/// done twice. So as to keep account of them without allocating, it is handed at most 4096 parts at a time.
 class CallersExecutor final : public Executor {
  public:
   /// Throws std::invalid_argument where a function is missing.
@@ -21,6 +22,8 @@ class CallersExecutor final : public Executor {
   void run(std::size_t parts, std::size_t threads, Body body) const override;
 
  private:
+  void run_some(std::size_t first, std::size_t parts, std::size_t threads, Body body) const;
+
   topk_executor functions_;
 };
 

@@ -60,7 +60,7 @@ topk_status report_exception(topk_error* error) noexcept {
   static_assert(offsetof(type, member) + sizeof(type::member) == sizeof(type))
 TOPK_ENDS_WITH(topk_weights, bias);
 TOPK_ENDS_WITH(topk_build_material, progress_user);
-TOPK_ENDS_WITH(topk_query_options, log_z_tolerance);
+TOPK_ENDS_WITH(topk_query_options, allowed32_words);
 TOPK_ENDS_WITH(topk_answer, confidence);
 TOPK_ENDS_WITH(topk_flat_answers, certified);
 TOPK_ENDS_WITH(topk_sampling_options, order);

@@ -10,6 +10,7 @@
 #include "c/executor.hpp"
 #include "c/guard.hpp"
 #include "c/handles.hpp"
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/c/topksoftmax.h"
 #include "topksoftmax/flat_answers.hpp"
 #include "topksoftmax/query_options.hpp"
@@ -71,13 +72,20 @@ std::size_t check_contexts(const float* contexts, std::size_t batch, std::size_t
 QueryOptions c::options_of(const topk_query_options* given, std::vector<TokenBias>& biases) {
   const topk_query_options known_options = known(given, TOPK_QUERY_OPTIONS_INIT, "options");
   require_values(known_options.allowed, known_options.allowed_words, "options.allowed");
+  require_values(known_options.allowed32, known_options.allowed32_words, "options.allowed32");
+  if (known_options.allowed != nullptr && known_options.allowed32 != nullptr) {
+    throw std::invalid_argument(
+        "options.allowed and options.allowed32 are both given; a mask has words of 64 bits or of 32");
+  }
   require_values(known_options.biases, known_options.bias_count, "options.biases");
   biases.clear();
   for (std::size_t i = 0; i < known_options.bias_count; ++i) {
     biases.push_back({known_options.biases[i].id, known_options.biases[i].bias});
   }
   return {.k = known_options.k,
-          .allowed = {known_options.allowed, known_options.allowed_words},
+          .allowed = known_options.allowed32 != nullptr
+                         ? AllowedTokens(known_options.allowed32, known_options.allowed32_words)
+                         : AllowedTokens(known_options.allowed, known_options.allowed_words),
           .logit_bias = biases,
           .probabilities = known_options.probabilities != 0,
           .effort = known_options.effort,

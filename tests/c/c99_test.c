@@ -24,6 +24,7 @@ static const struct {
     {"reference", test_reference},
     {"batch", test_batch},
     {"masks_and_biases", test_masks_and_biases},
+    {"masks_of_32_bits", test_masks_of_32_bits},
     {"logits", test_logits},
     {"query_errors", test_query_errors},
     {"struct_sizes", test_struct_sizes},
@@ -33,6 +34,7 @@ static const struct {
     {"sampling_errors", test_sampling_errors},
     {"executors", test_executors},
     {"build_on_an_executor", test_build_on_an_executor},
+    {"loops_of_many_parts", test_loops_of_many_parts},
     {"executors_that_fail", test_executors_that_fail},
 };
 

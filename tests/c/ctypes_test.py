@@ -187,6 +187,28 @@ class CtypesTest(unittest.TestCase):
         np.testing.assert_array_equal(batch.ids[0, 2:], -1)
         np.testing.assert_array_equal(batch.logits[0, 2:], -np.inf)
 
+    def test_masks_of_words(self):
+        allowed = np.random.default_rng(5).random(VOCAB) < 0.3
+        bits = np.zeros((VOCAB + 31) // 32 * 32, bool)
+        bits[:VOCAB] = allowed
+        words = np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
+        reference = Reference(self.W, self.b, self.test, allowed)
+        head = tks.Backend.build(self.layer, "certified", self.train)
+        for mask in (words, words.view(np.int32)):
+            reference.check(self, head.query_batch(self.test, k=K, mask=mask))
+            one = head.query(self.test[0], k=K, mask=mask)
+            np.testing.assert_array_equal(one.ids, reference.ids[0, :K])
+            np.testing.assert_array_equal(head.logits(self.test[:1], mask=mask)[0] > -np.inf, allowed)
+            drawn = [tks.Sampler().draw(head, self.test[0], tks.Random(3), mask=m).id for m in (mask, allowed)]
+            self.assertEqual(*drawn)
+        self.assertEqual(tks._Query(VOCAB, mask=words)._options.allowed32, words.ctypes.data)  # not copied
+        with self.assertRaisesRegex(ValueError, "the mask has bits for 672 "):
+            head.query(self.test[0], mask=words[:-1])
+        with self.assertRaisesRegex(ValueError, "mask must be a contiguous array"):
+            head.query(self.test[0], mask=words[None, :])
+        with self.assertRaisesRegex(ValueError, "a mask without words of 32 bits must be a contiguous array"):
+            head.query(self.test[0], mask=words.astype(np.int64))
+
     def test_indexes(self):
         head = tks.Backend.build(self.layer, "l2s", self.train, clusters=8, rounds=1)
         with tempfile.TemporaryDirectory() as folder:

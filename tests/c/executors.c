@@ -133,8 +133,62 @@ void test_build_on_an_executor(void) {
   free_problem(&p);
 }
 
+/* Of a loop that has more parts than are handed over at a time, every part is done, and once. */
+void test_loops_of_many_parts(void) {
+  enum { kFew = 5, kLongDim = 9000 };
+  float* const W = allocate(sizeof(float) * kFew * kLongDim);
+  float* const h = allocate(sizeof(float) * kLongDim);
+  fill(W, (size_t)kFew * kLongDim, 10, 0.1F);
+  fill(h, kLongDim, 11, 1.0F);
+  topk_weights weights = TOPK_WEIGHTS_INIT;
+  weights.data = W;
+  weights.vocab = kFew;
+  weights.dim = kLongDim;
+  topk_error error;
+  topk_layer* layer;
+  topk_workspace* workspace;
+  CHECK_OK(topk_layer_borrow(&weights, &layer, &error), error);
+  CHECK_OK(topk_workspace_new(1, NULL, &workspace, &error), error);
+  topk_query_options options = TOPK_QUERY_OPTIONS_INIT;
+  options.k = kFew;
+  int loops = 0;
+  const topk_executor executor = {&loops, three_threads, run_on_threads};
+  topk_build_material material = TOPK_BUILD_MATERIAL_INIT;
+  const topk_executor* const executors[] = {NULL, &executor};
+  int32_t ids[2][kFew];
+  topk_answer answers[2] = {TOPK_ANSWER_INIT, TOPK_ANSWER_INIT};
+  for (int n = 0; n < 2; ++n) {
+    topk_backend* backend;
+    material.executor = executors[n];
+    /* A part a dimension. */
+    CHECK_OK(topk_build(layer, "greedy-mips", NULL, &material, &backend, &error), error);
+    CHECK_OK(topk_query(backend, h, kLongDim, &options, workspace, ids[n], NULL, answers + n, &error), error);
+    topk_backend_free(backend);
+  }
+  CHECK(loops >= 3);
+  CHECK(memcmp(ids[0], ids[1], sizeof ids[0]) == 0);
+  CHECK(answers[0].log_z == answers[1].log_z && answers[0].screened == answers[1].screened);
+  topk_workspace_free(workspace);
+  topk_layer_free(layer);
+  free(h);
+  free(W);
+}
+
 static int run_nothing(void* user, size_t parts, size_t threads, topk_loop_body body, const void* of) {
   (void)user, (void)parts, (void)threads, (void)body, (void)of;
+  return 0;
+}
+
+/* As often as there are parts, but for one of them alone. */
+static int run_one_part_again(void* user, size_t parts, size_t threads, topk_loop_body body, const void* of) {
+  (void)user, (void)threads;
+  for (size_t i = 0; i < parts; ++i) body(of, 0, 0);
+  return 0;
+}
+
+static int run_all_but_one(void* user, size_t parts, size_t threads, topk_loop_body body, const void* of) {
+  (void)user, (void)threads;
+  for (size_t part = 1; part < parts; ++part) body(of, part, 0);
   return 0;
 }
 
@@ -165,6 +219,8 @@ void test_executors_that_fail(void) {
     int (*run)(void*, size_t, size_t, topk_loop_body, const void*);
     const char* message;
   } kFailing[] = {{run_nothing, "called the body 0 times"},
+                  {run_all_but_one, " times for "},
+                  {run_one_part_again, "more than once for the same part"},
                   {run_and_fail, "executor.run has failed"},
                   {run_on_a_thread_too_many, "a thread that there is not"},
                   {run_a_part_too_many, "a part or a thread"}};

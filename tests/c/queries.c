@@ -167,6 +167,62 @@ void test_masks_and_biases(void) {
   free_problem(&p);
 }
 
+/* A mask in words of 32 bits, an odd number of them and no more than must be: as one of 64 bits. */
+void test_masks_of_32_bits(void) {
+  enum { kBatch = 4, kWords32 = (kVocab + 31) / 32 };
+  problem p = make_problem();
+  topk_error error;
+  uint64_t allowed[kWords] = {0};
+  uint32_t* const allowed32 = allocate(sizeof(uint32_t) * kWords32);
+  memset(allowed32, 0, sizeof(uint32_t) * kWords32);
+  CHECK(kWords32 % 2 == 1);
+  for (size_t t = 1; t < kVocab; t += 1 + t % 5) {
+    allowed[t / 64] |= (uint64_t)1 << t % 64;
+    allowed32[t / 32] |= (uint32_t)1 << t % 32;
+  }
+  topk_query_options options[2] = {TOPK_QUERY_OPTIONS_INIT, TOPK_QUERY_OPTIONS_INIT};
+  options[0].allowed = allowed;
+  options[0].allowed_words = kWords;
+  options[1].allowed32 = allowed32;
+  options[1].allowed32_words = kWords32;
+  topk_sampler* sampler;
+  CHECK_OK(topk_sampler_new(NULL, &sampler, &error), error);
+  static const char* const kNames[] = {"fused", "certified"};
+  for (size_t n = 0; n < 2; ++n) {
+    topk_backend* const backend = build(&p, kNames[n], NULL);
+    int32_t ids[2][kK];
+    topk_answer answer[2] = {TOPK_ANSWER_INIT, TOPK_ANSWER_INIT};
+    int32_t batch[2][kBatch * kK];
+    static float logits[2][kBatch * kVocab];
+    topk_sampled_token token[2] = {TOPK_SAMPLED_TOKEN_INIT, TOPK_SAMPLED_TOKEN_INIT};
+    for (size_t i = 0; i < 2; ++i) {
+      options[i].k = kK;
+      CHECK_OK(
+          topk_query(backend, p.contexts, kDim, options + i, p.workspace, ids[i], NULL, answer + i, &error),
+          error);
+      const topk_flat_answers answers = {sizeof answers, batch[i], NULL, NULL, NULL};
+      CHECK_OK(
+          topk_query_batch(backend, p.contexts, kBatch, kDim, 0, options + i, p.workspace, &answers, &error),
+          error);
+      CHECK_OK(topk_logits(backend, p.contexts, kBatch, kDim, 0, options + i, p.workspace, logits[i], &error),
+               error);
+      topk_random* random;
+      CHECK_OK(topk_random_new(9, &random, &error), error);
+      CHECK_OK(topk_draw(sampler, backend, p.contexts, kDim, random, options + i, token + i, &error), error);
+      topk_random_free(random);
+    }
+    CHECK(memcmp(ids[0], ids[1], sizeof ids[0]) == 0 && answer[0].log_z == answer[1].log_z);
+    CHECK(memcmp(batch[0], batch[1], sizeof batch[0]) == 0);
+    CHECK(memcmp(logits[0], logits[1], sizeof logits[0]) == 0);
+    CHECK(token[0].id == token[1].id && token[0].log_prob == token[1].log_prob);
+    for (size_t i = 0; i < kK; ++i) CHECK(allowed32[ids[1][i] / 32] >> ids[1][i] % 32 & 1);
+    topk_backend_free(backend);
+  }
+  topk_sampler_free(sampler);
+  free(allowed32);
+  free_problem(&p);
+}
+
 void test_logits(void) {
   problem p = make_problem();
   topk_backend* const backend = build(&p, "certified", NULL);
@@ -216,6 +272,20 @@ void test_query_errors(void) {
   options.allowed = NULL;
   CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.allowed is a null pointer");
   options.allowed_words = 0;
+  const uint32_t allowed32[2 * kWords] = {0};
+  options.allowed32 = allowed32;
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.allowed32");
+  options.allowed32_words = (kVocab - 1) / 32;
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "the mask has bits for 576 ");
+  options.allowed32_words = 2 * kWords;
+  options.allowed = allowed;
+  options.allowed_words = kWords;
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "both given");
+  options.allowed = NULL;
+  options.allowed_words = 0;
+  options.allowed32 = NULL;
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.allowed32 is a null pointer");
+  options.allowed32_words = 0;
   const topk_token_bias biases[] = {{7, 1.0F}, {3, 1.0F}};
   options.bias_count = 2;
   CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.biases is a null pointer");
@@ -268,6 +338,10 @@ void test_struct_sizes(void) {
   /* Of an earlier version, which ended behind k: all else has its default. */
   options.struct_size = offsetof(topk_query_options, allowed);
   options.bias_count = 99;
+  CHECK_OK(topk_query(backend, p.contexts, kDim, &options, p.workspace, ids, NULL, NULL, &error), error);
+  options.bias_count = 0;
+  options.struct_size = offsetof(topk_query_options, allowed32); /* and of one that ended there */
+  options.allowed32_words = 99;
   CHECK_OK(topk_query(backend, p.contexts, kDim, &options, p.workspace, ids, NULL, NULL, &error), error);
 
   /* An answer that ends behind log_z: nothing behind that is written. */

@@ -25,6 +25,7 @@ void test_progress(void);
 void test_reference(void);
 void test_batch(void);
 void test_masks_and_biases(void);
+void test_masks_of_32_bits(void);
 void test_logits(void);
 void test_query_errors(void);
 void test_struct_sizes(void);
@@ -36,6 +37,7 @@ void test_sampling_errors(void);
 /* executors.c */
 void test_executors(void);
 void test_build_on_an_executor(void);
+void test_loops_of_many_parts(void);
 void test_executors_that_fail(void);
 
 /* Checks that did not hold. */

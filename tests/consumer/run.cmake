@@ -7,8 +7,10 @@ cmake_minimum_required(VERSION 3.22)
 include("${SOURCE}/tests/consumer/steps.cmake")
 set(prefix "${WORK}/prefix-${SHARED}")
 set(build "${WORK}/${WAY}-${SHARED}")
-set(options "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" -DCMAKE_BUILD_TYPE=Debug
-  "-DBUILD_SHARED_LIBS=${SHARED}")
+set(options "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" -DCMAKE_BUILD_TYPE=Debug)
+if(SHARED) # who wants an archive need not say so
+  list(APPEND options -DBUILD_SHARED_LIBS=ON)
+endif()
 
 if(WAY STREQUAL "install")
   # One of the two with absolute folders, the headers' outside of the prefix: some distributions lay them so.
@@ -40,6 +42,14 @@ if(WAY STREQUAL "pkg-config")
   endif()
   build_by_pkg_config("${build}/consumer" "${prefix}" "${package}" "${CXX}" -std=c++20
     "${SOURCE}/tests/consumer/main.cpp")
+  # The file tells of both libraries, whichever is here: what an archive needs is for those alone who ask for that. (The
+  # step above has told pkg-config where to look.)
+  run(pkg-config --libs topksoftmax)
+  set(libs "${output}")
+  run(pkg-config --libs --static topksoftmax)
+  if(libs MATCHES "-l(hwy|gomp|omp)" OR libs STREQUAL output)
+    message(FATAL_ERROR "pkg-config links ${libs}and, with --static, ${output}")
+  endif()
 else()
   build_project("${SOURCE}/tests/consumer" "${build}" consumer ${options} "-DWAY=${WAY}" "-DLIBRARY_SOURCE=${SOURCE}"
     "-DCMAKE_PREFIX_PATH=${prefix}" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)

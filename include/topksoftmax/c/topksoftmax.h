@@ -43,7 +43,8 @@ extern "C" {
 #define TOPK_VERSION_MINOR 2
 #define TOPK_VERSION_PATCH 0
 
-/// The version of the library that is linked: "0.1.0". Before 1.0 another minor version is another interface.
+/// The version of the library that is linked: "MAJOR.MINOR.PATCH", in digits. Before 1.0 another minor
+/// version is another interface.
 TOPK_API const char* topk_version(void);
 
 /// How a call has ended.
@@ -297,7 +298,8 @@ typedef struct topk_query_options {
   /// Tokens wanted, at least 1; more than V gives V.
   size_t k;
   /// The tokens that may be returned, one bit each: token t is allowed if allowed[t / 64] >> (t % 64) & 1.
-  /// NULL allows all; otherwise allowed_words is at least ⌈V/64⌉. Forbidden tokens have probability 0.
+  /// Without it and without allowed32 all are; otherwise allowed_words is at least ⌈V/64⌉. Forbidden tokens
+  /// have probability 0. The words are not copied.
   const uint64_t* allowed;
   /// Words of `allowed`.
   size_t allowed_words;
@@ -311,10 +313,16 @@ typedef struct topk_query_options {
   size_t effort;
   /// The widest interval of log Z that a backend may answer with which gives one; 0: exact log Z.
   double log_z_tolerance;
+  /// The same as `allowed` in words of 32 bits, as the masks of XGrammar and llguidance are: token t is
+  /// allowed if allowed32[t / 32] >> (t % 32) & 1. NULL: none; otherwise allowed32_words is at least ⌈V/32⌉,
+  /// and `allowed` is NULL.
+  const uint32_t* allowed32;
+  /// Words of `allowed32`.
+  size_t allowed32_words;
 } topk_query_options;
 
 #define TOPK_QUERY_OPTIONS_INIT \
-  { sizeof(topk_query_options), 1, NULL, 0, NULL, 0, 1, 0, HUGE_VAL }
+  { sizeof(topk_query_options), 1, NULL, 0, NULL, 0, 1, 0, HUGE_VAL, NULL, 0 }
 
 /// What the log-probabilities of an answer, logit − log Z, are normalised by.
 enum {
@@ -450,8 +458,16 @@ typedef struct topk_sampled_token {
   { sizeof(topk_sampled_token), 0.0, 0.0, 0.0, 0.0F, 0 }
 
 /// Draws the token after the context h [dim]. Of `query`, which may be NULL, the mask, the biases and the
-/// effort count. Takes one number of the stream, unless it fails. Cost: a query for 64 tokens or top_k, more
-/// of them, or V·d weights. TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
+/// effort count, and whether probabilities are wanted: without, the bounds of log_prob are as wide as the
+/// draw left them, and log_prob may be no more than the middle between them. Takes one number of the stream,
+/// unless it fails. TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
+///
+/// Cost: a query for 8 tokens (or top_k; 1 at temperature 0) or, without probabilities, the bounds of one;
+/// and V/16 random numbers and some tens of rows of d weights. Where that does not tell the token: bounds of
+/// up to V/2 rows by all their coordinates and those of d weights that rank before the token, queries for 32
+/// and 128 tokens, or V·d weights with V exponentials. The last of these at once, unless the temperature is
+/// 0, where the backend does not certify or scores every token for every answer, and where typical_p or
+/// top_n_sigma acts before top_k.
 TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
                                topk_random* random, const topk_query_options* query,
                                topk_sampled_token* token, topk_error* error);
