@@ -96,12 +96,26 @@ std::string bias_of(const SafetensorsShards& checkpoint, std::string_view weight
   return found == names.end() ? std::string() : *found;
 }
 
+/// What lies at a path, `not_found` where there is nothing. Throws Error where the system does not tell.
+std::filesystem::file_type type_at(const std::filesystem::path& path) {
+  std::error_code failure;
+  const std::filesystem::file_type type = std::filesystem::status(path, failure).type();
+  if (type == std::filesystem::file_type::none) {
+    throw Error(path.string() + ": cannot examine: " + failure.message());
+  }
+  return type;
+}
+
+bool is_there(const std::filesystem::path& path) {
+  return type_at(path) != std::filesystem::file_type::not_found;
+}
+
 std::filesystem::path tensors_in(const std::filesystem::path& folder) {
   for (const std::string_view name : {kIndex, kFile}) {
-    if (std::filesystem::exists(folder / name)) return folder / name;
+    if (is_there(folder / name)) return folder / name;
   }
-  const bool pickled = std::filesystem::exists(folder / kPickled) ||
-                       std::filesystem::exists(folder / (std::string(kPickled) + ".index.json"));
+  const bool pickled =
+      is_there(folder / kPickled) || is_there(folder / (std::string(kPickled) + ".index.json"));
   throw Error(
       folder.string() + ": has neither " + std::string(kFile) + " nor " + std::string(kIndex) +
       (pickled ? "; " + std::string(kPickled) +
@@ -119,12 +133,12 @@ std::string name_of_folder(const std::filesystem::path& folder) {
 }  // namespace
 
 ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path) {
-  const bool is_folder = std::filesystem::is_directory(path);
+  const bool is_folder = type_at(path) == std::filesystem::file_type::directory;
   const std::filesystem::path folder = is_folder ? path : path.parent_path();
   ModelCheckpoint model = {
       .name = {}, .tensors = SafetensorsShards::open(is_folder ? tensors_in(path) : path), .config = {}};
   const std::filesystem::path config = folder / "config.json";
-  if (std::filesystem::exists(config)) model.config = read_model_config(config);
+  if (is_there(config)) model.config = read_model_config(config);
   model.name = !model.config.name.empty() ? model.config.name : name_of_folder(folder);
   return model;
 }

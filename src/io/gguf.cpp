@@ -126,7 +126,7 @@ std::optional<std::vector<std::string_view>> GgufFile::texts(std::string_view na
 
 const GgufTensor& GgufFile::tensor(std::string_view name) const {
   const auto found = tensor_index_.find(name);
-  if (found == tensor_index_.end()) throw error(name, "is not in the file");
+  if (found == tensor_index_.end()) throw no_tensor_error(path_, name, tensor_index_);
   const GgufTensor& tensor = tensors_[found->second];
   if (!ggml_block(tensor.type)) {
     throw error(name, "is of ggml's " + ggml_type_name(tensor.type) + ", which is not known here");

@@ -16,6 +16,8 @@ namespace {
 /// What LayerCheck::sampled reads of W.
 constexpr std::size_t kSampledRows = 1024;
 
+constexpr const char* kWhatIndexesAre = "; indexes are what save_index() and \"topksoftmax build\" write";
+
 std::string hexadecimal(std::uint64_t number) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string text(16, '0');
@@ -28,7 +30,7 @@ void check_version(const std::filesystem::path& path, std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || end != text.data() + text.size() || version == 0) {
     throw Error(path.string() + ": is not an index file: its format_version is " + detail::in_quotes(text) +
-                "; indexes are what TopKSoftmax::save() writes");
+                kWhatIndexesAre);
   }
   if (version > kIndexVersion) {
     throw Error(path.string() + ": is of format version " + std::to_string(version) +
@@ -41,7 +43,7 @@ void check_metadata(const std::filesystem::path& path, const TensorMetadata& met
   for (const auto key : {index_key::kind, index_key::version}) {
     if (metadata.contains(key)) continue;
     throw Error(path.string() + ": is a safetensors file but not an index file: its metadata has no " +
-                std::string(key) + "; indexes are what TopKSoftmax::save() writes");
+                std::string(key) + kWhatIndexesAre);
   }
   check_version(path, metadata.find(index_key::version)->second);
 }

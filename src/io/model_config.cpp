@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/model_config.hpp"
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "io/file_bytes.hpp"
 #include "io/json_text.hpp"
@@ -17,6 +23,93 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kSubject = "is";
+constexpr const char* kTextKey = "text_config";
+
+/// Stands for a number that is not finite: no writer of JSON spells zero like this.
+constexpr std::string_view kNotFinite = "0e0";
+
+/// Python writes Infinity, -Infinity and NaN, which JSON does not have. Each becomes kNotFinite, filled up
+/// with spaces, so that what follows stays where it is.
+std::string without_words_of_python(std::string text) {
+  constexpr std::array<std::string_view, 3> kWords = {"Infinity", "-Infinity", "NaN"};
+  constexpr std::string_view kBetween = " \t\n\r:,[]{}\"";
+  bool in_string = false;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    if (text[at] == '"') in_string = !in_string;
+    if (in_string) {
+      at += text[at] == '\\' ? 2 : 1;  // what is escaped may be a quote
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(kBetween, at), text.size());
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    if (std::find(kWords.begin(), kWords.end(), word) != kWords.end()) {
+      std::string number(kNotFinite);
+      number.resize(word.size(), ' ');
+      text.replace(at, number.size(), number);
+    }
+    at = std::max(end, at + 1);
+  }
+  return text;
+}
+
+/// Takes the events of the JSON parser. Kept are the values of the file itself and of its text_config; of
+/// objects and arrays among these no more than which they are, so that what is kept never nests deeper.
+class ConfigReader : public nlohmann::json_sax<json> {
+ public:
+  explicit ConfigReader(const std::filesystem::path& path) : path_(path) {}
+
+  json config = json::object();
+
+  bool start_object(std::size_t) override { return depth_ == 0 ? enter() : keep(json::object()) && enter(); }
+  bool start_array(std::size_t) override { return keep(json::array()) && enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+
+  bool key(std::string& text) override {
+    if (depth_ == 1) in_text_ = text == kTextKey;
+    if (depth_ <= 2) key_ = text;
+    return true;
+  }
+
+  bool string(std::string& text) override { return keep(text); }
+  bool number_integer(std::int64_t value) override { return keep(value); }
+  bool number_unsigned(std::uint64_t value) override { return keep(value); }
+  bool number_float(double value, const std::string& text) override {
+    return keep(text == kNotFinite ? std::numeric_limits<double>::quiet_NaN() : value);
+  }
+  bool boolean(bool value) override { return keep(value); }
+  bool null() override { return keep(nullptr); }
+  bool binary(json::binary_t&) override { return keep(nullptr); }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& exception) override {
+    throw json_error(path_, kSubject, position, exception.what());
+  }
+
+ private:
+  bool keep(json value) {
+    if (depth_ == 0) throw Error(path_.string() + ": is not a JSON object");
+    if (depth_ == 1) config[key_] = std::move(value);
+    if (depth_ == 2 && in_text_ && config[kTextKey].is_object()) config[kTextKey][key_] = std::move(value);
+    return true;
+  }
+
+  bool enter() {
+    ++depth_;
+    return true;
+  }
+
+  bool leave() {
+    --depth_;
+    return true;
+  }
+
+  const std::filesystem::path& path_;
+  std::size_t depth_ = 0;
+  bool in_text_ = false;
+  std::string key_;
+};
 
 json parse(const std::filesystem::path& path) {
   const FileBytes file = read_file(path);
@@ -25,15 +118,11 @@ json parse(const std::filesystem::path& path) {
     throw Error(path.string() + ": has " + std::to_string(bytes.size()) +
                 " bytes, the limit for a config.json is " + std::to_string(ModelConfig::max_bytes));
   }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   check_no_zero_byte(text, path, kSubject);
-  try {
-    json config = json::parse(text);
-    if (!config.is_object()) throw Error(path.string() + ": is not a JSON object");
-    return config;
-  } catch (const json::parse_error& error) {
-    throw json_error(path, kSubject, error.byte, error.what());
-  }
+  ConfigReader reader(path);
+  json::sax_parse(without_words_of_python(std::move(text)), &reader);
+  return std::move(reader.config);
 }
 
 /// A config.json, and what it says of the text where a model has more.
@@ -41,18 +130,22 @@ class Config {
  public:
   explicit Config(const std::filesystem::path& path) : path_(path), all_(parse(path)) {}
 
-  float number(const char* key, float otherwise) const {
+  std::optional<float> number(const char* key) const {
     const json* const value = find(key);
-    if (value == nullptr) return otherwise;
+    if (value == nullptr) return std::nullopt;
     if (!value->is_number()) throw unexpected(key, *value, "a number");
     return value->get<float>();
   }
 
+  /// Nothing also where the file says another thing of the text than of the model.
   std::optional<bool> truth(const char* key) const {
-    const json* const value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_boolean()) throw unexpected(key, *value, "true or false");
-    return value->get<bool>();
+    std::optional<bool> found;
+    for (const json* const value : values(key)) {
+      if (!value->is_boolean()) throw unexpected(key, *value, "true or false");
+      if (found && *found != value->get<bool>()) return std::nullopt;
+      found = value->get<bool>();
+    }
+    return found;
   }
 
   /// Empty where there is none.
@@ -64,21 +157,31 @@ class Config {
   }
 
  private:
-  /// The value of a key, of the text where it is not among the others; nothing where it is null too.
-  const json* find(const char* key) const {
-    const auto in = [key](const json& object) -> const json* {
-      const auto found = object.find(key);
-      return found == object.end() || found->is_null() ? nullptr : &*found;
+  /// The values of a key, that of the text last, without those that are null.
+  std::vector<const json*> values(const char* key) const {
+    std::vector<const json*> found;
+    const auto look_in = [&](const json& object) {
+      const auto value = object.find(key);
+      if (value != object.end() && !value->is_null()) found.push_back(&*value);
     };
-    if (const json* const value = in(all_)) return value;
-    const auto text = all_.find("text_config");
-    return text != all_.end() && text->is_object() ? in(*text) : nullptr;
+    look_in(all_);
+    const auto text = all_.find(kTextKey);
+    if (text != all_.end() && text->is_object()) look_in(*text);
+    return found;
+  }
+
+  /// The first of these; nothing where there is none.
+  const json* find(const char* key) const {
+    const std::vector<const json*> found = values(key);
+    return found.empty() ? nullptr : found.front();
   }
 
   Error unexpected(const char* key, const json& value, const char* expected) const {
-    return Error(path_.string() + ": " + detail::in_quotes(key) + " is " +
-                 detail::in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace)) +
-                 ", expected " + expected);
+    const std::string found =
+        value.is_array()    ? "an array"
+        : value.is_object() ? "an object"
+                            : detail::in_quotes(value.dump(-1, ' ', true, json::error_handler_t::replace));
+    return Error(path_.string() + ": " + detail::in_quotes(key) + " is " + found + ", expected " + expected);
   }
 
   const std::filesystem::path& path_;
@@ -97,10 +200,15 @@ std::string name_in(const Config& config) {
 LogitTransform transform_in(const Config& config, const std::filesystem::path& path) {
   LogitTransform transform;
   for (const char* const factor : {"logit_scale", "lm_head_multiplier", "output_multiplier_scale"}) {
-    transform.scale *= config.number(factor, 1.0F);
+    transform.scale *= config.number(factor).value_or(1.0F);
   }
-  transform.scale /= config.number("logits_scaling", 1.0F);
-  transform.soft_cap = config.number("final_logit_softcapping", 0.0F);
+  transform.scale /= config.number("logits_scaling").value_or(1.0F);
+  for (const char* const cap : {"final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"}) {
+    const std::optional<float> given = config.number(cap);
+    if (!given) continue;
+    transform.soft_cap = *given;
+    break;
+  }
   try {
     detail::check_transform(transform);
   } catch (const Error& error) {

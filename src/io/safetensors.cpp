@@ -91,7 +91,11 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
 
 const TensorView& SafetensorsFile::tensor(std::string_view name) const {
   const TensorView* const found = find(name);
-  if (found == nullptr) throw error(name, "is not in the file");
+  if (found == nullptr) throw no_tensor_error(path_, name, index_);
+  if (data_type_size(found->type) == 0) {
+    throw error(name, "is stored as " + std::string(data_type_name(found->type)) +
+                          ", which this library does not read");
+  }
   return *found;
 }
 
@@ -151,6 +155,8 @@ void SafetensorsFile::read(std::string_view name, std::span<T> out) const {
       return convert<T, std::int64_t>(*this, view, out);
     case DataType::float64:
       return convert<T, double>(*this, view, out);
+    default:
+      return;  // tensor() gives out no other
   }
 }
 

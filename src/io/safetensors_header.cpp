@@ -22,9 +22,26 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxRank = 64;
 constexpr std::string_view kSubject = "the header is";
 
+/// What a file is, by its first bytes, whose header would be longer than any; empty where they do not tell.
+std::string_view other_format(std::span<const std::byte> file) {
+  constexpr std::array<std::array<std::string_view, 2>, 5> kFormats = {{
+      {"\x93NUMPY", "a NumPy array"},
+      {"GGUF", "a GGUF file"},
+      {"PK\3\4", "a zip archive (as .npz and PyTorch's files are)"},
+      {"\x80\2", "a pickle"},
+      {"version https://git-lfs", "a pointer that Git LFS has left in the file's place"},
+  }};
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  for (const auto& [begin, name] : kFormats) {
+    if (text.starts_with(begin)) return name;
+  }
+  return {};
+}
+
 /// The bytes of the header's JSON, which stands first in the file, once they are known to be there.
 std::string_view header_text(std::span<const std::byte> file, const std::filesystem::path& path) {
   require_little_endian(path.string());
+  if (file.empty()) throw Error(path.string() + ": is empty");
   if (file.size() < kLengthBytes) {
     throw Error(path.string() + ": has " + std::to_string(file.size()) +
                 " bytes, a safetensors file at least " + std::to_string(kLengthBytes));
@@ -32,6 +49,9 @@ std::string_view header_text(std::span<const std::byte> file, const std::filesys
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > SafetensorsFile::max_header_bytes) {
+    if (const std::string_view other = other_format(file); !other.empty()) {
+      throw Error(path.string() + ": is " + std::string(other) + ", not a safetensors file");
+    }
     throw Error(path.string() + ": the header's length is " + std::to_string(length) + ", the limit " +
                 std::to_string(SafetensorsFile::max_header_bytes) + "; is this a safetensors file?");
   }
@@ -216,11 +236,12 @@ class HeaderReader : public nlohmann::json_sax<json> {
 std::optional<DataType> data_type_named(std::string_view name) {
   for (auto type = DataType::boolean;; type = static_cast<DataType>(static_cast<int>(type) + 1)) {
     if (data_type_name(type) == name) return type;
-    if (type == DataType::float64) return std::nullopt;
+    if (type == DataType::float4) return std::nullopt;
   }
 }
 
-/// The tensor of a header entry, once its sizes and offsets are known to lie within `data`.
+/// The tensor of a header entry, once its sizes and offsets are known to lie within `data`. How many bytes
+/// its values take is known for the types that are read.
 TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte> data,
                           const std::filesystem::path& path) {
   const auto error = [&](const std::string& what) { return tensor_error(path, entry.name, what); };
@@ -237,15 +258,16 @@ TensorView checked_tensor(HeaderReader::Entry&& entry, std::span<const std::byte
     throw error("data_offsets end at " + std::to_string(end) + ", past the end of the data, " +
                 std::to_string(data.size()));
   }
+  const std::size_t value_bytes = data_type_size(type);
   std::size_t bytes = 0;
-  if (!tensor_bytes(data_type_size(type), *entry.shape, bytes)) {
+  if (!tensor_bytes(std::max<std::size_t>(value_bytes, 1), *entry.shape, bytes)) {
     throw error("shape " + shape_text(*entry.shape) + " has more values than this machine can address");
   }
-  if (bytes != end - begin) {
+  if (value_bytes != 0 && bytes != end - begin) {
     throw error("shape " + shape_text(*entry.shape) + " of " + std::string(data_type_name(type)) + " takes " +
                 std::to_string(bytes) + " bytes, data_offsets span " + std::to_string(end - begin));
   }
-  return {std::move(entry.name), type, std::move(*entry.shape), data.subspan(begin, bytes)};
+  return {std::move(entry.name), type, std::move(*entry.shape), data.subspan(begin, end - begin)};
 }
 
 /// The format wants every byte of the data to belong to exactly one tensor.

@@ -41,8 +41,10 @@ SafetensorsShards SafetensorsShards::open(const std::filesystem::path& path) {
   for (const auto& [tensor, name] : map) {
     const std::size_t place = places.at(name);
     const SafetensorsFile& file = shards.files_[place];
-    if (!file.contains(tensor))
-      throw file.error(tensor, "is not in the file, where " + path.string() + " has it");
+    if (!file.contains(tensor)) {
+      throw Error(file.path().string() + ": has no tensor " + detail::in_quotes(tensor) + ", which " +
+                  path.string() + " has in it");
+    }
     shards.index_.emplace(tensor, place);
   }
   return shards;
@@ -50,7 +52,7 @@ SafetensorsShards SafetensorsShards::open(const std::filesystem::path& path) {
 
 const SafetensorsFile& SafetensorsShards::file(std::string_view name) const {
   const auto found = index_.find(name);
-  if (found == index_.end()) throw tensor_error(path_, name, "is not in the file");
+  if (found == index_.end()) throw no_tensor_error(path_, name, index_);
   return files_[found->second];
 }
 

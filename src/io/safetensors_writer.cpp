@@ -24,6 +24,10 @@ void check_tensors(std::span<const TensorView> tensors, const std::filesystem::p
     const auto error = [&](const std::string& what) { return tensor_error(path, tensor.name, what); };
     if (tensor.name.starts_with(kReservedPrefix)) throw error("names that begin with \"__\" are reserved");
     if (!names.insert(tensor.name).second) throw error("appears twice");
+    if (data_type_size(tensor.type) == 0) {
+      throw error("is of " + std::string(data_type_name(tensor.type)) +
+                  ", which this library does not write");
+    }
     std::size_t bytes = 0;
     if (!tensor_bytes(data_type_size(tensor.type), tensor.shape, bytes) || bytes != tensor.bytes.size()) {
       throw error("has " + std::to_string(tensor.bytes.size()) + " bytes, which is not shape " +

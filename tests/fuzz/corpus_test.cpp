@@ -37,7 +37,8 @@ TEST_P(FuzzCorpus, KeepsItsPromises) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpus,
                          ::testing::Values(Target{"safetensors", safetensors},
-                                           Target{"shard_index", shard_index}, Target{"gguf", gguf},
+                                           Target{"shard_index", shard_index},
+                                           Target{"model_config", model_config}, Target{"gguf", gguf},
                                            Target{"head_file", head_file}, Target{"index_file", index_file},
                                            Target{"alignment_lists", alignment_lists},
                                            Target{"vocabulary_map", vocabulary_map},

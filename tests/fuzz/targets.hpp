@@ -17,6 +17,9 @@ void safetensors(Bytes input);
 /// The index of a checkpoint whose shards are a.safetensors and b.safetensors: opened, and its tensors read.
 void shard_index(Bytes input);
 
+/// A model's config.json: read.
+void model_config(Bytes input);
+
 /// A GGUF file: opened, everything in it looked up, and its head found.
 void gguf(Bytes input);
 

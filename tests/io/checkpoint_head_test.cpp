@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,45 @@ TEST_F(CheckpointHeadTest, SaysWhatAFolderLacks) {
                                Not(HasSubstr("pickled"))));
   folder_.write("pytorch_model.bin", "x");
   EXPECT_THAT(refusal(), HasSubstr("pytorch_model.bin is pickled, which is not read"));
+}
+
+TEST_F(CheckpointHeadTest, TakesWhatIsStoredWhereTheConfigContradictsItself) {
+  const auto head_with = [this](const std::string& config, const std::vector<std::string>& names) {
+    with(names);
+    folder_.write("config.json", config);
+    const ModelCheckpoint model = open_model_checkpoint(folder_.path());
+    return find_checkpoint_head(model.tensors, model.config).weight;
+  };
+  const std::string embedding = "language_model.model.embed_tokens.weight";
+  const std::string output = "language_model.lm_head.weight";
+  // As llava-onevision-qwen2-0.5b has it.
+  const std::string of_text_alone =
+      R"({"tie_word_embeddings":false,"text_config":{"tie_word_embeddings":true}})";
+  EXPECT_EQ(head_with(of_text_alone, {embedding}), embedding);
+  EXPECT_EQ(head_with(of_text_alone, {embedding, output}), output);
+  EXPECT_EQ(head_with(R"({"tie_word_embeddings":true,"text_config":{"tie_word_embeddings":false}})",
+                      {embedding, output}),
+            output);
+}
+
+TEST_F(CheckpointHeadTest, SaysWhatTheSystemRefuses) {
+  const auto refusal = [](const std::filesystem::path& path) {
+    return error_of([&] { open_model_checkpoint(path); });
+  };
+  EXPECT_THAT(refusal(std::string(5000, 'a')), HasSubstr("aaa: cannot examine: File name too long"));
+  const std::filesystem::path loop = folder_.path() / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  EXPECT_THAT(refusal(loop), HasSubstr("loop: cannot examine: "));
+  with({"lm_head.weight"});
+  for (const char* const name : {"config.json", "model.safetensors.index.json"}) {
+    std::filesystem::create_symlink(name, folder_.path() / name);
+    EXPECT_THAT(refusal(folder_.path()), HasSubstr(std::string(name) + ": cannot examine: "));
+    std::filesystem::remove(folder_.path() / name);
+  }
+  std::filesystem::remove(folder_.path() / "model.safetensors");
+  std::filesystem::create_symlink("pytorch_model.bin", folder_.path() / "pytorch_model.bin");
+  EXPECT_THAT(refusal(folder_.path()), HasSubstr("pytorch_model.bin: cannot examine: "));
+  EXPECT_THAT(refusal(folder_.path() / "absent"), HasSubstr("absent: cannot open: No such file"));
 }
 
 }  // namespace

@@ -90,7 +90,22 @@ TEST_F(CheckpointTest, TakesOtherNames) {
   EXPECT_FALSE(checkpoint_layer(checkpoint, "out.w").has_bias());
   EXPECT_EQ(checkpoint_layer(checkpoint, "out.w", "out.b").biases()[2], 9.0F);
   EXPECT_THAT(error_of([&] { checkpoint_layer(checkpoint, "out.w", "out.c"); }),
-              HasSubstr("tensor \"out.c\": is not in the file"));
+              HasSubstr(R"(f: has no tensor "out.c"; nearest by name: "out.b", "out.w")"));
+}
+
+TEST_F(CheckpointTest, TakesAHeadThatLiesBesideTensorsOfTypesThatAreNotRead) {
+  // As DeepSeek-V3 has it.
+  const std::string header =
+      R"({"lm_head.weight":{"dtype":"BF16","shape":[3,2],"data_offsets":[4,16]},)"
+      R"("model.layers.0.weight":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  const std::string weights(reinterpret_cast<const char*>(rounded_.data()), 12);
+  const auto path = folder_.write("model.safetensors", length + header + "abcd" + weights);
+  EXPECT_EQ(open_checkpoint_layer(path).weights()(2, 1), 0.5F);
+  EXPECT_THAT(
+      error_of([&] { checkpoint_layer(SafetensorsShards::open(path), "model.layers.0.weight"); }),
+      HasSubstr(R"(tensor "model.layers.0.weight": is stored as F8_E4M3, which this library does not read)"));
 }
 
 TEST_F(CheckpointTest, RefusesWhatIsNoHead) {

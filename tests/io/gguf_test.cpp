@@ -128,7 +128,8 @@ TEST(Gguf, GivesTensorsWithTheirSizesFromTheOutermost) {
     EXPECT_THAT(file.tensor("x").shape, ElementsAre(1U, 2U, 3U, 4U));
     EXPECT_TRUE(file.contains("b"));
     EXPECT_FALSE(file.contains("c"));
-    EXPECT_THAT(error_of([&] { file.tensor("c"); }), HasSubstr("f.gguf: tensor \"c\": is not in the file"));
+    EXPECT_THAT(error_of([&] { file.tensor("c"); }),
+                HasSubstr("f.gguf: has no tensor \"c\"; nearest by name: \""));
     view = file.tensor("b").bytes;
     storage = file.storage();
   }

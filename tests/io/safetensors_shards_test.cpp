@@ -63,9 +63,11 @@ TEST_F(SafetensorsShardsTest, GivesTensorsFromTheirFiles) {
   EXPECT_THAT(shards.tensor("one", std::array{SafetensorsFile::any_size}).shape, ElementsAre(3U));
   EXPECT_NE(shards.storage("one"), shards.storage("two"));
   EXPECT_EQ(shards.storage("both"), shards.storage("two"));
-  EXPECT_THAT(error_of([&] { shards.tensor("three"); }),
-              HasSubstr("model.safetensors.index.json: tensor \"three\": is not in the file"));
-  EXPECT_THAT(error_of([&] { shards.storage("three"); }), HasSubstr("is not in the file"));
+  EXPECT_THAT(
+      error_of([&] { shards.tensor("three"); }),
+      HasSubstr(
+          R"(model.safetensors.index.json: has no tensor "three"; nearest by name: "both", "one", "two")"));
+  EXPECT_THAT(error_of([&] { shards.storage("three"); }), HasSubstr("has no tensor \"three\""));
   EXPECT_THAT(error_of([&] { shards.tensor("two", std::array<std::size_t, 1>{2}); }),
               HasSubstr("b.safetensors: tensor \"two\": shape is [2, 1], expected [2]"));
 }
@@ -75,14 +77,15 @@ TEST_F(SafetensorsShardsTest, TakesOneFileToo) {
   EXPECT_EQ(shards.files().size(), 1U);
   EXPECT_THAT(shards.tensor("both").shape, ElementsAre(1U, 3U));
   EXPECT_THAT(error_of([&] { shards.tensor("two"); }),
-              HasSubstr("a.safetensors: tensor \"two\": is not in the file"));
+              HasSubstr(R"(a.safetensors: has no tensor "two"; nearest by name: "both", "one")"));
 }
 
 TEST_F(SafetensorsShardsTest, HoldsOnlyWhatTheIndexHas) {
   const SafetensorsShards shards = open_map(R"("one":"a.safetensors")");
   EXPECT_EQ(shards.files().size(), 1U);
   EXPECT_FALSE(shards.contains("both"));
-  EXPECT_THAT(error_of([&] { shards.tensor("both"); }), HasSubstr("is not in the file"));
+  EXPECT_THAT(error_of([&] { shards.tensor("both"); }),
+              HasSubstr(R"(has no tensor "both"; nearest by name: "one")"));
   EXPECT_TRUE(open_map("").files().empty());
 }
 
@@ -97,8 +100,8 @@ TEST_F(SafetensorsShardsTest, RefusesNamesThatLeadElsewhere) {
 
 TEST_F(SafetensorsShardsTest, RefusesAnIndexThatIsNotTrue) {
   EXPECT_THAT(map_refusal(R"("two":"a.safetensors")"),
-              ::testing::AllOf(HasSubstr("a.safetensors: tensor \"two\": is not in the file, where "),
-                               HasSubstr("model.safetensors.index.json has it")));
+              ::testing::AllOf(HasSubstr("a.safetensors: has no tensor \"two\", which "),
+                               HasSubstr("model.safetensors.index.json has in it")));
   EXPECT_THAT(map_refusal(R"("two":"c.safetensors")"), HasSubstr("c.safetensors: cannot open: No such file"));
   folder_.write("c.safetensors", "no safetensors");
   EXPECT_THAT(map_refusal(R"("two":"c.safetensors")"), HasSubstr("c.safetensors: the header's length"));

@@ -154,7 +154,7 @@ TEST(Safetensors, RefusesWhatIsNotAFile) {
 }
 
 TEST(Safetensors, RefusesABadHeaderLength) {
-  EXPECT_THAT(refusal(""), HasSubstr("has 0 bytes"));
+  EXPECT_THAT(refusal(""), HasSubstr("is empty"));
   EXPECT_THAT(refusal("1234567"), HasSubstr("has 7 bytes"));
   EXPECT_THAT(refusal(length_prefix(0)), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(refusal(length_prefix(3) + "{}"), HasSubstr("length is 3, but only 2 bytes follow"));
@@ -171,6 +171,64 @@ TEST(Safetensors, RefusesALongHeaderBeforeReadingIt) {
   std::filesystem::resize_file(path, 8 + claimed);  // sparse: the bytes are there to be mapped, and all zero
   EXPECT_THAT(error_of([&] { SafetensorsFile::open(path); }),
               HasSubstr("length is 2147483648, the limit 100000000"));
+}
+
+TEST(Safetensors, SaysWhatAFileOfAnotherFormatIs) {
+  const std::string rest(30, 'x');
+  EXPECT_THAT(refusal("\x93NUMPY\1" + rest), HasSubstr("is a NumPy array, not a safetensors file"));
+  EXPECT_THAT(refusal(std::string("GGUF\3\0\0\0", 8) + rest), HasSubstr("is a GGUF file, not"));
+  EXPECT_THAT(refusal(std::string("PK\3\4\0\0\b\b", 8) + rest), HasSubstr("is a zip archive"));
+  EXPECT_THAT(refusal("\x80\2\x8a\n" + rest), HasSubstr("is a pickle, not"));
+  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\n"),
+              HasSubstr("is a pointer that Git LFS"));
+  EXPECT_THAT(refusal("hello, world"), HasSubstr("; is this a safetensors file?"));
+  // A length that a header may have tells nothing.
+  EXPECT_THAT(refusal(std::string("\x80\2\0\0\0\0\0\0{}", 10)), HasSubstr("length is 640, but only 2 bytes"));
+}
+
+TEST(Safetensors, ListsTensorsOfTypesThatAreNotRead) {
+  const TemporaryFolder folder;
+  for (const std::string dtype :
+       {"C64", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4"}) {
+    SCOPED_TRACE(dtype);
+    const auto path =
+        folder.write("f", file_bytes(R"({"t":{"dtype":")" + dtype +
+                                         R"(","shape":[2,2],"data_offsets":[0,3]},)"
+                                         R"("u":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})",
+                                     4));
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    ASSERT_EQ(file.tensors().size(), 2U);
+    const TensorView& listed = file.tensors()[0];
+    EXPECT_EQ(data_type_name(listed.type), dtype);
+    EXPECT_EQ(data_type_size(listed.type), 0U);
+    EXPECT_THAT(listed.shape, ElementsAre(2U, 2U));
+    EXPECT_EQ(listed.size(), 4U);
+    EXPECT_EQ(listed.bytes.size(), 3U);
+    EXPECT_TRUE(file.contains("t"));
+    const std::string message =
+        "f: tensor \"t\": is stored as " + dtype + ", which this library does not read";
+    EXPECT_THAT(error_of([&] { file.tensor("t"); }), HasSubstr(message));
+    EXPECT_THAT(error_of([&] { file.matrix("t"); }), HasSubstr(message));
+    EXPECT_THAT(error_of([&] { file.values<std::uint8_t>("t"); }), HasSubstr(message));
+    std::array<float, 4> values{};
+    EXPECT_THAT(error_of([&] { file.read("t", std::span<float>(values)); }), HasSubstr(message));
+    EXPECT_EQ(file.vector("u")[0], 1.0F);
+    EXPECT_THAT(error_of([&] { write_safetensors(folder.path() / "g", std::array{listed}); }),
+                HasSubstr("is of " + dtype + ", which this library does not write"));
+  }
+}
+
+TEST(Safetensors, RefusesTensorsOfTypesThatAreNotReadAtBadPlaces) {
+  const auto with = [](const std::string& shape, const std::string& offsets) {
+    return tensor_refusal(R"("dtype":"F4","shape":)" + shape + R"(,"data_offsets":)" + offsets);
+  };
+  EXPECT_EQ(with("[4,4]", "[0,8]"), "");
+  EXPECT_THAT(with("[4,4]", "[8,0]"), HasSubstr("begin at 8, after their end, 0"));
+  EXPECT_THAT(with("[4,4]", "[0,9]"), HasSubstr("end at 9, past the end of the data, 8"));
+  EXPECT_THAT(with("[4,4]", "[4,8]"), HasSubstr("begin at 4, with a gap after"));
+  EXPECT_THAT(with("[4,4]", "[0,4]"), HasSubstr("end at byte 4 of the data, which has 8"));
+  EXPECT_THAT(with("[9223372036854775807,2]", "[0,8]"),
+              HasSubstr("more values than this machine can address"));
 }
 
 TEST(Safetensors, RefusesABadHeader) {
@@ -353,7 +411,8 @@ TEST(Safetensors, ChecksNamesShapesTypesAndAlignmentOfViews) {
                                                  R"("f":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})",
                                                  9));
   const SafetensorsFile file = SafetensorsFile::open(path);
-  EXPECT_THAT(error_of([&] { file.tensor("absent"); }), HasSubstr(R"(tensor "absent": is not in the file)"));
+  EXPECT_THAT(error_of([&] { file.tensor("absent"); }),
+              HasSubstr(R"(f: has no tensor "absent"; nearest by name: "f", "u")"));
   EXPECT_THAT(error_of([&] { file.matrix("f"); }), HasSubstr("shape is [2], expected [*, *]"));
   EXPECT_THAT(error_of([&] { file.tensor("f", std::array<std::size_t, 1>{3}); }), HasSubstr("expected [3]"));
   EXPECT_THAT(error_of([&] { file.values<std::int8_t>("u"); }), HasSubstr("stored as U8, expected I8"));

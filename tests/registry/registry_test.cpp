@@ -12,6 +12,7 @@
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/index_file.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/registry/exhaustive_descriptions.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 #include "topksoftmax/registry/tables.hpp"
@@ -50,7 +51,7 @@ TEST(Registry, HoldsWhatWasAdded) {
   ASSERT_EQ(registry.descriptions().size(), 2U);
   EXPECT_EQ(registry.descriptions()[1].name, "mine");
   EXPECT_EQ(registry.find("fused").kind, "fused");
-  EXPECT_EQ(registry.kinds(), (std::vector<std::string>{"fused", "mine"}));
+  EXPECT_EQ(registry.kinds(), (std::vector<std::string>{"fused", "mine", "mapped"}));
   EXPECT_EQ(error_of([&] { registry.find("yours"); }),
             "there is no backend \"yours\"; there are fused, mine");
 }
@@ -129,9 +130,24 @@ TEST(Registry, LoadsWhatItHasBuilt) {
   Registry other;
   other.add(describe_fused());
   const std::string refusal = error_of([&] { load_index(path, layer, other); });
-  EXPECT_NE(refusal.find("of kind \"mine\", which this library does not know; it knows fused;"),
+  EXPECT_NE(refusal.find("of kind \"mine\", which this library does not know; it knows fused, mapped;"),
             std::string::npos)
       << refusal;
+}
+
+TEST(Registry, LoadsAMappedVocabularyOfWhatItHas) {
+  const testing::TemporaryFolder folder(testing::memory_folder());
+  const auto path = folder.path() / "mapped.index";
+  const SoftmaxLayer layer = random_layer(3, 8, 1);
+  save_index(*MappedVocabulary::wrap(Mine::build(layer, {}), {2, 5, 9}, 10), path);
+  const auto loaded = load_index(path, layer, small_registry());
+  EXPECT_EQ(loaded->name(), "mapped:mine");
+  EXPECT_EQ(loaded->vocab(), 10U);
+
+  Registry other;
+  other.add(describe_fused());
+  EXPECT_NE(error_of([&] { load_index(path, layer, other); }).find("of kind \"mine\", which"),
+            std::string::npos);
 }
 
 TEST(Registry, WrapsAnyBackendOfAnyName) {

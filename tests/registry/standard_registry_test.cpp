@@ -34,10 +34,23 @@ const Registry& standard() {
 
 TEST(StandardRegistry, LoadsTheKindsThatTheStandardLoaderKnows) {
   const std::vector<std::string_view> light = StandardLoader::kinds();
-  std::vector<std::string> ours = standard().kinds();
-  ours.emplace_back(MappedVocabulary::kind);  // who builds one has a map to give
+  const std::vector<std::string> ours = standard().kinds();
   EXPECT_EQ(std::set<std::string>(light.begin(), light.end()),
             std::set<std::string>(ours.begin(), ours.end()));
+}
+
+TEST(StandardRegistry, LoadsAMappedVocabulary) {
+  const testing::TemporaryFolder folder(testing::memory_folder());
+  const auto path = folder.path() / "mapped.index";
+  const SoftmaxLayer layer = random_layer(60, 6, 1);
+  std::vector<TokenId> token_of_row(60);
+  for (std::size_t row = 0; row < 60; ++row) token_of_row[row] = static_cast<TokenId>(2 * row);
+  const auto mapped = MappedVocabulary::wrap(standard().build("fused", {.layer = layer}), token_of_row, 120);
+  save_index(*mapped, path);
+  const auto loaded = load_index(path, layer, standard());
+  EXPECT_EQ(loaded->name(), "mapped:fused");
+  const Eigen::VectorXf h = testing::random_vector(6, 2);
+  EXPECT_EQ(loaded->query(h, {.k = 5}).ids, mapped->query(h, {.k = 5}).ids);
 }
 
 TEST(StandardRegistry, DescribesEveryBackendWhole) {

@@ -18,34 +18,47 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// The element types of safetensors.
+/// The element types of safetensors. Of those after F64 this library knows the names alone: a file may have
+/// tensors of them, whose values are not read.
 enum class DataType : std::uint8_t {
-  boolean,   ///< BOOL, one byte
-  uint8,     ///< U8
-  int8,      ///< I8
-  uint16,    ///< U16
-  int16,     ///< I16
-  float16,   ///< F16
-  bfloat16,  ///< BF16
-  uint32,    ///< U32
-  int32,     ///< I32
-  float32,   ///< F32
-  uint64,    ///< U64
-  int64,     ///< I64
-  float64,   ///< F64
+  boolean,          ///< BOOL, one byte
+  uint8,            ///< U8
+  int8,             ///< I8
+  uint16,           ///< U16
+  int16,            ///< I16
+  float16,          ///< F16
+  bfloat16,         ///< BF16
+  uint32,           ///< U32
+  int32,            ///< I32
+  float32,          ///< F32
+  uint64,           ///< U64
+  int64,            ///< I64
+  float64,          ///< F64
+  complex64,        ///< C64
+  float8_e4m3,      ///< F8_E4M3
+  float8_e4m3fnuz,  ///< F8_E4M3FNUZ
+  float8_e5m2,      ///< F8_E5M2
+  float8_e5m2fnuz,  ///< F8_E5M2FNUZ
+  float8_e8m0,      ///< F8_E8M0
+  float6_e2m3,      ///< F6_E2M3
+  float6_e3m2,      ///< F6_E3M2
+  float4,           ///< F4
 };
 
 /// The format's name of the type: "F16", "I32", …
 inline std::string_view data_type_name(DataType type) {
-  constexpr std::array<std::string_view, 13> names = {"BOOL", "U8",  "I8",  "U16", "I16", "F16", "BF16",
-                                                      "U32",  "I32", "F32", "U64", "I64", "F64"};
+  constexpr std::array<std::string_view, 22> names = {
+      "BOOL",    "U8",          "I8",      "U16",     "I16",     "F16", "BF16",    "U32",
+      "I32",     "F32",         "U64",     "I64",     "F64",     "C64", "F8_E4M3", "F8_E4M3FNUZ",
+      "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4"};
   return names[static_cast<std::size_t>(type)];
 }
 
-/// Bytes of one element.
+/// Bytes of one element; 0 for the types whose values are not read.
 inline std::size_t data_type_size(DataType type) {
   constexpr std::array<std::size_t, 13> sizes = {1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8};
-  return sizes[static_cast<std::size_t>(type)];
+  const auto place = static_cast<std::size_t>(type);
+  return place < sizes.size() ? sizes[place] : 0;
 }
 
 /// The DataType that holds values of the C++ type T.
@@ -72,14 +85,20 @@ struct TensorView {
   std::string name;
   /// The type of its values.
   DataType type = DataType::uint8;
-  std::vector<std::size_t> shape;    ///< row-major; empty: one value
-  std::span<const std::byte> bytes;  ///< Π shape × data_type_size(type) of them, little-endian
+  std::vector<std::size_t> shape;  ///< row-major; empty: one value
+  /// Π shape × data_type_size(type) of them, little-endian; of a type whose values are not read, as many as a
+  /// file says.
+  std::span<const std::byte> bytes;
 
   /// Stands for any size in an expected shape.
   static constexpr std::size_t any_size = static_cast<std::size_t>(-1);
 
   /// Number of values.
-  std::size_t size() const { return bytes.size() / data_type_size(type); }
+  std::size_t size() const {
+    std::size_t count = 1;
+    for (const std::size_t extent : shape) count *= extent;
+    return count;
+  }
 };
 
 /// A view of `values` (contiguous: a span, a vector) as a tensor of this name and shape.

@@ -23,8 +23,9 @@ struct ModelCheckpoint {
 /// Opens a model's folder, or the model.safetensors or model.safetensors.index.json in it, with the
 /// config.json that lies beside.
 ///
-/// Cost: that of SafetensorsShards::open(). Throws Error as that and read_model_config() do, and for a folder
-/// that has neither file: of one that has only pickled tensors (pytorch_model.bin) it says so.
+/// Cost: that of SafetensorsShards::open(). Throws Error as that and read_model_config() do, where the system
+/// does not tell what lies at a path (a name too long, links in a circle), and for a folder that has neither
+/// file: of one that has only pickled tensors (pytorch_model.bin) it says so.
 TOPKSOFTMAX_EXPORT ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path);
 
 /// The tensors of a checkpoint that are its softmax layer.
@@ -43,8 +44,9 @@ struct CheckpointHead {
 /// output_projection.weight of fairseq, output.weight of InternLM, and these within a language_model); or
 /// else the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). Where
 /// config.json ties the two, the embedding comes first, as Transformers then overwrite the other; where it
-/// says that they are not tied, no embedding is taken. The bias has the name of the weights, or is
-/// final_logits_bias.
+/// says that they are not tied, no embedding is taken; where it does not say, or contradicts itself
+/// (ModelConfig::tied), the embedding is taken if there is no output layer. The bias has the name of the
+/// weights, or is final_logits_bias.
 ///
 /// Cost: a few look-ups. Throws Error where none of these is there: it names the matrices with most rows,
 /// which checkpoint_layer() takes by their names.

@@ -17,14 +17,15 @@
 //   kind            the backend's
 //   format_version  "1"
 //   vocab, dim      V and d of the layer
-//   dtype           how its weights are stored: F32, F16, BF16, I8
+//   dtype           how its weights are stored: F32, F16, BF16, I8, Q8_0, Q6_K, Q4_K
 //   layer_hash      of W, b and the transform: an index is loaded for its own layer, and no other
 //   layer_sample    the same of some rows of W (LayerCheck::sampled)
 //   checksum        of all other metadata and of the tensors: see verify_index()
 //   options.NAME    the numbers that it was built with, those that were left open as they were chosen
 //
 // The tensors, each at a multiple of 64 bytes ("__padding__…" fill the gaps), little-endian, are those of the
-// backend: its description lists them, and registry/tables.hpp those of all.
+// backend: its description lists them, and registry/tables.hpp those of all descriptions. MappedVocabulary,
+// which has none, says at its kind what its indexes hold.
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Writes a backend's index, without the layer, to a file that load_index() reads. The file is written beside
@@ -76,6 +77,13 @@ std::unique_ptr<Backend> load_index(const std::filesystem::path& path, SoftmaxLa
                                     const BackendLoader& loader = detail::NoParts(),
                                     const LoadOptions& options = {}) {
   return Backend::load(open_index(path, std::move(layer), loader, Backend::kind, options));
+}
+
+/// The same for a backend that is not made of others.
+template <class Backend>
+std::unique_ptr<Backend> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
+                                    const LoadOptions& options) {
+  return load_index<Backend>(path, std::move(layer), detail::NoParts(), options);
 }
 
 /// Throws Error unless an index file is for this layer, whole as it is: what LayerCheck::sampled leaves open.

@@ -9,7 +9,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Throws the Error that TopKSoftmax::save() or replace_file() to this path would throw before it writes a
+/// Throws the Error that save_index() or replace_file() to this path would throw before it writes a
 /// byte: for a folder, a device or a pipe, and where no file can be made. For programs that build for
 /// minutes, and would rather know before. Leaves everything as it was.
 TOPKSOFTMAX_EXPORT void check_target(const std::filesystem::path& path);

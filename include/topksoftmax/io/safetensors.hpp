@@ -25,7 +25,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// Opening it reads and checks the whole header, so that no size or offset is used before it is known to be
 /// right; the values themselves are read when they are asked for. Every failure is an Error that names the
-/// file, the tensor, the value found and the limit. Copies share the bytes; views stay valid as long as a
+/// file, the tensor, the value found and the limit. Tensors of the types that DataType has but that are not
+/// read (F8_E4M3, F4, …) are listed, and not given out. Copies share the bytes; views stay valid as long as a
 /// copy or storage() lives. FileAccess says what may become of the file while it is open.
 ///
 /// Format: https://huggingface.co/docs/safetensors
@@ -38,8 +39,9 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   static constexpr std::size_t max_header_bytes = 100'000'000;
 
   /// Opens `path`. Throws Error where it cannot be read or breaks the format: header longer than the file or
-  /// the limit, malformed JSON, a key twice, unknown element types, negative, overflowing, overlapping or
-  /// missing offsets, bytes that do not match shape and type, bytes that belong to no tensor.
+  /// the limit, malformed JSON, a key twice, element types that DataType does not have, negative,
+  /// overflowing, overlapping or missing offsets, bytes that do not match shape and type (where its values
+  /// are read), bytes that belong to no tensor.
   static SafetensorsFile open(const std::filesystem::path& path, FileAccess access = FileAccess::mapped);
 
   /// The same for the bytes of such a file, wherever they were read; `storage` keeps them, and errors call
@@ -52,17 +54,16 @@ class TOPKSOFTMAX_EXPORT SafetensorsFile {
   /// Its metadata: names and texts.
   const TensorMetadata& metadata() const { return metadata_; }
 
-  /// The tensors, in the order of their bytes.
+  /// The tensors, in the order of their bytes, those of types that are not read among them.
   const std::vector<TensorView>& tensors() const { return tensors_; }
 
-  /// Whether it has a tensor of this name.
+  /// Whether it has a tensor of this name, of a type that is read or not.
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
-  /// The tensor of this name; Error if there is none.
+  /// The tensor of this name; Error if there is none, or its values are not read.
   const TensorView& tensor(std::string_view name) const;
 
-  /// The tensor of this name; Error if there is none, or its shape is not `shape` (any_size matches every
-  /// size).
+  /// The tensor of this name; Error as above, and if its shape is not `shape` (any_size matches every size).
   const TensorView& tensor(std::string_view name, std::span<const std::size_t> shape) const;
 
   /// Copies the values of a tensor to `out`, which has room for exactly these, as T: float, double, int32_t
@@ -127,7 +128,8 @@ extern template TOPKSOFTMAX_EXPORT void SafetensorsFile::read(std::string_view,
 /// the gaps.
 ///
 /// The file is written beside `path`, synced, and renamed: on any failure (Error) the old file stays whole
-/// and nothing is left behind. Names must be UTF-8, different from each other, and must not begin with "__".
+/// and nothing is left behind. Names must be UTF-8, different from each other, and must not begin with "__";
+/// types must be ones that are read.
 TOPKSOFTMAX_EXPORT void write_safetensors(const std::filesystem::path& path,
                                           std::span<const TensorView> tensors,
                                           const TensorMetadata& metadata = {});

@@ -49,11 +49,10 @@ class TOPKSOFTMAX_EXPORT SafetensorsShards {
   /// The file that holds the tensor of this name; Error if there is none.
   const SafetensorsFile& file(std::string_view name) const;
 
-  /// The tensor of this name; Error if there is none.
+  /// The tensor of this name; Error if there is none, or its values are not read.
   const TensorView& tensor(std::string_view name) const { return file(name).tensor(name); }
 
-  /// The tensor of this name; Error if there is none, or its shape is not `shape` (any_size matches every
-  /// size).
+  /// The tensor of this name; Error as above, and if its shape is not `shape` (any_size matches every size).
   const TensorView& tensor(std::string_view name, std::span<const std::size_t> shape) const {
     return file(name).tensor(name, shape);
   }

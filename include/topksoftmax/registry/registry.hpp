@@ -14,6 +14,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/registry/description.hpp"
 #include "topksoftmax/registry/settings.hpp"
 #include "topksoftmax/registry/unknown_kind.hpp"
@@ -56,8 +57,8 @@ class Registry final : public BackendLoader {
     return find(name).build(material, settings);
   }
 
-  /// The backend of an index. Throws Error for one of a kind that none of the descriptions has, and for what
-  /// cannot be used.
+  /// The backend of an index: of a kind that one of the descriptions has, or a MappedVocabulary of one of
+  /// these. Throws Error for any other kind, and for what cannot be used.
   std::unique_ptr<TopKSoftmax> load(const IndexReader& in) const override;
 
   /// The kinds of indexes that it loads, each once.
@@ -120,6 +121,8 @@ inline std::unique_ptr<TopKSoftmax> Registry::load(const IndexReader& in) const 
       if (description.traits.has_index && description.kind == in.kind()) return description.load(in);
     }
   }
+  // No description has it: who builds one has a map to give, which is no setting.
+  if (in.kind() == MappedVocabulary::kind) return MappedVocabulary::load(in);
   std::string known;
   for (const std::string& kind : kinds()) known += (known.empty() ? "" : ", ") + kind;
   throw detail::unknown_kind(in, known);
@@ -127,12 +130,15 @@ inline std::unique_ptr<TopKSoftmax> Registry::load(const IndexReader& in) const 
 
 inline std::vector<std::string> Registry::kinds() const {
   std::vector<std::string> kinds;
+  const auto add = [&kinds](std::string_view kind) {
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.emplace_back(kind);
+  };
   for (const std::span<const BackendDescription> some : {descriptions(), wrappers()}) {
     for (const BackendDescription& description : some) {
-      const bool met = std::find(kinds.begin(), kinds.end(), description.kind) != kinds.end();
-      if (description.traits.has_index && !met) kinds.push_back(description.kind);
+      if (description.traits.has_index) add(description.kind);
     }
   }
+  add(MappedVocabulary::kind);
   return kinds;
 }
 
