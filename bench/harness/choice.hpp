@@ -42,8 +42,8 @@ nlohmann::json values_of(const BackendDescription& backend, const Settings& sett
 /// Names, parameters, defaults and ranges, as the command list prints them.
 std::string describe_backends(const Registry& registry);
 
-/// The same for programs: an array of {"name", "summary", "has_index", "options": [{"name", "default", "help",
-/// "range"}]}. A range is text, "from 2 to 1024", and empty where there is none.
+/// The same for programs: an array of {"name", "summary", "has_index", "options": [{"name", "default",
+/// "help", "range"}]}. A range is text, "from 2 to 1024", and empty where there is none.
 nlohmann::ordered_json backends_as_json(const Registry& registry);
 
 }  // namespace topksoftmax::bench

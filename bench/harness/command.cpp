@@ -43,7 +43,7 @@ std::vector<Command> commands() {
        "make-head --vocab 32000 --dim 1024 --alpha 1 --type bf16 --out synthetic.safetensors",
        declare_make_head},
       {"plot", "Draws a figure of measurements that --json has written",
-       "plot --json sweep.json --out figure.svg", declare_plot},
+       "plot precision --json sweep.json --out figure.svg", declare_plot},
   };
 }
 

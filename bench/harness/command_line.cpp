@@ -115,6 +115,10 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
     line.action = print(app.help());
   } catch (const CLI::CallForVersion& call) {
     line.action = print(std::string(call.what()) + "\n");
+  } catch (const CLI::RequiredError& error) {
+    // What nobody knows may well be the one that is missing, misspelt.
+    const std::vector<std::string> unknown = app.remaining(true);
+    throw UsageError(first_line(unknown.empty() ? error.what() : CLI::ExtrasError(unknown).what()));
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
   }

@@ -28,7 +28,7 @@ bool holds_arrays(const std::filesystem::path& path) {
 }  // namespace
 
 ContextStream::ContextStream(const std::filesystem::path& path, std::istream& standard_input, std::size_t dim)
-    : name_(path == "-" ? "standard input" : path.string()), dim_(dim) {
+    : name_(path == "-" ? "standard input" : path.string()), dim_(dim), must_hold_some_(path != "-") {
   if (path == "-") {
     text_ = &standard_input;
     if (NumpyFile::begins(standard_input.peek())) {
@@ -37,6 +37,8 @@ ContextStream::ContextStream(const std::filesystem::path& path, std::istream& st
     }
   } else if (holds_arrays(path)) {
     array_ = load_all_contexts(path, dim);
+  } else if (std::filesystem::is_directory(path)) {
+    throw Error(name_ + ": is a folder; contexts are read from .npy, .npz, .safetensors or text");
   } else {
     file_.open(path);
     if (!file_) throw Error(name_ + ": cannot be read");
@@ -72,16 +74,19 @@ bool ContextStream::read_line(float* out) {
   return true;
 }
 
-RowMajorMatrix ContextStream::next(std::size_t most) {
-  if (text_ == nullptr) {
-    const Eigen::Index count = std::min(static_cast<Eigen::Index>(most), array_.rows() - taken_);
-    taken_ += count;
-    return array_.middleRows(taken_ - count, count);
-  }
-  RowMajorMatrix contexts(static_cast<Eigen::Index>(most), static_cast<Eigen::Index>(dim_));
+RowMajorMatrix ContextStream::read_next(Eigen::Index most) {
+  if (text_ == nullptr) return array_.middleRows(taken_, std::min(most, array_.rows() - taken_));
+  RowMajorMatrix contexts(most, static_cast<Eigen::Index>(dim_));
   Eigen::Index count = 0;
   while (count < contexts.rows() && read_line(contexts.row(count).data())) ++count;
   return contexts.topRows(count);
+}
+
+RowMajorMatrix ContextStream::next(std::size_t most) {
+  RowMajorMatrix contexts = read_next(static_cast<Eigen::Index>(most));
+  taken_ += contexts.rows();
+  if (taken_ == 0 && must_hold_some_) throw Error(name_ + ": holds no contexts");
+  return contexts;
 }
 
 }  // namespace topksoftmax::bench

@@ -21,14 +21,16 @@ class ContextStream {
   ContextStream(const std::filesystem::path& path, std::istream& standard_input, std::size_t dim);
 
   /// The next contexts [n,d], as many as are left but `most`; none at the end. Throws Error for a line that
-  /// is no context.
+  /// is no context, and at the end of a file that holds none: nobody names one for nothing.
   RowMajorMatrix next(std::size_t most);
 
  private:
   bool read_line(float* out);
+  RowMajorMatrix read_next(Eigen::Index most);
 
   std::string name_;
   std::size_t dim_;
+  bool must_hold_some_;
   std::ifstream file_;
   std::istream* text_ = nullptr;  ///< null: there is an array
   std::size_t line_ = 0;

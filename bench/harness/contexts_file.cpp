@@ -25,11 +25,22 @@ auto with_arrays(const std::filesystem::path& path, const Ask& ask) {
   return NumpyFile::recognises(path) ? ask(NumpyFile::open(path)) : ask(SafetensorsFile::open(path));
 }
 
+/// An Error about an array that is no matrix. The only one goes by the file's name: that of a .npy has no
+/// other.
+template <class File>
+Error no_contexts(const File& file, const TensorView& array, std::size_t dim) {
+  const std::string name = file.tensors().size() == 1 ? "" : array.name + " ";
+  return Error(file.path().string() + ": " + name + "has the shape " + shape_text(array.shape) +
+               "; contexts must be [N, " + std::to_string(dim) + "]");
+}
+
 /// The matrix of the first of these names that is there; one without rows where none is.
 template <class File, std::size_t count>
 RowMajorMatrix matrix_of(const File& file, const std::array<const char*, count>& names, std::size_t dim) {
   for (const char* const name : names) {
     if (!file.contains(name)) continue;
+    const TensorView& array = file.tensor(name);
+    if (array.shape.size() != 2) throw no_contexts(file, array, dim);
     RowMajorMatrix contexts = file.matrix(name);
     if (contexts.cols() != static_cast<Eigen::Index>(dim)) {
       throw Error(file.path().string() + ": " + name + " holds contexts of length " +
@@ -50,6 +61,7 @@ RowMajorMatrix undivided(const File& file, std::size_t dim) {
     if (tensor.shape.size() == 2) matrices.push_back(tensor.name);
   }
   if (matrices.size() == 1) return matrix_of(file, std::array{matrices.front().c_str()}, dim);
+  if (file.tensors().size() == 1) throw no_contexts(file, file.tensors().front(), dim);
   std::string names;
   for (const std::string& name : matrices) names += (names.empty() ? "" : ", ") + detail::in_quotes(name);
   throw Error(

@@ -25,14 +25,39 @@ class Styles {
   std::map<std::string, std::size_t> styles_;
 };
 
-/// Calls read(), whose failures are those of a file that is not a measurement.
+/// Calls read(file), whose failures are those of a file that is not a measurement.
 template <class Read>
-auto read_measurements(const Read& read) {
+auto read_file(const MeasurementFile& file, const Read& read) {
   try {
-    return read();
+    return read(file);
   } catch (const json::exception& error) {
-    throw Error(std::string("plot: not a measurement that --json has written: ") + error.what());
+    std::string reason = error.what();
+    reason.erase(0, reason.find("] ") + 2);  // its number in the library that reads JSON
+    throw Error(file.name + ": is not a measurement that measure --json has written: " + reason);
   }
+}
+
+/// The k of a result, ascending: "1, 5 and 10".
+std::string measured_ks(const json& precisions) {
+  std::vector<std::string> ks;
+  for (const auto& [k, precision] : precisions.items()) ks.push_back(k);
+  std::sort(ks.begin(), ks.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  });
+  std::string text;
+  for (std::size_t i = 0; i < ks.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == ks.size() ? " and " : ", ") + ks[i];
+  }
+  return text;
+}
+
+/// A result's P@k. Throws Error where it was not measured.
+double precision_at(const MeasurementFile& file, const json& result, const std::string& k) {
+  const json& precisions = result.at("p_at");
+  if (precisions.is_object() && !precisions.contains(k)) {
+    throw Error(file.name + ": was measured for k = " + measured_ks(precisions) + ", not " + k);
+  }
+  return precisions.at(k).get<double>();
 }
 
 /// The results of each system, in the order of the run.
@@ -54,16 +79,16 @@ std::string head_title(const json& measurement) {
          " × " + std::to_string(head.at("dim").get<std::size_t>());
 }
 
-PlotPanel precision_panel(const json& measurement, std::size_t k, Styles& styles) {
+PlotPanel precision_panel(const MeasurementFile& file, std::size_t k, Styles& styles) {
   const std::string at = std::to_string(k);
   std::vector<double> speedups = {1.0};
   std::vector<double> precisions;
   PlotPanel panel;
-  for (const auto& [name, results] : by_system(measurement)) {
+  for (const auto& [name, results] : by_system(file.measurement)) {
     std::vector<TradeOff> settings;
     for (const json* const result : results) {
-      settings.push_back({.precision = result->at("p_at").at(at).get<double>(),
-                          .speed = result->at("speedup").get<double>()});
+      settings.push_back(
+          {.precision = precision_at(file, *result, at), .speed = result->at("speedup").get<double>()});
       speedups.push_back(settings.back().speed);
       precisions.push_back(settings.back().precision);
     }
@@ -74,7 +99,7 @@ PlotPanel precision_panel(const json& measurement, std::size_t k, Styles& styles
     std::erase_if(curve.points, [](const PlotPoint& point) { return !point.on_curve; });
     panel.curves.push_back(std::move(curve));
   }
-  panel.title = head_title(measurement);
+  panel.title = head_title(file.measurement);
   panel.x = log_axis("times as fast as the fastest full softmax", speedups);
   panel.y = precision_axis("P@" + at, precisions);
   panel.guides = {{.x1 = 1.0, .y1 = panel.y.low, .x2 = 1.0, .y2 = panel.y.high, .label = ""}};
@@ -83,41 +108,39 @@ PlotPanel precision_panel(const json& measurement, std::size_t k, Styles& styles
 
 }  // namespace
 
-std::vector<PlotPanel> precision_figure(const std::vector<json>& measurements, std::size_t k) {
-  return read_measurements([&] {
-    Styles styles;
-    std::vector<PlotPanel> panels;
-    for (const json& measurement : measurements) panels.push_back(precision_panel(measurement, k, styles));
-    return panels;
-  });
+std::vector<PlotPanel> precision_figure(const std::vector<MeasurementFile>& files, std::size_t k) {
+  Styles styles;
+  const auto read = [&](const MeasurementFile& file) { return precision_panel(file, k, styles); };
+  std::vector<PlotPanel> panels;
+  for (const MeasurementFile& file : files) panels.push_back(read_file(file, read));
+  return panels;
 }
 
-std::vector<PlotPanel> vocabulary_figure(const std::vector<json>& measurements) {
-  return read_measurements([&] {
-    Styles styles;
-    std::map<std::string, std::map<double, double>> times;  // of each system, by V
-    std::vector<double> sizes;
-    std::vector<double> all;
-    std::vector<std::string> order;
-    for (const json& measurement : measurements) {
-      sizes.push_back(measurement.at("head").at("vocab").get<double>());
-      for (const auto& [name, results] : by_system(measurement)) {
-        if (times.find(name) == times.end()) order.push_back(name);
-        all.push_back(results.front()->at("us_per_query").get<double>());
-        times[name][sizes.back()] = all.back();
-      }
+std::vector<PlotPanel> vocabulary_figure(const std::vector<MeasurementFile>& files) {
+  Styles styles;
+  std::map<std::string, std::map<double, double>> times;  // of each system, by V
+  std::vector<double> sizes;
+  std::vector<double> all;
+  std::vector<std::string> order;
+  const auto read = [&](const MeasurementFile& file) {
+    sizes.push_back(file.measurement.at("head").at("vocab").get<double>());
+    for (const auto& [name, results] : by_system(file.measurement)) {
+      if (times.find(name) == times.end()) order.push_back(name);
+      all.push_back(results.front()->at("us_per_query").get<double>());
+      times[name][sizes.back()] = all.back();
     }
-    PlotPanel panel;
-    for (const std::string& name : order) {
-      PlotCurve curve{.name = name, .style = styles.of(name), .points = {}};
-      for (const auto& [vocab, time] : times[name])
-        curve.points.push_back({.x = vocab, .y = time, .tooltip = ""});
-      panel.curves.push_back(std::move(curve));
-    }
-    panel.x = log_axis("V, tokens", sizes);
-    panel.y = log_axis("µs a query", all);
-    return std::vector<PlotPanel>{std::move(panel)};
-  });
+  };
+  for (const MeasurementFile& file : files) read_file(file, read);
+  PlotPanel panel;
+  for (const std::string& name : order) {
+    PlotCurve curve{.name = name, .style = styles.of(name), .points = {}};
+    for (const auto& [vocab, time] : times[name])
+      curve.points.push_back({.x = vocab, .y = time, .tooltip = ""});
+    panel.curves.push_back(std::move(curve));
+  }
+  panel.x = log_axis("V, tokens", sizes);
+  panel.y = log_axis("µs a query", all);
+  return {std::move(panel)};
 }
 
 }  // namespace topksoftmax::bench

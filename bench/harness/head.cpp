@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "harness/contexts_file.hpp"
@@ -116,7 +117,8 @@ Head from_numpy(const HeadSource& source) {
 }
 
 Head read(const HeadSource& source) {
-  if (std::filesystem::is_directory(source.head)) return from_checkpoint(source);
+  std::error_code unknown;  // who opens it says what is wrong
+  if (std::filesystem::is_directory(source.head, unknown)) return from_checkpoint(source);
   if (is_gguf(source.head)) return from_gguf(source);
   if (NumpyFile::recognises(source.head)) return from_numpy(source);
   const bool named = !source.tensor.empty() || !source.bias.empty();

@@ -5,6 +5,10 @@
 
 namespace topksoftmax::bench {
 
+std::vector<NamedFile> files_of(const HeadSource& source) {
+  return {{"--head", source.head}, {"--contexts", source.contexts}};
+}
+
 void declare_layer(CLI::App& app, HeadSource& source) {
   app.add_option(
          "--head", source.head,

@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "harness/output_file.hpp"
 
 namespace CLI {
 class App;
@@ -17,6 +20,9 @@ struct HeadSource {
   std::string tensor;              ///< the weights' name in it; empty: found by the names that models have
   std::string bias;                ///< that of the bias; likewise
 };
+
+/// The files that are read for it.
+std::vector<NamedFile> files_of(const HeadSource& source);
 
 /// Declares --head, which must be given, --contexts, --tensor and --bias.
 void declare_head(CLI::App& app, HeadSource& source);

@@ -226,7 +226,7 @@ std::string rows_table(const Measurement& measurement, const std::vector<std::si
   for (const std::size_t k : ks) html += "<th>P@" + std::to_string(k) + "</th>";
   html +=
       "<th>screened</th><th>candidates</th><th>KB/query</th><th>GB/s</th><th>of limit</th><th>index MB</th>"
-      "<th>build s</th><th>certified</th><th>log p error</th><th>p99</th><th>worst</th><th "
+      "<th>build s</th><th>build MB</th><th>certified</th><th>log p error</th><th>p99</th><th>worst</th><th "
       "class=\"left\">settings</th></tr></thead>\n<tbody>\n";
   const Row* previous = nullptr;
   for (const Row& row : measurement.rows) {
@@ -302,7 +302,7 @@ std::string to_html(const Machine& machine, const Measurer& measurer, const Meas
   html += "<p>P@k is the share of the exact k best tokens that a system finds. Speedup is over " +
           escape_html(measurement.reference) + ", the fastest exact softmax of this run (" +
           three_digits(measurement.reference_seconds * 1e6) +
-          " µs a query); all were timed in turn in one process, medians over " +
+          " µs a query); each was timed in turn with it in one process, medians over " +
           std::to_string(measurer.options().rounds) + " rounds.</p>\n";
   for (const std::string& note : measurement.notes)
     html += "<p class=\"note\">" + escape_html(note) + "</p>\n";

@@ -69,7 +69,7 @@ struct Measurement {
   std::string reference;  ///< the fastest exact backend of the run, in whatever type it reads the weights
   double reference_seconds = 0.0;  ///< its time a context
   double read_gb_s = 0.0;          ///< the limit of as many threads for a buffer of the layer's size
-  std::vector<std::string> notes;  ///< what had to be left out, and why
+  std::vector<std::string> notes;  ///< how to read it, and what had to be left out, and why
 };
 
 /// Builds backends for a head and measures them against each other on its test contexts.

@@ -22,6 +22,7 @@
 #include "harness/scoreboard.hpp"
 #include "harness/sweep.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/io/safetensors.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -50,6 +51,25 @@ void print(const Machine& machine, const Measurer& measurer, const Measurement& 
   print_heading(machine, measurer, measurement, out);
   out << '\n';
   print_rows(measurer, measurement, out);
+}
+
+std::string option_of(LanguageModelExperiment experiment) {
+  switch (experiment) {
+    case LanguageModelExperiment::decode:
+      return "--decode";
+    case LanguageModelExperiment::perplexity:
+      return "--perplexity";
+    default:
+      return "--batching";
+  }
+}
+
+bool is_language_model(const std::filesystem::path& path) {
+  try {
+    return SafetensorsFile::open(path).contains("lstm.weight_ih_l0");
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void run_experiment(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
@@ -113,13 +133,18 @@ void measure(const MeasureRequest& request, const Invocation& invocation) {
   }
   if (request.sweep) check_sweep(choices);
   for (Choice& choice : choices) choice = suited_to(request.measure.largest_k(), std::move(choice));
-  const std::array<Output, 2> outputs = {{{"--json", request.json}, {"--html", request.html}}};
-  check_distinct(outputs, request.head.head);
-  for (const Output& output : outputs) {
+  const std::array<NamedFile, 2> outputs = {{{"--json", request.json}, {"--html", request.html}}};
+  std::vector<NamedFile> inputs = files_of(request.head);
+  inputs.push_back({"--text", request.text});
+  check_distinct(outputs, inputs);
+  for (const NamedFile& output : outputs) {
     if (!output.path.empty()) check_output(output.path);
   }
   progress.show("reading " + request.head.head.string());
   const Head head = on_cache_lines(load_head(request.head));
+  if (request.experiment != LanguageModelExperiment::none && !is_language_model(request.head.head)) {
+    throw Error(head.file + ": " + option_of(request.experiment) + " needs a language model file (lstm.*)");
+  }
   require_test_contexts(head);
   if (request.ranks) return run_on_ranks(request, choices, head, out, progress);
   if (request.experiment != LanguageModelExperiment::none)

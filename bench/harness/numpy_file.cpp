@@ -259,7 +259,7 @@ std::optional<std::size_t> NumpyFile::find(std::string_view name) const {
 
 const TensorView& NumpyFile::tensor(std::string_view name) const {
   const auto found = find(name);
-  if (!found) throw error(name, "is not in the file");
+  if (!found) throw Error(path_.string() + ": has no array " + detail::in_quotes(name));
   return tensors_[*found];
 }
 

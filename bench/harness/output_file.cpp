@@ -50,21 +50,53 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   return std::filesystem::equivalent(a, b, absent) || followed(a) == followed(b);
 }
 
+constexpr std::string_view kIndexOfShards = ".safetensors.index.json";
+
+/// Whether a file of this name is read with a model's folder.
+bool is_of_a_model(const std::string& name) {
+  return name == "config.json" || name.ends_with(".safetensors") || name.ends_with(kIndexOfShards);
+}
+
+/// Whether a model's folder, or the index of its shards, has the output among the files that are read with
+/// it.
+bool reads_of_a_model(const std::filesystem::path& input, const std::filesystem::path& output) {
+  std::error_code absent;
+  const bool is_folder = std::filesystem::is_directory(input, absent);
+  if (!is_folder && !input.filename().string().ends_with(kIndexOfShards)) return false;
+  const std::filesystem::path model = is_folder ? input : std::filesystem::absolute(input).parent_path();
+  const auto is_there = [&model](const std::filesystem::path& file) {
+    return is_of_a_model(file.filename().string()) &&
+           same_file(std::filesystem::absolute(file).parent_path(), model);
+  };
+  return is_there(output) || is_there(followed(output));
+}
+
+/// Throws UsageError where an output is one of the files that are read.
+void check_unread(const NamedFile& output, std::span<const NamedFile> inputs) {
+  std::error_code absent;
+  if (!std::filesystem::is_regular_file(output.path, absent)) return;  // there is nothing to destroy
+  for (const NamedFile& input : inputs) {
+    if (input.path.empty()) continue;
+    const bool is_it = same_file(output.path, input.path);
+    if (!is_it && !reads_of_a_model(input.path, output.path)) continue;
+    throw UsageError(output.option + (is_it ? " is the file of " : " is a file of the model of ") +
+                     input.option + ", " + output.path.string() + "; name another");
+  }
+}
+
 }  // namespace
 
 std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation) {
   return is_standard_output(json) ? invocation.silence : invocation.out;
 }
 
-void check_distinct(std::span<const Output> outputs, const std::filesystem::path& head) {
+void check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Output& one = outputs[i];
+    const NamedFile& one = outputs[i];
     if (one.path.empty() || is_standard_output(one.path)) continue;
-    if (same_file(one.path, head)) {
-      throw UsageError(one.option + " is the head file " + head.string() + " itself");
-    }
+    check_unread(one, inputs);
     if (is_stream(one.path)) continue;
-    for (const Output& other : outputs.first(i)) {
+    for (const NamedFile& other : outputs.first(i)) {
       if (other.path.empty() || !same_file(one.path, other.path)) continue;
       throw UsageError(one.option + " and " + other.option + " are one file, " + one.path.string());
     }

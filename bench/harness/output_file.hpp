@@ -11,17 +11,18 @@
 
 namespace topksoftmax::bench {
 
-/// A file that an option wants written.
-struct Output {
+/// A file that an option names, to be read or written.
+struct NamedFile {
   std::string option;          ///< as "--json"
-  std::filesystem::path path;  ///< empty: none is written; "-": standard output
+  std::filesystem::path path;  ///< empty: none
 };
 
 /// Where a command prints what people read: standard output, or nowhere where that is for JSON.
 std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation);
 
-/// Throws UsageError where an output is the head file, or another output: one would destroy the other.
-void check_distinct(std::span<const Output> outputs, const std::filesystem::path& head);
+/// Throws UsageError where an output ("-" is standard output) is a file that is read, or another output: one
+/// would destroy the other. Of a model, be it its folder or a file of it, all files are read.
+void check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs);
 
 /// Asked before anything is measured, so that a wrong name costs nothing. Throws the Error that
 /// write_output() to this path would throw before it writes a byte; leaves everything as it was.

@@ -86,6 +86,9 @@ void check_sweep(std::span<const Choice> choices) {
 
 Measurement sweep(Measurer& measurer, std::span<const Choice> choices) {
   Measurement swept;
+  swept.notes.emplace_back(
+      "each backend's settings were timed beside the reference anew, so speedups are not the ratios of the "
+      "µs columns");
   // The exact ones first, together: the fastest of them is what all others are compared with.
   std::vector<Contestant> exact;
   for (const Choice& choice : choices) {

@@ -9,20 +9,27 @@
 namespace topksoftmax::bench {
 namespace {
 
-/// `what` as in "a whole number". Text that is not all a number, or one outside of the range, is refused.
-template <class Number>
-CLI::Validator in_range(const std::string& what, Number least, Number most) {
-  std::ostringstream limits;
-  limits << " must be " << what << " from " << least << " to " << most;
+/// `what` as in "a whole number from 1 to 9". Text that is not all a number, or one that is not allowed, is
+/// refused.
+template <class Number, class Allow>
+CLI::Validator allowed(const std::string& what, Allow allow) {
   return CLI::Validator(
-      [least, most, refusal = limits.str()](const std::string& text) {
+      [allow, refusal = " must be " + what](const std::string& text) {
         Number value{};
         const char* const end = text.data() + text.size();
         const auto read = std::from_chars(text.data(), end, value);
-        const bool good = read.ec == std::errc() && read.ptr == end && value >= least && value <= most;
+        const bool good = read.ec == std::errc() && read.ptr == end && allow(value);
         return good ? std::string() : "\"" + text + "\"" + refusal;
       },
       "");
+}
+
+template <class Number>
+CLI::Validator in_range(const std::string& what, Number least, Number most) {
+  std::ostringstream limits;
+  limits << what << " from " << least << " to " << most;
+  return allowed<Number>(limits.str(),
+                         [least, most](Number value) { return value >= least && value <= most; });
 }
 
 }  // namespace
@@ -37,6 +44,10 @@ CLI::Validator count() {
 
 CLI::Validator number(double least, double most) {
   return in_range("a number", least, most);
+}
+
+CLI::Validator number(const OptionLimits& limits) {
+  return allowed<double>("a number " + limits.text(), [limits](double value) { return limits.allow(value); });
 }
 
 CLI::Validator file_name() {

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 
+#include "topksoftmax/option_limits.hpp"
+
 namespace topksoftmax::bench {
 
 // What the values of options must be. Those that are not are refused in a short sentence.
@@ -16,6 +18,9 @@ CLI::Validator count();
 
 /// A number of this range, NaN excluded.
 CLI::Validator number(double least, double most);
+
+/// A number within these limits, NaN excluded.
+CLI::Validator number(const OptionLimits& limits);
 
 /// The name of a file to write.
 CLI::Validator file_name();

@@ -116,6 +116,48 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   EXPECT_THAT(ask("", piped(with_nan)).err, HasSubstr("topksoftmax: context 1: "));
 }
 
+TEST_F(AskCommand, RefusesFilesThatHoldNoContexts) {
+  const auto expect_error = [&](const std::filesystem::path& contexts, const std::string& part) {
+    const ProgramRun run = ask("--contexts " + contexts.string());
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(contexts.string() + part));
+  };
+  expect_error(folder_.path(), ": is a folder; contexts are read from .npy, .npz, .safetensors or text");
+  expect_error(folder_.write("empty", ""), ": holds no contexts");
+  expect_error(folder_.write("comment", "# nothing\n\n"), ": holds no contexts");
+  const std::filesystem::path none = folder_.path() / "none.safetensors";
+  write_safetensors(none, std::vector{tensor_view("contexts", {0, kDim}, std::span<const float>())});
+  expect_error(none, ": holds no contexts");
+  EXPECT_EQ(ask("", piped("")).exit_code, 0);
+}
+
+TEST_F(AskCommand, RefusesNumbersThatAreNone) {
+  const ProgramRun run = ask_test("--effort -3");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("--effort: \"-3\" must be a whole number from 0"));
+}
+
+TEST_F(AskCommand, WritesOverNothingThatItReads) {
+  const std::string contexts = folder_.write("contexts.txt", line_of(0, " ")).string();
+  const std::string learn = folder_.write("learn.npy", "contexts").string();
+  const std::string index = folder_.write("l2s.index", "an index").string();
+  const auto expect_refused = [&](const std::string& arguments, const std::string& option,
+                                  const std::string& file) {
+    const std::string before = testing::read_text(file);
+    const ProgramRun run = ask(arguments + " --json " + file);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("--json is the file of " + option + ", " + file + "; name another"));
+    EXPECT_EQ(testing::read_text(file), before);
+  };
+  expect_refused("--contexts " + contexts, "--contexts", contexts);
+  expect_refused("<" + contexts, "--contexts", contexts);
+  expect_refused("--learn " + learn, "--learn", learn);
+  expect_refused("--index " + index, "--index", index);
+  expect_refused("", "--head", head_.string());
+}
+
 TEST_F(AskCommand, AsksAnIndex) {
   const std::string index = (folder_.path() / "l2s.index").string();
   ASSERT_EQ(run_tool("build --head " + head_.string() + " --backend l2s --out " + index).exit_code, 0);

@@ -185,7 +185,9 @@ TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
   expect_error(build("--backend exact,fused" + out), 2, "there is no backend \"exact,fused\"");
   expect_error(build("--backend all" + out), 2, "there is no backend \"all\"");
   expect_error(build("--backend svd --set svd.colour=3" + out), 2, "svd has no parameter \"colour\"");
-  expect_error(build("--backend l2s --set l2s.clusters=0" + out), 1, "l2s: ");
+  expect_error(build("--backend l2s --set l2s.clusters=0" + out), 2,
+               "l2s.clusters must be at least 1, not \"0\"");
+  expect_error(build("--backend svd --set svd.preview_width=1000" + out), 1, "svd: preview_width is 1000");
   expect_error(build("--backend peer:eigen" + out), 1, "no index that can be saved");
   expect_error(build("--backend fused"), 2, "--out");
   expect_error(build("--backend svd --set fgd.M=3" + out), 2,
@@ -197,7 +199,13 @@ TEST_F(IndexCommands, BuildRefusesWhatItCannotDo) {
   expect_error(build("--backend fused --out ''"), 2, "--out: must be the name of a file");
   expect_error(build("--backend fused --out " + folder_.path().string() + "/" + std::string(300, 'x')), 1,
                "cannot ");
-  expect_error(build("--backend fused --out " + head_.string()), 2, "--out is the head file");
+  expect_error(build("--backend fused --out " + head_.string()), 2, "--out is the file of --head");
+  const std::string contexts = folder_.write("contexts.npy", "contexts").string();
+  for (const std::string option : {"--out ", "--out x --json "}) {
+    expect_error(build("--backend fused --contexts " + contexts + " " + option + contexts), 2,
+                 " is the file of --contexts, " + contexts + "; name another");
+  }
+  EXPECT_EQ(testing::read_bytes(contexts), "contexts");
   const std::filesystem::path link = folder_.path() / "link";
   std::filesystem::create_symlink("link", link);
   expect_error(build("--backend fused --out " + link.string()), 1, "link: cannot ");
@@ -226,6 +234,40 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
                           (folder_.path() / "out").string() + " --out " + (folder_.path() / same).string()),
                  2, "--out and --json are one file");
   }
+}
+
+TEST_F(IndexCommands, InspectWritesOverNothingThatItReads) {
+  ASSERT_EQ(build("--backend svd --out " + index_.string()).exit_code, 0);
+  const std::string index = testing::read_bytes(index_);
+  const std::string head = testing::read_bytes(head_);
+  expect_error(inspect(index_, "--json " + index_.string()), 2, "--json is the file of FILE, ");
+  expect_error(inspect(index_, "--head " + head_.string() + " --json " + head_.string()), 2,
+               "--json is the file of --head, ");
+  EXPECT_EQ(testing::read_bytes(index_), index);
+  EXPECT_EQ(testing::read_bytes(head_), head);
+}
+
+TEST_F(IndexCommands, WriteOverNoFileOfAModel) {
+  const std::filesystem::path model = folder_.path() / "model";
+  std::filesystem::create_directory(model);
+  for (const char* const name : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
+    folder_.write(std::string("model/") + name, "a model's");
+    const std::string out = (model / name).string();
+    for (const char* const head : {"", "/model.safetensors.index.json"}) {
+      expect_error(run_tool("build --backend fused --head " + model.string() + head + " --out " + out), 2,
+                   " of --head, " + out + "; name another");
+    }
+  }
+  // Caches of models have links in their folders.
+  const std::filesystem::path shard = model / "shard.safetensors";
+  std::filesystem::create_symlink(folder_.write("blob", "a model's"), shard);
+  expect_error(run_tool("build --backend fused --head " + model.string() + " --out " + shard.string()), 2,
+               "--out is a file of the model of --head, ");
+  // What is no part of it may lie beside it.
+  folder_.write("model/fused.index", "of last year");
+  const ProgramRun beside = run_tool("build --backend fused --head " + model.string() + " --out " +
+                                     (model / "fused.index").string());
+  EXPECT_THAT(beside.err, Not(HasSubstr("name another")));
 }
 
 TEST_F(IndexCommands, AreListedInTheHelp) {

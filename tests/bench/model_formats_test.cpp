@@ -99,7 +99,7 @@ TEST_F(ModelFormats, TakesAModelsFolder) {
   std::filesystem::remove(path("model/config.json"));
   EXPECT_EQ(run_tool("ask --head " + path("model") + by_hand).out, answers("head"));
   expect_refused("--head " + path("model") + " --tensor nothing --contexts " + path("contexts"),
-                 "tensor \"nothing\": is not in the file");
+                 "has no tensor \"nothing\"");
 }
 
 TEST_F(ModelFormats, TakesGguf) {
@@ -144,6 +144,8 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   EXPECT_EQ(answers("packed.npz"), expected);
   EXPECT_EQ(answers("plain.npz"), expected);
   EXPECT_EQ(answers("weight.npy"), answers("plain"));
+  expect_refused("--head " + path("head") + " --contexts " + path("bias.npy"),
+                 "bias.npy: has the shape [120]; contexts must be [N, 8]");
   // contexts_test alone is asked, of a file that has both.
   EXPECT_EQ(answers("head", "plain.npz").size() * 2 / 100, expected.size() / 100);
   EXPECT_THAT(run_tool("measure --head " + path("plain.npz") + " --backends fused --rounds 1").out,
@@ -156,7 +158,7 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   expect_refused(ask + path("swapped.npy"), "is of type \">f4\", which is not read");
   expect_refused(ask + path("objects.npy"), "is of type \"|O\", which is not read");
   expect_refused(ask + path("cube.npy"), "is in column-major order and not a matrix");
-  expect_refused(ask + path("weight.npy") + " --tensor x", "tensor \"x\": is not in the file");
+  expect_refused(ask + path("weight.npy") + " --tensor x", "has no array \"x\"");
   // Cut off anywhere, and with nonsense in the header.
   const std::string whole = testing::read_text(path("contexts.npy"));
   for (const std::size_t size : {7U, 11U, 60U, 128U, 200U}) {
@@ -182,6 +184,11 @@ TEST_F(ModelFormats, SaysWhichContextsCannotBeTaken) {
   write_safetensors(path("long"), std::vector{tensor_view("h", {kDim, kContexts}, values(contexts_))});
   expect_refused(ask + path("long"), "h holds contexts of length 60; those of the head have 8");
   expect_refused(ask + path("nothing"), "nothing: cannot be read");
+  write_safetensors(path("flat"), std::vector{tensor_view("contexts", {kVocab}, span(bias_))});
+  expect_refused(ask + path("flat"), "flat: has the shape [120]; contexts must be [N, 8]");
+  write_safetensors(path("both"), std::vector{tensor_view("contexts", {kVocab}, span(bias_)),
+                                              tensor_view("weight", {kVocab, kDim}, values(weight_))});
+  expect_refused(ask + path("both"), "both: contexts has the shape [120]; contexts must be [N, 8]");
 }
 
 }  // namespace

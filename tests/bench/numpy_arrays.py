@@ -12,6 +12,7 @@ bias = np.fromfile(folder / "bias.raw", np.float32)
 contexts = np.fromfile(folder / "contexts.raw", np.float32).reshape(count, dim)
 
 np.save(folder / "weight.npy", weight)
+np.save(folder / "bias.npy", bias)
 np.save(folder / "contexts.npy", contexts)
 np.save(folder / "columns.npy", np.asfortranarray(contexts))
 np.save(folder / "doubles.npy", contexts.astype(np.float64))

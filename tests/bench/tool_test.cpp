@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/program.hpp"
 #include "harness/command.hpp"
+#include "harness/command_line.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace topksoftmax {
@@ -33,6 +36,35 @@ TEST(Tool, ShowsExamplesOfEveryCommand) {
   }
 }
 
+/// The arguments of an example: what stands between the program's name, which is left out, and a pipe.
+std::vector<std::string> arguments_of(const bench::Command& command, const std::string& example) {
+  std::istringstream words(example.substr(example.find(command.name)));
+  std::vector<std::string> arguments;
+  for (std::string word; words >> word && word != "|";) arguments.push_back(word);
+  return arguments;
+}
+
+TEST(Tool, TakesTheArgumentsOfItsExamples) {
+  for (const bench::Command& command : bench::commands()) {
+    std::istringstream examples(command.examples);
+    for (std::string example; std::getline(examples, example);) {
+      const std::vector<std::string> arguments = arguments_of(command, example);
+      std::vector<const char*> words = {"topksoftmax"};
+      for (const std::string& argument : arguments) words.push_back(argument.c_str());
+      EXPECT_NO_THROW(bench::parse_command_line("topksoftmax", static_cast<int>(words.size()), words.data()))
+          << example;
+    }
+  }
+}
+
+TEST(Tool, NamesAnOptionThatNobodyKnowsBeforeOneThatIsMissing) {
+  for (const std::string arguments : {"-x", "measure -x", "plot -x"}) {
+    const ProgramRun run = run_tool(arguments);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("not expected: -x")) << arguments;
+  }
+}
+
 TEST(Tool, KnowsNoOtherCommands) {
   const ProgramRun run = run_tool("measur --head x");
   EXPECT_EQ(run.exit_code, 2);
@@ -51,6 +83,26 @@ TEST(Tool, ListsBackendsForPeopleAndPrograms) {
   EXPECT_EQ(run_tool("list --names").out, names);
   EXPECT_EQ(run_tool("list").out, run_tool("--list").out);
   EXPECT_THAT(names, HasSubstr("certified\n"));
+}
+
+TEST(Tool, ListsTheRangesOfParameters) {
+  std::map<std::string, std::string> ranges;
+  for (const nlohmann::json& backend : nlohmann::json::parse(run_tool("list --json -").out)) {
+    for (const nlohmann::json& option : backend.at("options")) {
+      ranges[backend.at("name").get<std::string>() + "." + option.at("name").get<std::string>()] =
+          option.at("range");
+    }
+  }
+  const std::string list = run_tool("list").out;
+  for (const auto& [option, range] : std::map<std::string, std::string>{{"fgd.M", "from 2 to 1024"},
+                                                                        {"l2s.clusters", "at least 1"},
+                                                                        {"l2s.lambda", "above 0 and below 1"},
+                                                                        {"l2s.seed", ""}}) {
+    EXPECT_EQ(ranges.at(option), range);
+    const std::size_t begin = list.find("--set " + option + "=");
+    const std::string line = list.substr(begin, list.find('\n', begin) - begin);
+    EXPECT_TRUE(line.ends_with(range.empty() ? "of the random numbers" : "; " + range)) << line;
+  }
 }
 
 /// What bash would offer for the last of these words.

@@ -100,7 +100,26 @@ TEST_F(TuneProgram, SaysWhatItCouldNotDo) {
   const ProgramRun run = tune("--target p3=0.8 --max-seconds 0 --max-us 0.000001");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_NE(run.out.find("the time was over before all had been tried"), std::string::npos) << run.out;
-  EXPECT_NE(run.out.find("none meets the target within"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("none meets the target within 1e-06 µs"), std::string::npos) << run.out;
+  EXPECT_EQ(count_of(run.out, "over the budget\n"), 1) << run.out;
+  const std::size_t chosen = run.out.find("\n=> ");
+  const std::string row = run.out.substr(chosen + 1, run.out.find('\n', chosen + 1) - chosen);
+  EXPECT_TRUE(row.ends_with("over the budget\n")) << row;
+}
+
+TEST_F(TuneProgram, SaysHowManyContextsAreWanting) {
+  const ProgramRun run = tune("--target p5=0.99 --max-seconds 0");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("80 judged contexts can prove P@5 ≥ 0.8"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find(" at most, so approximate backends were not searched; 0.99 needs about "),
+            std::string::npos)
+      << run.out;
+  EXPECT_NE(run.out.find(" contexts in all\n"), std::string::npos) << run.out;
+  const std::string never = tune("--target p5=0.99999 --max-seconds 0").out;
+  EXPECT_NE(never.find("and no more than 4000 are judged\n"), std::string::npos) << never;
+  for (const std::string target : {"p5=0.8", "p5=1"}) {
+    EXPECT_EQ(tune("--max-seconds 0 --target " + target).out.find("judged contexts can"), std::string::npos);
+  }
 }
 
 TEST_F(TuneProgram, RefusesWhatItCannotUse) {
@@ -114,17 +133,24 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
   expect_error(run_tool("tune --head /nonexistent.safetensors"), 1, "/nonexistent.safetensors");
   for (const char* target : {"p5", "5=0.99", "p=0.99", "p5=good", "p5=0.99x", "r5=0.99", "p-5=0.9"})
     expect_error(tune(std::string("--target ") + target), 2, "it must be of the form p5=0.99");
-  expect_error(tune("--target p5=1.5"), 1, "tune: target.precision is 1.500000");
-  expect_error(tune("--target p0=0.5"), 1, "tune: target.k is 0");
+  for (const char* target : {"p5=1.5", "p5=0", "p5=-1", "p5=nan"}) {
+    expect_error(tune(std::string("--target ") + target), 2,
+                 std::string("--target ") + target + ": the precision must be above 0 and at most 1");
+  }
+  expect_error(tune("--target p0=0.5"), 2, "--target p0=0.5: k must be at least 1");
   expect_error(tune("--max-us 0"), 2, "--max-us");
   expect_error(tune("--max-index-mb -1"), 2, "--max-index-mb");
   expect_error(tune("--max-seconds -1"), 2, "--max-seconds");
   expect_error(tune("--json /nonexistent/out.json"), 1, "/nonexistent/out.json");
-  expect_error(tune("--json " + head_.string()), 2, "--json is the head file");
+  expect_error(tune("--json " + head_.string()), 2, "--json is the file of --head");
+  expect_error(tune("--contexts " + head_.string() + " --out " + head_.string()), 2, "--out is the file of");
   expect_error(tune("--max-index-mb nan"), 2, "--max-index-mb: \"nan\" must be a number from 0 to");
   expect_error(tune("--max-us nan"), 2, "--max-us");
   expect_error(tune("--seed -1"), 2, "--seed: \"-1\" must be a whole number from 0");
-  expect_error(tune("--confidence nan"), 1, "tune: confidence is nan");
+  for (const std::string confidence : {"nan", "2", "0", "1"}) {
+    expect_error(tune("--confidence " + confidence), 2,
+                 "--confidence: \"" + confidence + "\" must be a number above 0 and at most 0.999999999");
+  }
   expect_error(tune("--backends fused"), 2, "--backends");
 
   const std::filesystem::path bare = folder_.path() / "bare.safetensors";

@@ -131,6 +131,8 @@ TEST(Tuner, TakesOneThatMeetsTheTarget) {
   EXPECT_EQ(result.k, 3U);
   EXPECT_EQ(result.validation, 80U);
   EXPECT_EQ(result.fit, 320U);
+  EXPECT_GE(result.provable, options.target.precision);
+  EXPECT_LE(result.validation_needed, result.validation);
   EXPECT_GE(precision_of(result, clustered_contexts(200, kDim, 6, 3)), 0.8);
 }
 
@@ -211,6 +213,7 @@ TEST(Tuner, AsksForProofWhereTheTargetIsOne) {
   EXPECT_EQ(names_of(result),
             (std::set<std::string>{"certified", "certify:l2s-kmeans", "fused", "quantized"}));
   EXPECT_EQ(row_of(result, "quantized").reason, "not exact by proof");
+  EXPECT_EQ(result.validation_needed, 0U);
   EXPECT_TRUE(result.backend->query(contexts().row(0), result.query()).certified);
 }
 
@@ -222,6 +225,13 @@ TEST(Tuner, AsksForProofWhereTheContextsAreTooFewToShowMore) {
   EXPECT_TRUE(result.row().exact);
   EXPECT_EQ(names_of(result),
             (std::set<std::string>{"certified", "certify:l2s-kmeans", "fused", "quantized"}));
+  EXPECT_LT(result.provable, 0.999);
+  // What n right answers prove is a power of 1/n.
+  const auto provable_from = [&](std::size_t count) {
+    return std::pow(result.provable, static_cast<double>(result.validation) / static_cast<double>(count));
+  };
+  EXPECT_GE(provable_from(result.validation_needed), 0.999 - 1e-9);
+  EXPECT_LT(provable_from(result.validation_needed - 2), 0.999);
 }
 
 TEST(Tuner, TakesFusedWhereNoIndexIsAllowed) {

@@ -41,6 +41,15 @@ struct Request {
   std::size_t threads = 1;
 };
 
+/// Standard input may be redirected from a file.
+std::vector<NamedFile> files_read(const Request& request) {
+  std::vector<NamedFile> files = files_of(request.head);
+  files.push_back({"--contexts", request.contexts == "-" ? "/dev/stdin" : request.contexts});
+  files.push_back({"--learn", request.learn});
+  files.push_back({"--index", request.index});
+  return files;
+}
+
 std::unique_ptr<TopKSoftmax> backend_of(const Request& request, const Head& head,
                                         const Invocation& invocation) {
   if (!request.index.empty()) return load_index_for(head.layer, request.index, invocation.registry);
@@ -104,7 +113,7 @@ void run_ask(const Request& request, const Invocation& invocation) {
                      std::to_string(request.threads) + " or more, as threads share the contexts of a batch");
   }
   const bool to_file = !request.json.empty() && request.json != "-";
-  check_distinct(std::array{Output{"--json", request.json}}, request.head.head);
+  check_distinct(std::array{NamedFile{"--json", request.json}}, files_read(request));
   if (to_file) check_output(request.json);
   invocation.progress.show("reading " + request.head.head.string());
   HeadSource source = request.head;
@@ -151,6 +160,7 @@ Action declare_ask(CLI::App& app) {
       ->type_name("K")
       ->capture_default_str();
   app.add_option("--effort", request->query.effort, "How hard the backend looks; 0: as it was built")
+      ->check(whole_number(0, QueryOptions::full_effort))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--batch", request->batch, "Contexts that are asked together")

@@ -46,7 +46,8 @@ void run_build(const Request& request, const Invocation& invocation) {
   if (!choice.backend->traits.has_index) {
     throw Error(choice.backend->name + ": this backend has no index that can be saved");
   }
-  check_distinct(std::array{Output{"--out", request.out}, Output{"--json", request.json}}, request.head.head);
+  check_distinct(std::array{NamedFile{"--out", request.out}, NamedFile{"--json", request.json}},
+                 files_of(request.head));
   check_target(request.out);
   if (!request.json.empty()) check_output(request.json);
   progress.show("reading " + request.head.head.string());

@@ -2,6 +2,7 @@
 #include "harness/commands/inspect.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "harness/head.hpp"
@@ -232,8 +234,12 @@ void print_safetensors(const Request& request, const Registry& registry, std::os
 
 void run_inspect(const Request& request, const Invocation& invocation) {
   std::ostream& out = text_output(request.json, invocation);
+  check_distinct(std::array{NamedFile{"--json", request.json}},
+                 std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
   Json json = {{"file", request.file.string()}};
-  const bool is_folder = std::filesystem::is_directory(request.file) || request.file.extension() == ".json";
+  std::error_code unknown;  // who opens it says what is wrong
+  const bool is_folder =
+      std::filesystem::is_directory(request.file, unknown) || request.file.extension() == ".json";
   if (!is_folder && !is_gguf(request.file)) {
     print_safetensors(request, invocation.registry, out, json);
   } else if (request.verify || !request.head.empty()) {

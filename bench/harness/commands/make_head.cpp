@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <span>
@@ -88,6 +89,7 @@ Action declare_make_head(CLI::App& app) {
       ->type_name("ALPHA")
       ->capture_default_str();
   app.add_option("--seed", request->head.seed, "Another head of the same kind for every seed")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--type", request->type, "What weights are stored in")

@@ -2,12 +2,14 @@
 #include "harness/commands/plot.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/figures.hpp"
@@ -27,17 +29,23 @@ struct Request {
   std::filesystem::path out;
 };
 
-nlohmann::json read_measurement(const std::filesystem::path& path) {
+MeasurementFile read_measurement(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw Error(path.string() + ": is a folder, not a measurement that measure --json has written");
+  }
   std::ifstream file(path);
   if (!file) throw Error(path.string() + ": cannot be read");
-  const nlohmann::json measurement = nlohmann::json::parse(file, nullptr, false);
+  nlohmann::json measurement = nlohmann::json::parse(file, nullptr, false);
   if (measurement.is_discarded()) throw Error(path.string() + ": is not valid JSON");
-  return measurement;
+  return {.name = path.string(), .measurement = std::move(measurement)};
 }
 
 void run_plot(const Request& request, std::ostream& out) {
+  std::vector<NamedFile> inputs;
+  for (const std::filesystem::path& path : request.measurements) inputs.push_back({"--json", path});
+  check_distinct(std::array{NamedFile{"--out", request.out}}, inputs);
   check_output(request.out);
-  std::vector<nlohmann::json> measurements;
+  std::vector<MeasurementFile> measurements;
   for (const std::filesystem::path& path : request.measurements)
     measurements.push_back(read_measurement(path));
   const std::vector<PlotPanel> panels = request.figure == "precision"

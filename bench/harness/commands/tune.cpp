@@ -22,6 +22,8 @@
 #include "topksoftmax/evaluation/tune.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/replace_file.hpp"
+#include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/registry/option_value.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax::bench {
@@ -51,6 +53,10 @@ TuneTarget parse_target(const std::string& text) {
       !parse(std::string_view(text).substr(equals + 1), target.precision)) {
     throw UsageError("--target is \"" + text + "\"; it must be of the form p5=0.99");
   }
+  if (target.k == 0) throw UsageError("--target " + text + ": k must be at least 1");
+  if (!(target.precision > 0.0 && target.precision <= 1.0)) {
+    throw UsageError("--target " + text + ": the precision must be above 0 and at most 1");
+  }
   return target;
 }
 
@@ -64,8 +70,24 @@ std::string query_code(const TuneResult& result) {
          (result.effort == 0 ? "}" : ", .effort = " + std::to_string(result.effort) + "}");
 }
 
-std::string note(const TuneRow& row) {
-  return row.settings + (row.settings.empty() || row.reason.empty() ? "" : "; ") + row.reason;
+std::string note(const TuneRow& row, const std::string& reason) {
+  return row.settings + (row.settings.empty() || reason.empty() ? "" : "; ") + reason;
+}
+
+/// Whether more contexts, all answered right, would let approximate backends take part.
+bool lacks_contexts(const TuneOptions& options, const TuneResult& result) {
+  return options.target.precision < 1.0 && result.provable < options.target.precision;
+}
+
+/// How many more.
+std::string contexts_lacking(const TuneOptions& options, const TuneResult& result) {
+  const std::size_t needed = result.validation_needed;
+  return std::to_string(result.validation) + " judged contexts can prove " + name_of_precision(result) +
+         " ≥ " + fixed(result.provable, 4) + " at most, so approximate backends were not searched; " +
+         detail::option_text(options.target.precision) + " needs about " + std::to_string(needed) +
+         (needed <= options.max_validation
+              ? ", of " + std::to_string(needed * detail::kValidationShare) + " contexts in all"
+              : ", and no more than " + std::to_string(options.max_validation) + " are judged");
 }
 
 void print(const Head& head, const TuneOptions& options, const TuneResult& result, std::ostream& out) {
@@ -73,19 +95,22 @@ void print(const Head& head, const TuneOptions& options, const TuneResult& resul
   out << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << "; "
       << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
       << result.fit << " contexts, judged on " << result.validation << " others\n"
-      << (result.finished ? "" : "the time was over before all had been tried\n") << '\n';
+      << (result.finished ? "" : "the time was over before all had been tried\n")
+      << (lacks_contexts(options, result) ? contexts_lacking(options, result) + "\n" : "") << '\n';
   Table table({"   backend", "µs/query", "speedup", name_of_precision(result), "at least", "KB/query",
                "index MB", "build s", ""});
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
     const TuneRow& row = result.rows[i];
+    const bool over_budget = i == result.chosen && !result.within_budget;
     table.add({(i == result.chosen ? "=> " : "   ") + row.backend, fixed(row.microseconds, 2),
                fixed(fused / row.microseconds, 2), fixed(row.precision, 4), fixed(row.lower_bound, 4),
                fixed(row.bytes_read * 1e-3, 1), fixed(static_cast<double>(row.index_bytes) * 1e-6, 2),
-               fixed(row.build_seconds, 2), note(row)});
+               fixed(row.build_seconds, 2), note(row, over_budget ? "over the budget" : row.reason)});
   }
   table.print(out);
   if (!result.within_budget) {
-    out << "\nnone meets the target within " << three_digits(*options.budget.microseconds) << " µs\n";
+    out << "\nnone meets the target within " << detail::option_text(*options.budget.microseconds)
+        << " µs; the fastest is taken all the same\n";
   }
   out << "\nauto head = " << result.row().code << ";  // ask it with " << query_code(result) << '\n';
 }
@@ -104,6 +129,8 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
   json["confidence"] = options.confidence;
   json["fit"] = result.fit;
   json["validation"] = result.validation;
+  json["provable"] = result.provable;
+  json["validation_needed"] = result.validation_needed;
   json["finished"] = result.finished;
   json["within_budget"] = result.within_budget;
   json["chosen"] = result.chosen;
@@ -130,7 +157,8 @@ void run_tune(const Request& request, const Invocation& invocation) {
   std::ostream& out = text_output(request.json, invocation);
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
-  check_distinct(std::array{Output{"--json", request.json}, Output{"--out", request.out}}, request.head.head);
+  check_distinct(std::array{NamedFile{"--json", request.json}, NamedFile{"--out", request.out}},
+                 files_of(request.head));
   if (!request.json.empty()) check_output(request.json);
   if (!request.out.empty()) check_target(request.out);
   progress.show("reading " + request.head.head.string());
@@ -165,11 +193,13 @@ Action declare_tune(CLI::App& app) {
       ->type_name("pK=P")
       ->capture_default_str();
   app.add_option("--confidence", options.confidence, "How sure that must be")
+      ->check(number(above(0.0).and_at_most(1.0 - detail::kLeastDoubt)))
       ->type_name("C")
       ->capture_default_str();
   app.add_option_function<double>(
          "--max-us", [&options](double us) { options.budget.microseconds = us; },
-         "Microseconds that a query may take")
+         "Microseconds that a query may take; where all take longer, the fastest that meets the target is "
+         "taken, and --out saves it, all the same")
       ->check(number(1e-9, 1e12))
       ->type_name("X");
   app.add_option_function<double>(

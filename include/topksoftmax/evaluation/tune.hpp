@@ -63,8 +63,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// contexts at a confidence of 1 − (1 − confidence)/m, m being the number of settings that the search could
 /// have come to. So with the confidence asked for, all bounds hold together, whichever the search chose
 /// (Bonferroni) — for contexts drawn as the given ones are, and independent of each other. Where not even
-/// right answers alone could prove the target from so many contexts, and so for a precision of 1, only
-/// backends that are exact by proof are eligible, and no other is tried but `Quantized`.
+/// right answers alone could prove the target from so many contexts (TuneResult::provable), and so for a
+/// precision of 1, only backends that are exact by proof are eligible, and no other is tried but `Quantized`.
 ///
 /// Deterministic but for the times, and what they decide. Memory: a copy of the contexts used, the exact
 /// answers to those that are judged on, and until the end the index of everything that is always tried or met
@@ -130,6 +130,12 @@ inline void check_tuning(const SoftmaxLayer& layer, const Contexts& contexts, co
     refuse("counts[" + std::to_string(negative - options.counts.begin()) + "]", std::to_string(*negative),
            "at least 0");
   }
+}
+
+/// How many contexts, all answered right, prove a precision; 0 for a precision of 1, which none do.
+inline std::size_t contexts_to_prove(double precision, double confidence) {
+  if (precision == 1.0) return 0;
+  return static_cast<std::size_t>(std::ceil(std::log1p(-confidence) / std::log(precision)));
 }
 
 /// Some of the contexts, in one piece.
@@ -306,9 +312,8 @@ inline TuneResult tune_checked(const SoftmaxLayer& layer, const Contexts& contex
   }
   const double row_confidence = 1.0 - (1.0 - options.confidence) / static_cast<double>(axes.settings());
   TuningTrials trials(layer, validation.view(), options, row_confidence, executor);
-  const bool provable =
-      mean_lower_bound(1.0, validation.view().count, row_confidence) >= options.target.precision;
-  const bool finished = search(axes, provable, check_time, trials, reporter);
+  const double provable = mean_lower_bound(1.0, validation.view().count, row_confidence);
+  const bool finished = search(axes, provable >= options.target.precision, check_time, trials, reporter);
   trials.time([&](double share) { reporter.time(share); });
 
   TuneResult result = result_of(trials, options.budget);
@@ -316,6 +321,8 @@ inline TuneResult tune_checked(const SoftmaxLayer& layer, const Contexts& contex
   result.finished = finished;
   result.fit = material.fit.count;
   result.validation = validation.view().count;
+  result.provable = provable;
+  result.validation_needed = contexts_to_prove(options.target.precision, row_confidence);
   return result;
 }
 

@@ -84,6 +84,11 @@ struct TuneResult {
   std::vector<TuneRow> rows;                   ///< all that were tried, in that order
   std::size_t fit = 0;                         ///< contexts learned from
   std::size_t validation = 0;                  ///< contexts judged on
+  /// The best lower bound that so many contexts can give a backend that is not exact by proof: where it is
+  /// below the target, none of these is taken, nor tried unless it always is.
+  double provable = 0.0;
+  /// Contexts to judge on from which the target can be reached; 0: from none, as for a precision of 1.
+  std::size_t validation_needed = 0;
 
   /// The row of the backend taken.
   const TuneRow& row() const { return rows[chosen]; }
