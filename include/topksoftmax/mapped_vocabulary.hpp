@@ -87,6 +87,7 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
                       TopK* answers) const override {
     ask(*backend_, query, stride, batch, workspace, answers);
   }
+  std::size_t answered_together() const override { return ask_together(*backend_); }
   std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
     return ask_candidates(*backend_, query, workspace);
   }

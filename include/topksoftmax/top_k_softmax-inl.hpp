@@ -103,7 +103,7 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   }
   detail::check_biases(options.logit_bias, vocab());
   if (!(options.log_z_tolerance >= 0.0)) {
-    throw std::invalid_argument("query: log_z_tolerance is " + std::to_string(options.log_z_tolerance) +
+    throw std::invalid_argument("query: log_z_tolerance is " + detail::value_text(options.log_z_tolerance) +
                                 "; it must be at least 0");
   }
   Query query;
@@ -125,7 +125,9 @@ void TopKSoftmax::for_each_chunk(const Executor& executor, std::size_t threads, 
   if (collective()) return body(std::size_t{0}, batch, std::size_t{0});
   if (batch == 0) return;
   const std::size_t share = (batch + threads - 1) / threads;
-  for_each_part_on(executor, threads, batch, std::min(share, detail::kLargestChunk), body);
+  const std::size_t together = answered_together();
+  for_each_part_on(executor, threads, batch,
+                   together != 0 ? together : std::min(share, detail::kLargestChunk), body);
 }
 
 /// What backends are handed of a checked query.
@@ -403,7 +405,7 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std
   detail::check_context(h.data(), h.size());
   detail::check_tokens("place_in_nucleus", {&token.id, 1}, 1, vocab());
   if (!(nucleus.share > 0.0 && nucleus.share < 1.0)) {
-    throw std::invalid_argument("place_in_nucleus: share is " + std::to_string(nucleus.share) +
+    throw std::invalid_argument("place_in_nucleus: share is " + detail::value_text(nucleus.share) +
                                 "; it must be above 0 and below 1");
   }
   if (!(nucleus.error >= 0.0)) throw detail::unusable_error("place_in_nucleus", nucleus.error, "at least 0");

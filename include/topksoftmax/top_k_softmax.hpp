@@ -33,10 +33,11 @@ class IndexWriter;
 ///
 /// Every backend is one. Queries are const and thread-safe (one Workspace a thread) and deterministic: the
 /// higher logit first, of equal logits the lower token id, the same answer for every batch size and thread
-/// count. A query throws std::invalid_argument for an h of the wrong length or with a value that is not
-/// finite, for k = 0 and for unusable options (the message says which); then, and when memory runs out
-/// (std::bad_alloc), its outputs are as they were. Only a batch that memory runs out on leaves some of its
-/// answers whole and the others as they were. Its workspaces remain usable.
+/// count (of WtaLsh, whose contexts share candidates, for every thread count). A query throws
+/// std::invalid_argument for an h of the wrong length or with a value that is not finite, for k = 0 and for
+/// unusable options (the message says which); then, and when memory runs out (std::bad_alloc), its outputs
+/// are as they were. Only a batch that memory runs out on leaves some of its answers whole and the others as
+/// they were. Its workspaces remain usable.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:
   virtual ~TopKSoftmax() = default;
@@ -77,8 +78,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   }
 
   /// Answers row q of H [B×d] in answers[q], on as many of the executor's threads as there are workspaces.
-  /// Each answer is that of query() on its row. Throws std::invalid_argument also where B ≠ answers.size() or
-  /// there is no workspace.
+  /// Each answer is that of query() on its row; of WtaLsh, one from at least the candidates that the row has
+  /// alone. Throws std::invalid_argument also where B ≠ answers.size() or there is no workspace.
   void query_batch(const ConstRows& H, const QueryOptions& options, std::span<Workspace> workspaces,
                    std::span<TopK> answers, const Executor& executor = default_executor()) const {
     query_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
@@ -248,6 +249,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                   Workspace& workspace, TopK* answers) {
     backend.do_query_batch(query, stride, batch, workspace, answers);
   }
+  /// How many contexts of a batch must be asked at a time; 0: any number.
+  static std::size_t ask_together(const TopKSoftmax& backend) { return backend.answered_together(); }
   /// Its candidates, if it has such a list.
   static std::optional<Candidates> ask_candidates(const TopKSoftmax& backend, const Query& query,
                                                   Workspace& workspace) {
@@ -329,6 +332,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// it.
   virtual void do_logits_of(const float* h, std::span<const TokenId> rows, const Workspace& workspace,
                             std::span<float> logits) const;
+
+  /// How many contexts of a batch do_query_batch() is handed at a time where their answers depend on each
+  /// other, so that they are the same for any number of threads; 0: as many as suit the threads.
+  virtual std::size_t answered_together() const { return 0; }
 
   /// Called while an exception is handled, because a question was refused and will not come. A head that
   /// answers together with others tells them.

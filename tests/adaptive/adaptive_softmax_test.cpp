@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <Eigen/QR>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "support/layers.hpp"
+#include "support/saved_index.hpp"
 #include "topksoftmax/adaptive/build.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
@@ -108,9 +111,57 @@ TEST(AdaptiveSoftmax, LessCautionScoresLess) {
     const auto head = AdaptiveSoftmax::build(layer, H, {.head = 60, .tail_tiers = 9, .caution = caution});
     std::size_t scored = 0;
     for (Eigen::Index i = 0; i < 100; ++i) scored += head->query(H.row(i), {.k = 5}).work.candidates;
-    EXPECT_LE(scored, before);
+    EXPECT_LT(scored, before) << caution;
     before = scored;
   }
+}
+
+/// The largest logit of the tier in each context, in float64.
+Eigen::VectorXd largest_of(const SoftmaxLayer& layer, std::span<const TokenId> tier,
+                           const RowMajorMatrix& H) {
+  const Eigen::MatrixXd W = layer.weights().cast<double>();
+  Eigen::VectorXd largest = Eigen::VectorXd::Constant(H.rows(), -std::numeric_limits<double>::infinity());
+  for (const TokenId id : tier) {
+    const Eigen::VectorXd logits =
+        (H.cast<double>() * W.row(id).transpose()).array() + static_cast<double>(layer.biases()[id]);
+    largest = largest.cwiseMax(logits);
+  }
+  return largest;
+}
+
+/// What is left of values by the best linear function of the contexts: their distance from it.
+double residual_of(const Eigen::VectorXd& values, const RowMajorMatrix& H) {
+  Eigen::MatrixXd A(H.rows(), H.cols() + 1);
+  A << H.cast<double>(), Eigen::VectorXd::Ones(H.rows());
+  return (values - A * A.colPivHouseholderQr().solve(values)).norm();
+}
+
+TEST(AdaptiveSoftmax, GatesFitTheirTiersAndLieAboveAShareOfThem) {
+  const SoftmaxLayer layer = frequent_first();
+  const RowMajorMatrix H = clustered_contexts(400, kDim, 6, 3);
+  for (const double caution : {0.3, 0.9}) {
+    const detail::AdaptiveTiers tiers(layer, {.head = 60, .tail_tiers = 9, .caution = caution},
+                                      Contexts::of(H), SerialExecutor());
+    ASSERT_EQ(tiers.size(), 9U);
+    const kernels::Rows gates = tiers.gates();
+    for (std::size_t t = 0; t < tiers.size(); ++t) {
+      const Eigen::VectorXd largest = largest_of(layer, tiers.tier(t), H);
+      const Eigen::Map<const Eigen::VectorXf> gate(static_cast<const float*>(gates.data) + t * kDim, kDim);
+      const Eigen::VectorXd says =
+          (H.cast<double>() * gate.cast<double>()).array() + static_cast<double>(gates.bias[t]);
+      const double below = (largest.array() <= says.array()).cast<double>().mean();
+      EXPECT_NEAR(below, caution, 2.5 / 400.0) << t;
+      const Eigen::VectorXd missing = largest - says;
+      EXPECT_LT((missing.array() - missing.mean()).matrix().norm(), 1.01 * residual_of(largest, H)) << t;
+    }
+  }
+}
+
+TEST(AdaptiveSoftmax, AViewOfNoContextsIsNone) {
+  const SoftmaxLayer layer = frequent_first();
+  const AdaptiveSoftmaxOptions options = {.head = 40, .tail_tiers = 7};
+  EXPECT_EQ(testing::saved(*AdaptiveSoftmax::build(layer, Contexts(), options)),
+            testing::saved(*AdaptiveSoftmax::build(layer, options)));
 }
 
 TEST(AdaptiveSoftmax, TheHeadIsTheMostFrequentTokens) {

@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <numbers>
 #include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "support/layers.hpp"
@@ -70,6 +75,58 @@ TEST(LshMips, EachProbeIsAnotherBucket) {
   }
   // All buckets but one: the tokens missing are those of the least likely code, if it has any.
   EXPECT_GE(before.size(), kVocab * 3U / 4U);
+}
+
+TEST(LshMips, ProbesGoToTheCodesThatCostLeast) {
+  // A code costs what the context's projections, in float64, would have to move to have it.
+  constexpr std::size_t bits = 5;
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
+  const auto index = std::make_shared<const detail::LshMipsIndex>(
+      layer, LshMipsOptions{.tables = 1, .bits = bits}, SerialExecutor());
+  const LshMipsScreener screener(index);
+  const kernels::Rows directions = index->projections();
+  for (unsigned i = 0; i < 20; ++i) {
+    const Eigen::VectorXf h = random_vector(kDim, 20 + i);
+    std::vector<double> projections;
+    for (std::size_t bit = 0; bit < bits; ++bit) {
+      const Eigen::Map<const Eigen::VectorXf> direction(
+          static_cast<const float*>(directions.data) + bit * kDim, kDim);
+      projections.push_back(direction.cast<double>().dot(h.cast<double>()) +
+                            static_cast<double>(directions.bias[bit]));
+    }
+    std::vector<std::pair<double, std::uint32_t>> costs;
+    for (std::uint32_t code = 0; code < 1U << bits; ++code) {
+      double cost = 0.0;
+      for (std::size_t bit = 0; bit < bits; ++bit) {
+        const bool is_set = (code >> bit & 1U) != 0;
+        if (is_set != (projections[bit] > 0.0)) cost += std::abs(projections[bit]);
+      }
+      costs.emplace_back(cost, code);
+    }
+    std::sort(costs.begin(), costs.end());
+    std::vector<TokenId> expected;
+    for (std::size_t probes = 1; probes < costs.size(); ++probes) {
+      const std::span<const TokenId> bucket = index->bucket(0, costs[probes - 1].second);
+      expected.insert(expected.end(), bucket.begin(), bucket.end());
+      Workspace workspace;
+      Query query;
+      query.h = h.data();
+      query.effort = probes;
+      const Candidates found = screener.screen(query, workspace);
+      EXPECT_EQ(std::vector<TokenId>(found.ids.begin(), found.ids.end()), expected) << probes;
+    }
+  }
+}
+
+TEST(LshMips, WithoutBiasesTheLengthOfAContextMakesNoDifference) {
+  const SoftmaxLayer layer = SoftmaxLayer::own(random_matrix(kVocab, kDim, 1));
+  const auto head = LshMips::build(layer, {.tables = 4, .bits = 5});
+  for (unsigned i = 0; i < 20; ++i) {
+    const Eigen::VectorXf h = random_vector(kDim, 20 + i);
+    const Eigen::VectorXf shorter = h / 100.0F;
+    for (const std::size_t probes : {1U, 3U, 9U})
+      EXPECT_EQ(screen(*head, shorter, probes), screen(*head, h, probes));
+  }
 }
 
 TEST(LshMips, TablesAddTokens) {

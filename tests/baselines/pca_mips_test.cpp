@@ -64,6 +64,24 @@ TEST(PcaMips, OneLevelSplitsAtTheMedianOfTheFirstComponent) {
   }
 }
 
+TEST(PcaMips, TheSizeOfTheRowsMakesNoDifferenceToTheTree) {
+  const RowMajorMatrix W = random_matrix(kVocab, kDim, 1);
+  const auto plain = PcaMips::build(SoftmaxLayer::own(W), {.depth = 4});
+  for (const float size : {0x1p83F, 0x1p-83F}) {  // about 1e25 and 1e-25
+    const auto scaled = PcaMips::build(SoftmaxLayer::own(RowMajorMatrix(size * W)), {.depth = 4});
+    for (unsigned i = 0; i < 10; ++i) {
+      const Eigen::VectorXf h = random_vector(kDim, 30 + i);
+      const Eigen::VectorXf alike = size * h;
+      for (std::size_t leaves = 1; leaves < 16; ++leaves)
+        EXPECT_EQ(screen(*scaled, alike, leaves), screen(*plain, h, leaves)) << size << ' ' << leaves;
+    }
+  }
+  // Next to rows so long a context of such a length is next to nothing.
+  const auto scaled = PcaMips::build(SoftmaxLayer::own(RowMajorMatrix(0x1p83F * W)), {.depth = 4});
+  EXPECT_EQ(screen(*scaled, random_vector(kDim, 30, 1e-25F), 3),
+            screen(*plain, Eigen::VectorXf::Zero(kDim), 3));
+}
+
 TEST(PcaMips, MoreLeavesAddTokens) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
   const auto head = PcaMips::build(layer, {.depth = 5});

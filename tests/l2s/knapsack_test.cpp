@@ -31,6 +31,28 @@ TEST(Knapsack, TakesTheMostFrequentLabelsOfEachClusterFirst) {
   EXPECT_EQ(screening_loss(assignment, labels, loose, 3e-4).missed, 0.0);
 }
 
+std::vector<TokenId> set_of(const CandidateSets& sets, std::size_t t) {
+  return {sets.of(t).begin(), sets.of(t).end()};
+}
+
+TEST(Knapsack, ValuePerWeightDecidesNotValue) {
+  // (0, 1) has the value 2 at the weight 3/4, (1, 7) the value 1 at 1/4, (0, 2) the value 1 at 3/4.
+  const Labels labels = labels_of({1, 1, 2, 7}, 1);
+  const std::vector<std::int32_t> assignment = {0, 0, 0, 1};
+  const CandidateSets sets = choose_candidates(assignment, labels, 2, {.budget = 0.8, .lambda = 1e-6});
+  EXPECT_EQ(set_of(sets, 0), std::vector<TokenId>());
+  EXPECT_EQ(set_of(sets, 1), std::vector<TokenId>{7});
+}
+
+TEST(Knapsack, LighterItemsAreTakenBehindOneThatDoesNotFit) {
+  // (0, 1) at 1 per context and (0, 2) at 2/3 weigh 3/5 each, (1, 7) at 1/2 weighs 2/5.
+  const Labels labels = labels_of({1, 2, 1, 2, 1, 3, 7, 8, 9, 10}, 2);
+  const std::vector<std::int32_t> assignment = {0, 0, 0, 1, 1};
+  const CandidateSets sets = choose_candidates(assignment, labels, 2, {.budget = 1.1, .lambda = 1e-6});
+  EXPECT_EQ(set_of(sets, 0), std::vector<TokenId>{1});
+  EXPECT_EQ(set_of(sets, 1), std::vector<TokenId>{7});
+}
+
 TEST(Knapsack, TokensWhosePriceExceedsTheirValueStayOut) {
   const Labels labels = labels_of({1, 1, 1, 2}, 1);
   const std::vector<std::int32_t> assignment = {0, 0, 0, 0};

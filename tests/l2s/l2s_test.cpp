@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <set>
+#include <vector>
 
 #include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
@@ -67,6 +72,69 @@ TEST(L2S, MoreEffortVisitsMoreClusters) {
   const TopK all = head->query(contexts.row(7), {.k = 5, .effort = 12});
   EXPECT_EQ(all.ids, exact->query(contexts.row(7), {.k = 5}).ids);
   EXPECT_EQ(head->name(), "l2s-kmeans");
+}
+
+TEST(L2S, VisitsTheClustersWithTheLargestProducts) {
+  const RowMajorMatrix contexts = clustered_contexts(2000, 16, 12, 2);
+  const auto head = L2S::train_kmeans(random_layer(2000, 16, 1), contexts, small(20));
+  const L2SModel& model = head->screener().model();
+  const Eigen::MatrixXd v = Eigen::Map<const RowMajorMatrix>(model.v.data(), 12, 16).cast<double>();
+  for (const std::size_t effort : {2U, 3U}) {
+    for (Eigen::Index i = 0; i < 20; ++i) {
+      const Eigen::VectorXf h = contexts.row(i);
+      const Eigen::VectorXd products = v * h.cast<double>();
+      std::vector<std::size_t> best(12);
+      std::iota(best.begin(), best.end(), std::size_t{0});
+      std::sort(best.begin(), best.end(), [&](std::size_t a, std::size_t b) {
+        return products[static_cast<Eigen::Index>(a)] > products[static_cast<Eigen::Index>(b)];
+      });
+      std::set<TokenId> expected;
+      for (std::size_t n = 0; n < effort; ++n)
+        expected.insert(model.sets.of(best[n]).begin(), model.sets.of(best[n]).end());
+      Workspace workspace;
+      Query query;
+      query.h = h.data();
+      query.effort = effort;
+      const Candidates found = head->screener().screen(query, workspace);
+      EXPECT_EQ(std::set<TokenId>(found.ids.begin(), found.ids.end()), expected);
+      EXPECT_EQ(found.ids.size(), expected.size()) << "each once";
+    }
+  }
+}
+
+TEST(L2S, LearnsFromAsManyLabelsAsAskedFor) {
+  // One context, logits 3, 2.5, 1.5 and 0; room for one candidate, the lowest id of equals.
+  const RowMajorMatrix W = (RowMajorMatrix(4, 1) << 3.0F, 2.5F, 1.5F, 0.0F).finished();
+  const RowMajorMatrix contexts = RowMajorMatrix::Ones(10, 1);
+  L2SOptions options = small(1);
+  options.clusters = 1;
+  options.lambda = 0.01;
+  options.label_depth = 4;
+  options.near_miss_value = 0.5;
+  for (const std::size_t labels : {1U, 2U, 3U}) {
+    options.label_count = labels;
+    const auto head = L2S::train_kmeans(SoftmaxLayer::own(W), contexts, options);
+    const ScreeningLoss& loss = head->screener().model().history.front();
+    double near_misses = 0.0;
+    for (std::size_t n = labels; n < 4; ++n)
+      near_misses += 0.5 * std::exp(static_cast<double>(W(static_cast<Eigen::Index>(n), 0)) -
+                                    static_cast<double>(W(static_cast<Eigen::Index>(labels) - 1, 0)));
+    EXPECT_EQ(loss.set_size, 1.0);
+    EXPECT_NEAR(loss.missed, static_cast<double>(labels - 1), 1e-9);
+    EXPECT_NEAR(loss.objective, static_cast<double>(labels - 1) + near_misses, 1e-6);
+  }
+}
+
+TEST(L2S, CountsAllThatItKeepsOfAModel) {
+  // Sets too short and clusters too few for copies in 8 bits: twice the vectors, the sets and where they
+  // begin.
+  const RowMajorMatrix contexts = clustered_contexts(500, 16, 12, 2);
+  L2SOptions options = small(20);
+  options.outside_sample = 0;
+  const auto head = L2S::train_kmeans(random_layer(2000, 16, 1), contexts, options);
+  const CandidateSets& sets = head->screener().model().sets;
+  EXPECT_FALSE(head->screener().narrows());
+  EXPECT_EQ(head->index_bytes(), 2U * 4U * 12U * 16U + 4U * sets.ids.size() + 8U * 13U);
 }
 
 TEST(L2S, FewOrEqualContextsAndEmptyClustersStillAnswer) {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support/layers.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
@@ -48,6 +50,21 @@ TEST(Labelling, BoundsAndScansFindTheSameLabels) {
     expect_equal(scanned,
                  detail::cheapest_labels(layer, Contexts::of(contexts), kOptions, {}, default_executor()));
   }
+}
+
+TEST(Labelling, NearMissesWeighTheirOddsOfBeingLabels) {
+  const RowMajorMatrix W = (RowMajorMatrix(5, 1) << 0.0F, 3.0F, 1.5F, 2.5F, -9.0F).finished();
+  const RowMajorMatrix h = RowMajorMatrix::Ones(1, 1);
+  const Labels labels = detail::exact_labels(
+      Fused(SoftmaxLayer::own(W)), Contexts::of(h),
+      {.top = 2, .depth = 4, .near_miss_value = 0.7, .near_miss_temperature = 0.5}, {}, SerialExecutor());
+  EXPECT_EQ(labels.top, 2U);
+  EXPECT_EQ(labels.ids, (std::vector<TokenId>{1, 3, 2, 0}));
+  ASSERT_EQ(labels.weights.size(), 4U);
+  EXPECT_EQ(labels.weights[0], 1.0F);
+  EXPECT_EQ(labels.weights[1], 1.0F);
+  EXPECT_NEAR(labels.weights[2], 0.7 * std::exp(-2.0), 1e-7);
+  EXPECT_NEAR(labels.weights[3], 0.7 * std::exp(-5.0), 1e-7);
 }
 
 TEST(Labelling, BoundsAreMadeWhereTheySaveWork) {

@@ -60,6 +60,43 @@ TEST(L2STraining, LearningLowersTheObjectiveWithinTheBudget) {
   }
 }
 
+TEST(L2STraining, KeepsTheBestRound) {
+  const Task task;
+  const Contexts contexts = Contexts::of(task.H);
+  L2SOptions options = small(20);
+  options.seed = 2;
+  options.epochs = 1;
+  options.learning_rate = 0.4;  // so large that later rounds spoil what earlier ones have found
+  const L2SModel model = train_l2s(contexts, task.labels, options);
+  const auto best = std::min_element(
+      model.history.begin(), model.history.end(),
+      [](const ScreeningLoss& a, const ScreeningLoss& b) { return a.objective < b.objective; });
+  ASSERT_LT(best->objective, model.history.front().objective);
+  ASSERT_LT(best->objective, model.history.back().objective);
+  const auto assignment = assign_clusters(contexts, model.v, options.clusters);
+  EXPECT_EQ(screening_loss(assignment, task.labels, model.sets, options.lambda).objective, best->objective);
+}
+
+TEST(L2STraining, TheLearningRateFallsToATenth) {
+  const Task task;
+  const Contexts contexts = Contexts::of(task.H);
+  L2SOptions options = small(20);
+  options.learning_rate = 0.2;
+  options.rounds = 0;
+  const L2SModel start = train_l2s(contexts, task.labels, options);
+  GumbelTrainer trainer(start.v, options.clusters,
+                        {options.lambda, options.gamma, options.budget, options.temperature,
+                         options.batch_size, options.learning_rate},
+                        options.seed + 1);
+  options.rounds = 1;
+  options.epochs = 3;
+  for (const double rate : {1.0, 0.7, 0.4})
+    trainer.epoch(contexts, task.labels, start.sets, rate, SerialExecutor());
+  const L2SModel model = train_l2s(contexts, task.labels, options);
+  ASSERT_LT(model.history[1].objective, model.history[0].objective);
+  for (std::size_t j = 0; j < model.v.size(); ++j) EXPECT_NEAR(model.v[j], trainer.v()[j], 1e-4);
+}
+
 TEST(L2STraining, IsTheSameForASeedWhateverTheThreads) {
   const Task task;
   const L2SModel serial = train_l2s(Contexts::of(task.H), task.labels, small(20), SerialExecutor());

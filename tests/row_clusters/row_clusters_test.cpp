@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -138,6 +139,15 @@ TEST(RowClusters, HoldEveryTokenOnceAndNoMoreThanTheirShare) {
       }
     }
   }
+}
+
+TEST(RowClusters, RowsThatLoseMostWithTheirFirstChoiceComeFirst) {
+  // All three like cluster 0 best, which has room for two; the first would lose next to nothing.
+  RowMajorMatrix rows(3, 2);
+  rows << 0.8F, 0.6F, 1.0F, 0.0F, 0.96F, 0.28F;
+  const RowMajorMatrix v = RowMajorMatrix::Identity(2, 2);
+  EXPECT_EQ(detail::balanced_assignment(Contexts::of(rows), v, 2, SerialExecutor()),
+            (std::vector<std::int32_t>{1, 0, 0}));
 }
 
 TEST(RowClusters, FindTheDirectionsThatRowsHave) {

@@ -102,6 +102,11 @@ TEST(Shortlist, AListShorterThanKIsNotTheLastWord) {
   EXPECT_EQ(head->query(h, {.k = 3}).ids, Exact::make(head->layer())->query(h, {.k = 3}).ids);
 }
 
+TEST(Shortlist, CountsTheOrderOfAllTokens) {
+  const auto head = Shortlist::build(random_layer(kVocab, kDim, 1), {.top_frequent = 4});
+  EXPECT_EQ(head->index_bytes(), 4U * 4U * (kDim + 2U) + 4U * kVocab);
+}
+
 TEST(Shortlist, RefusesWhatItCannotUse) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 1);
   EXPECT_THROW(Shortlist::build(layer, {.top_frequent = 0}), Error);

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,8 +14,11 @@
 #include "support/allocations.hpp"
 #include "support/errors.hpp"
 #include "support/layers.hpp"
+#include "support/same_answers.hpp"
 #include "support/wta_reference.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
+#include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/wta/build.hpp"
 
 namespace topksoftmax {
@@ -177,6 +182,39 @@ TEST_F(WtaLshTest, ABatchAnswersFromTheUnionExactly) {
     EXPECT_EQ(answer.work.candidates, all.size());
     EXPECT_FALSE(answer.work.fell_back);
   }
+}
+
+TEST_F(WtaLshTest, ABatchIsAnsweredTheSameOnEveryNumberOfThreads) {
+  const RowMajorMatrix H = clustered_contexts(150, kDim, 3, 6);
+  const std::shared_ptr<const WtaLsh> head =
+      WtaLsh::build(layer_, H, {.hash = kHash, .threshold = 12, .top_frequent = 10});
+  std::vector<TokenId> names(kVocab);
+  std::iota(names.begin(), names.end(), 7);
+  const auto mapped = MappedVocabulary::wrap(head, names, kVocab + 7);
+  for (const TopKSoftmax* const asked :
+       {static_cast<const TopKSoftmax*>(head.get()), static_cast<const TopKSoftmax*>(mapped.get())}) {
+    for (const Eigen::Index batch : {8, 64, 129, 150}) {
+      const RowMajorMatrix contexts = H.topRows(batch);
+      const std::vector<TopK> serial = asked->query_batch(contexts, {.k = 3}, SerialExecutor());
+      for (const std::size_t threads : {2U, 8U}) {
+        const std::vector<TopK> answers = asked->query_batch(contexts, {.k = 3}, ThreadPool(threads));
+        ASSERT_EQ(answers.size(), serial.size());
+        for (std::size_t q = 0; q < answers.size(); ++q) testing::expect_same(answers[q], serial[q]);
+      }
+    }
+  }
+}
+
+TEST_F(WtaLshTest, AsManyContextsAsItSaysShareCandidates) {
+  const auto head = build(8, 10);
+  const RowMajorMatrix H = clustered_contexts(100, kDim, 3, 6);
+  const std::vector<TopK> answers = head->query_batch(H, {.k = 6});
+  std::set<TokenId> first;
+  std::set<TokenId> others;
+  constexpr Eigen::Index shared = WtaLsh::shared_by;
+  for (Eigen::Index q = 0; q < H.rows(); ++q) (q < shared ? first : others).merge(expected(H.row(q), 8, 10));
+  for (std::size_t q = 0; q < answers.size(); ++q)
+    EXPECT_EQ(answers[q].work.candidates, (q < WtaLsh::shared_by ? first : others).size());
 }
 
 TEST_F(WtaLshTest, AContextWithoutEnoughOfItsOwnIsAnsweredAsItIsAlone) {

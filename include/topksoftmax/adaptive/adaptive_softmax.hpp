@@ -119,7 +119,9 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
 };
 
 /// "Efficient softmax approximation for GPUs" (Grave, Joulin, Cissé, Grangier and Jégou, ICML 2017), its
-/// inference on a layer that was trained without it.
+/// inference on a layer that was trained without it. The paper also projects contexts to fewer dimensions for
+/// the clusters of the tail, which a layer must be trained for, and chooses the clusters' sizes by a model of
+/// costs; here all tiers have one size, and rows their d weights.
 ///
 /// The head holds the most frequent tokens; the paper's head also has a vector for each tier of the tail,
 /// whose product with h says whether the tier is worth a look. Here such a gate g_t·h + a_t is fitted to the

@@ -147,7 +147,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(
     SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
     const Executor& executor) {
-  detail::check_contexts(layer, contexts, AdaptiveSoftmax::kind);
+  detail::check_contexts_if_any(layer, contexts, AdaptiveSoftmax::kind);
   detail::report_indexing(options.progress);
   auto tiers = std::make_shared<detail::AdaptiveTiers>(layer, options, contexts, executor);
   const detail::StepProgress report = detail::learning_outside(options.progress, detail::kIndexed);
@@ -166,8 +166,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build(
     SoftmaxLayer layer, const AdaptiveSoftmaxOptions& options) {
-  const Contexts none = Contexts::none(layer.dim());
-  return build(std::move(layer), none, options, SerialExecutor());
+  return build(std::move(layer), Contexts(), options, SerialExecutor());
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -36,7 +36,7 @@ TOPKSOFTMAX_BUILD_INLINE LshMipsIndex::LshMipsIndex(const SoftmaxLayer& layer, c
   std::normal_distribution<float> normal;
   Eigen::MatrixXf directions(lifted.cols(), static_cast<Eigen::Index>(tables() * bits()));
   for (Eigen::Index i = 0; i < directions.size(); ++i) directions.data()[i] = normal(engine);
-  directions_ = lifted_directions(directions);
+  directions_ = lifted_directions(directions, layer.has_bias());
 
   std::vector<std::uint32_t> all_offsets(tables() * (buckets() + 1), 0);
   std::vector<TokenId> ids(tables() * vocab_);

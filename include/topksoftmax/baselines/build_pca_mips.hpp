@@ -7,6 +7,7 @@
 #if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
 #include <Eigen/Core>
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,18 @@
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Rows less their mean, all times one power of two: the largest value of the rows is then between 1 and 2,
+/// so that squares stay within the floats, and the components are what they were.
+inline Eigen::MatrixXf centred_rows(const Eigen::MatrixXf& rows) {
+  const float peak = rows.cwiseAbs().maxCoeff();
+  const int exponent = peak > 0.0F ? std::ilogb(peak) : 0;
+  const auto scaled = [exponent](float value) { return std::ldexp(value, -exponent); };
+  Eigen::MatrixXf centred = rows.unaryExpr(scaled);
+  const Eigen::RowVectorXf mean = centred.colwise().mean();
+  centred.rowwise() -= mean;
+  return centred;
+}
 
 /// The tree while it grows.
 struct PcaTree::Nodes {
@@ -63,15 +76,13 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
     : depth_(depth) {
   while ((std::size_t{1} << depth_) > layer.vocab()) --depth_;
   const Eigen::MatrixXf lifted = lifted_rows(layer);
-  const Eigen::RowVectorXf mean = lifted.colwise().mean();
-  const Eigen::MatrixXf centred = lifted.rowwise() - mean;
-  const Eigen::MatrixXd covariance = gram(centred, executor).cast<double>();
+  const Eigen::MatrixXd covariance = gram(centred_rows(lifted), executor).cast<double>();
   const Eigen::MatrixXf components =
       symmetric_eigen(covariance, executor)
           .vectors.leftCols(std::min<Eigen::Index>(static_cast<Eigen::Index>(depth_), lifted.cols()))
           .cast<float>();
   depth_ = static_cast<std::size_t>(components.cols());
-  components_ = lifted_directions(components);
+  components_ = lifted_directions(components, layer.has_bias());
 
   Nodes nodes;
   nodes.medians.assign(leaves(), 0.0F);

@@ -90,10 +90,10 @@ class TOPKSOFTMAX_EXPORT GreedyMipsScreener {
 
 /// "A Greedy Approach for Budgeted Maximum Inner Product Search" (Yu, Hsieh, Lei and Dhillon, NIPS 2017).
 ///
-/// Every coordinate has its tokens sorted by their weight (CreateMinMax of the paper's Algorithm 1,
-/// complete), so that they are in the order of w_j·h_j for every h_j ≥ 0, and in the opposite one for others.
-/// A heap of the coordinates' next products yields tokens in the order of max_j w_j·h_j until B different
-/// ones are found (Algorithms 3 and 4). The bias is one more coordinate, of a context's that is 1 there.
+/// Every coordinate has all its tokens sorted by their weight, so that they are in the order of w_j·h_j for
+/// every h_j ≥ 0, and in the opposite one for others. A heap of the coordinates' next products yields tokens
+/// in the order of max_j w_j·h_j until B different ones are found. The bias is one more coordinate, of a
+/// context's that is 1 there.
 /// Forbidden tokens are passed over.
 ///
 /// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
@@ -245,9 +245,7 @@ inline Candidates GreedyMipsScreener::screen(const Query& query, Workspace& work
   std::size_t met = 0;
   const auto take = [&](TokenId id) {
     ++met;
-    if (!query.edits.allows(id) || !scratch.seen.insert(id)) return false;
-    ids[found++] = id;
-    return true;
+    if (query.edits.allows(id) && scratch.seen.insert(id)) ids[found++] = id;
   };
   for (std::size_t size = coordinates; size > 0 && found < budget;) {
     const std::size_t j = heap[0].coordinate;

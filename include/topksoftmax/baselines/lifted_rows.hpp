@@ -27,14 +27,15 @@ inline Eigen::MatrixXf lifted_rows(const SoftmaxLayer& layer) {
 
 /// Directions in the space of lifted rows, the columns of `directions` [(d + 2)×n], as contexts meet them: a
 /// context's last coordinate there is 0, the one before it 1. So the product of a row with h and its bias is
-/// the projection of the lifted h.
-inline StoredRows lifted_directions(const Eigen::MatrixXf& directions) {
+/// the projection of the lifted h. Without biases, where that coordinate of every row is 0, it is 0 in
+/// contexts too: a 1 would turn short ones all the same way.
+inline StoredRows lifted_directions(const Eigen::MatrixXf& directions, bool has_bias) {
   const Eigen::Index dim = directions.rows() - 2;
   RowMajorMatrix weights(directions.cols(), dim);
   Eigen::VectorXf offsets(directions.cols());
   for (Eigen::Index i = 0; i < directions.cols(); ++i) {
     weights.row(i) = directions.col(i).head(dim);
-    offsets[i] = directions(dim, i);
+    offsets[i] = has_bias ? directions(dim, i) : 0.0F;
   }
   return {std::move(weights), std::move(offsets)};
 }

@@ -62,7 +62,7 @@ struct LshMipsOptions {
   std::size_t bits = 10;
   /// Buckets of each table that a query looks into, at least 1; a query's `effort` overrides it.
   std::size_t probes = 1;
-  /// Of the projections.
+  /// Of the projections; standard libraries draw different ones from one seed (std::normal_distribution).
   std::uint64_t seed = 1;
   /// Contexts, evenly spaced ones, that the mass outside of the buckets is learned from
   /// (Normalizer::learned); 0, or fewer than 100 contexts: it is not.
@@ -110,9 +110,9 @@ class TOPKSOFTMAX_EXPORT LshMipsScreener {
 /// "On Symmetric and Asymmetric LSHs for Inner Product Search" (Neyshabur and Srebro, ICML 2015): simple-LSH.
 ///
 /// Rows with their biases are lifted to equal lengths (Ippt), so that the largest logit is the smallest
-/// angle, and hashed by the signs of `bits` random projections in each of `tables` tables. Several probes of
-/// a table go to the buckets whose codes differ where the context's projections are nearest to 0
-/// (query-directed probing, Lv et al., VLDB 2007).
+/// angle, and hashed by the signs of `bits` random projections in each of `tables` tables. Without biases the
+/// candidates do not depend on the context's length. Several probes of a table go to the buckets whose codes
+/// differ where the context's projections are nearest to 0 (query-directed probing, Lv et al., VLDB 2007).
 ///
 /// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
 /// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.

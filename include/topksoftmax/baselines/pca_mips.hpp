@@ -146,7 +146,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// A node that a query may go to, and the squared distances to the splits that it has crossed for it.
 struct Branch {
-  float distance;
+  double distance;  ///< which squares of floats may be too large for
   std::uint32_t node;
 };
 
@@ -231,15 +231,16 @@ inline Candidates PcaMipsScreener::screen(const Query& query, Workspace& workspa
   auto* const heap = scratch.branches.get<detail::Branch>(wanted * tree_->depth() + 1);
   auto* const ids = scratch.ids.get<TokenId>(tree_->vocab());
   std::size_t found = 0;
-  heap[0] = {0.0F, 1};
+  heap[0] = {0.0, 1};
   std::size_t size = 1;
   for (std::size_t visited = 0; visited < wanted; ++visited) {
     std::pop_heap(heap, heap + size, detail::farther);
     detail::Branch branch = heap[--size];
     for (std::size_t level = static_cast<std::size_t>(std::bit_width(branch.node)) - 1;
          !tree_->is_leaf(branch.node); ++level) {
-      const float side = projections[level] - tree_->median(branch.node);
-      const std::uint32_t above = side >= 0.0F ? 1 : 0;
+      const double side =
+          static_cast<double>(projections[level]) - static_cast<double>(tree_->median(branch.node));
+      const std::uint32_t above = side >= 0.0 ? 1 : 0;
       heap[size++] = {branch.distance + side * side, 2 * branch.node + (1 - above)};
       std::push_heap(heap, heap + size, detail::farther);
       branch.node = 2 * branch.node + above;

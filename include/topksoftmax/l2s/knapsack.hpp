@@ -25,8 +25,9 @@ struct KnapsackOptions {
 /// Chooses the candidate sets by L2S's greedy knapsack (§3, "Optimization"): item (t, s) adds token s to
 /// C(t). Its weight is the share of contexts in cluster t, N_t/N, by which it raises the mean set size L̄; its
 /// value what it takes off the objective of Eq. 7, n_ts·(1 + λ) − λ·N_t, n_ts being the contexts of t whose
-/// label s is. Items are added by falling value per weight, ties to the lower cluster and then token, while L̄
-/// ≤ B; those without value never.
+/// label s is. Items are added by falling value per weight, ties to the lower cluster and then token; those
+/// without value never. One that would raise L̄ above B is passed over, and lighter ones behind it are still
+/// tried, where the paper stops.
 ///
 /// `assignment` [N] is each context's cluster. Cost: O(N·depth + items·log items).
 CandidateSets choose_candidates(std::span<const std::int32_t> assignment, const Labels& labels,

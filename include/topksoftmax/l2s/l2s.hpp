@@ -193,8 +193,8 @@ inline void L2S::do_query(const Query& query, Workspace& workspace, TopK& answer
 }
 
 inline std::size_t L2SScreener::index_bytes() const {
-  return v_.bytes() + codes_.bytes() + model_.sets.ids.size() * sizeof(TokenId) +
-         model_.sets.offsets.size() * sizeof(std::size_t);
+  return v_.bytes() + model_.v.size() * sizeof(float) + codes_.bytes() +
+         model_.sets.ids.size() * sizeof(TokenId) + model_.sets.offsets.size() * sizeof(std::size_t);
 }
 
 inline std::unique_ptr<L2S> L2S::load(const IndexReader& in) {

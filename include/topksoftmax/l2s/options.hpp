@@ -12,7 +12,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// How L2S learns. The defaults are the paper's where it gives one.
+/// How L2S learns. The defaults are the paper's where it gives one, but for near misses, which it has none
+/// of: near_miss_value = 0 is the paper's form.
 struct L2SOptions {
   std::size_t clusters = 100;  ///< r, at least 1; the paper advises 100 or 200
   /// B, candidates a context meets in the mean, at least 1: the knob between speed and precision.

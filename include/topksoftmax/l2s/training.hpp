@@ -27,9 +27,11 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Algorithm 1 of L2S: spherical k-means, then `rounds` times {SGD on the clusters with the sets fixed;
-/// knapsack for the sets with the clusters fixed}. Keeps the round with the lowest objective, so that
-/// learning never ends worse than it began. Deterministic for a seed, for any number of threads of the
-/// executor, which lends them. Throws Error for unusable options or contexts.
+/// knapsack for the sets with the clusters fixed}. The paper begins with empty sets, for which all clusters
+/// cost the same and the gradient is 0; here a knapsack on the clusters of k-means chooses the first ones.
+/// Keeps the round with the lowest objective, so that learning never ends worse than it began. Deterministic
+/// for a seed, for any number of threads of the executor, which lends them. Throws Error for unusable options
+/// or contexts.
 L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options,
                    const Executor& executor = default_executor());
 

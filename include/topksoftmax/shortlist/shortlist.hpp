@@ -115,11 +115,16 @@ class TOPKSOFTMAX_EXPORT Shortlist final : public ScreenedSoftmax<ShortlistScree
       const Executor& executor = default_executor());
 
   /// A backend for some sentences, one or a batch: its list is this one's and the targets of all their
-  /// tokens (AlignmentLists::targets_of), and nothing is learned of the others. It shares nothing with this
-  /// one but the layer. Cost: list·d, at every call. Throws Error for a token that the lists do not have, and
-  /// for lists with targets of V or more.
+  /// tokens (AlignmentLists::targets_of), and nothing is learned of the others. It shares the layer and the
+  /// order of the tokens with this one. Cost: V + list·d, at every call. Throws Error for a token that the
+  /// lists do not have, and for lists with targets of V or more.
   std::unique_ptr<Shortlist> for_sentences(const AlignmentLists& lists,
                                            std::span<const TokenId> source_tokens) const;
+
+  /// Those of the list, of the order of the tokens, and of what was learned.
+  std::size_t index_bytes() const override {
+    return ScreenedSoftmax::index_bytes() + order_.size() * sizeof(TokenId);
+  }
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "shortlist";

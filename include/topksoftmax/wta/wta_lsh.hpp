@@ -124,11 +124,12 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
 /// Hashes (§4.2.1) compare the order of h's values with that of each row's; the bias takes no part in that,
 /// so a token that lives by its bias is found by its frequency or not at all. Look-up (§4.2.2): a cuckoo
 /// table a band from code to span of tokens, and a counter a token. A batch shares its candidates (equation
-/// 3): they are the union of its contexts' lists, scored for all of them by one product, so a context of a
-/// batch (the part of it that one thread answers) competes among at least the tokens that it has alone, and
-/// perhaps more. log Z is over the candidates. Where contexts have taught the mass of all other tokens, that
-/// of a context which is asked alone, with neither a mask nor another effort, counts that too
-/// (Normalizer::learned).
+/// 3), `shared_by` of its contexts at a time, from the first on: they are the union of these contexts' lists,
+/// scored for all of them by one product. So a context of a batch competes among at least the tokens that it
+/// has alone, and perhaps more: its answer is the same for any number of threads, but depends on the contexts
+/// that it shares with. log Z is over the candidates. Where contexts have taught the mass of all other
+/// tokens, that of a context which shares with no other, with neither a mask nor another effort, counts that
+/// too (Normalizer::learned).
 ///
 /// Effort e: hits asked for, counted down from W: t = W + 1 − e; from W + 1 on t = 0, which is every token.
 ///
@@ -157,6 +158,9 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
   /// The kind of its indexes.
   static constexpr std::string_view kind = "wta-lsh";
 
+  /// Contexts of a batch that share candidates, and are answered on one thread: those of a large beam.
+  static constexpr std::size_t shared_by = 64;
+
   /// The backend of an index that was saved for the same layer: see load_index().
   static std::unique_ptr<WtaLsh> load(const IndexReader& in);
 
@@ -165,6 +169,7 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
 
   void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                       TopK* answers) const override;
+  std::size_t answered_together() const override { return shared_by; }
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
