@@ -24,6 +24,7 @@
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
+#include "topksoftmax/row_clusters/balanced_kmeans.hpp"
 #include "topksoftmax/row_clusters/build.hpp"
 
 namespace topksoftmax {
