@@ -158,7 +158,7 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   expect_refused(ask + path("swapped.npy"), "is of type \">f4\", which is not read");
   expect_refused(ask + path("objects.npy"), "is of type \"|O\", which is not read");
   expect_refused(ask + path("cube.npy"), "is in column-major order and not a matrix");
-  expect_refused(ask + path("weight.npy") + " --tensor x", "has no array \"x\"");
+  expect_refused(ask + path("weight.npy") + " --tensor x", "has no tensor \"x\"");
   // Cut off anywhere, and with nonsense in the header.
   const std::string whole = testing::read_text(path("contexts.npy"));
   for (const std::size_t size : {7U, 11U, 60U, 128U, 200U}) {
