@@ -90,8 +90,11 @@ class ConfigReader : public nlohmann::json_sax<json> {
  private:
   bool keep(json value) {
     if (depth_ == 0) throw Error(path_.string() + ": is not a JSON object");
-    if (depth_ == 1) config[key_] = std::move(value);
-    if (depth_ == 2 && in_text_ && config[kTextKey].is_object()) config[kTextKey][key_] = std::move(value);
+    if (depth_ == 1) {
+      config[key_] = std::move(value);
+    } else if (depth_ == 2 && in_text_ && config[kTextKey].is_object()) {
+      config[kTextKey][key_] = std::move(value);
+    }
     return true;
   }
 
