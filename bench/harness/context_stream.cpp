@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "harness/contexts_file.hpp"
+#include "harness/folder.hpp"
 #include "harness/numpy_file.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/quoted.hpp"
@@ -37,7 +38,7 @@ ContextStream::ContextStream(const std::filesystem::path& path, std::istream& st
     }
   } else if (holds_arrays(path)) {
     array_ = load_all_contexts(path, dim);
-  } else if (std::filesystem::is_directory(path)) {
+  } else if (is_folder(path)) {
     throw Error(name_ + ": is a folder; contexts are read from .npy, .npz, .safetensors or text");
   } else {
     file_.open(path);

@@ -8,10 +8,10 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "harness/contexts_file.hpp"
+#include "harness/folder.hpp"
 #include "harness/numpy_file.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint.hpp"
@@ -117,8 +117,7 @@ Head from_numpy(const HeadSource& source) {
 }
 
 Head read(const HeadSource& source) {
-  std::error_code unknown;  // who opens it says what is wrong
-  if (std::filesystem::is_directory(source.head, unknown)) return from_checkpoint(source);
+  if (is_folder(source.head)) return from_checkpoint(source);
   if (is_gguf(source.head)) return from_gguf(source);
   if (NumpyFile::recognises(source.head)) return from_numpy(source);
   const bool named = !source.tensor.empty() || !source.bias.empty();

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <system_error>
 
+#include "harness/folder.hpp"
 #include "harness/usage_error.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/replace_file.hpp"
@@ -60,10 +61,9 @@ bool is_of_a_model(const std::string& name) {
 /// Whether a model's folder, or the index of its shards, has the output among the files that are read with
 /// it.
 bool reads_of_a_model(const std::filesystem::path& input, const std::filesystem::path& output) {
-  std::error_code absent;
-  const bool is_folder = std::filesystem::is_directory(input, absent);
-  if (!is_folder && !input.filename().string().ends_with(kIndexOfShards)) return false;
-  const std::filesystem::path model = is_folder ? input : std::filesystem::absolute(input).parent_path();
+  const bool whole = is_folder(input);
+  if (!whole && !input.filename().string().ends_with(kIndexOfShards)) return false;
+  const std::filesystem::path model = whole ? input : std::filesystem::absolute(input).parent_path();
   const auto is_there = [&model](const std::filesystem::path& file) {
     return is_of_a_model(file.filename().string()) &&
            same_file(std::filesystem::absolute(file).parent_path(), model);

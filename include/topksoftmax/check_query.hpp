@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -11,6 +9,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/numeric/finite.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -19,9 +18,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// A value that was refused, in the shortest text that reads back as the same number.
 inline std::string value_text(double value) {
-  if (std::isnan(value)) return "NaN";
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+  return std::isnan(value) ? "NaN" : number_text(value);
 }
 
 /// Throws unless every value of a context [dim] is finite.

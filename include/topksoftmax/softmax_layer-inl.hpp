@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +17,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/numeric/weight_blocks.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -63,18 +62,13 @@ inline void check_vector(const float* values, std::size_t count, const char* nam
   }
 }
 
-inline std::string shortest(float value) {
-  std::array<char, 32> text;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 /// Whatever bytes a row has, its weights are then finite.
 inline void check_scales(const kernels::Rows& rows) {
   constexpr float largest = std::numeric_limits<float>::max() / 128.0F;
   for (std::size_t i = 0; i < rows.count; ++i) {
     if (std::abs(rows.scales[i]) <= largest) continue;
-    throw Error("softmax layer: scale[" + std::to_string(i) + "] is " + shortest(rows.scales[i]) +
-                "; it must be between -" + shortest(largest) + " and " + shortest(largest) +
+    throw Error("softmax layer: scale[" + std::to_string(i) + "] is " + number_text(rows.scales[i]) +
+                "; it must be between -" + number_text(largest) + " and " + number_text(largest) +
                 ", so that weights are finite");
   }
 }
@@ -83,7 +77,7 @@ TOPKSOFTMAX_INLINE void check_transform(const LogitTransform& transform) {
   const auto check = [](const char* name, float value, const char* otherwise) {
     if (value >= LogitTransform::kLeast && value <= LogitTransform::kMost) return;
     throw Error("softmax layer: the " + std::string(name) + " is " +
-                (std::isfinite(value) ? shortest(value) : described(value)) +
+                (std::isfinite(value) ? number_text(value) : described(value)) +
                 "; it must be between 1e-09 and 1e+09" + otherwise);
   };
   check("scale of the logits", transform.scale, "");

@@ -46,22 +46,38 @@ Eigen::MatrixXd soft_gradient(const RowMajorMatrix& H, const RowMajorMatrix& V, 
   return gradient;
 }
 
+constexpr Eigen::Index kClusters = 5;
+constexpr Eigen::Index kDim = 4;
+
+/// So many contexts in the face of some clusters.
+struct SoftProblem {
+  explicit SoftProblem(Eigen::Index n)
+      : H(random_matrix(n, kDim, 1)),
+        costs(random_matrix(n, kClusters, 3)),
+        noise(random_matrix(n, kClusters, 4)) {}
+
+  Eigen::MatrixXd gradient(double temperature) const {
+    return soft_gradient(H, V, costs, noise, temperature);
+  }
+
+  RowMajorMatrix H;
+  RowMajorMatrix V = random_matrix(kClusters, kDim, 2);
+  RowMajorMatrix costs;
+  RowMajorMatrix noise;
+};
+
 TEST(StraightThrough, DerivativesAreThoseOfTheSoftLoss) {
   constexpr Eigen::Index n = 6;
-  constexpr Eigen::Index r = 5;
-  constexpr Eigen::Index d = 4;
-  const RowMajorMatrix H = random_matrix(n, d, 1);
-  const RowMajorMatrix V = random_matrix(r, d, 2);
-  const RowMajorMatrix costs = random_matrix(n, r, 3);
-  const RowMajorMatrix noise = random_matrix(n, r, 4);
+  const SoftProblem of(n);
   for (const double temperature : {1.0, 0.5}) {
-    RowMajorMatrix derivatives = H * V.transpose();
+    RowMajorMatrix derivatives = of.H * of.V.transpose();
     std::vector<std::int32_t> drawn(n);
-    straight_through(n, r, costs.data(), noise.data(), temperature, derivatives.data(), drawn.data());
+    straight_through(n, kClusters, of.costs.data(), of.noise.data(), temperature, derivatives.data(),
+                     drawn.data());
     const Eigen::MatrixXd gradient =
-        (derivatives.transpose() * H / static_cast<float>(temperature)).cast<double>();
-    EXPECT_TRUE(gradient.isApprox(soft_gradient(H, V, costs, noise, temperature), 1e-4));
-    const RowMajorMatrix noisy = H * V.transpose() + noise;
+        (derivatives.transpose() * of.H / static_cast<float>(temperature)).cast<double>();
+    EXPECT_TRUE(gradient.isApprox(of.gradient(temperature), 1e-4));
+    const RowMajorMatrix noisy = of.H * of.V.transpose() + of.noise;
     for (Eigen::Index i = 0; i < n; ++i) {
       Eigen::Index best = 0;
       noisy.row(i).maxCoeff(&best);
@@ -72,24 +88,20 @@ TEST(StraightThrough, DerivativesAreThoseOfTheSoftLoss) {
 
 TEST(StraightThrough, ABatchsGradientIsThatOfTheMeanSoftLoss) {
   constexpr Eigen::Index n = 70;  // more than one part
-  constexpr Eigen::Index r = 5;
-  constexpr Eigen::Index d = 4;
-  const RowMajorMatrix H = random_matrix(n, d, 1);
-  const RowMajorMatrix V = random_matrix(r, d, 2);
-  const RowMajorMatrix costs = random_matrix(n, r, 3);
-  const RowMajorMatrix noise = random_matrix(n, r, 4);
-  detail::Batch batch(n + 3, r, d);
+  const SoftProblem of(n);
+  detail::Batch batch(n + 3, kClusters, kDim);
   batch.count = n;
   const auto fill = [&](Eigen::Index i) {
-    batch.H.row(i) = H.row(i);
-    batch.costs.row(i) = costs.row(i);
-    batch.noise.row(i) = noise.row(i);
+    batch.H.row(i) = of.H.row(i);
+    batch.costs.row(i) = of.costs.row(i);
+    batch.noise.row(i) = of.noise.row(i);
   };
   for (const double temperature : {1.0, 0.5}) {
-    batch.derive(Eigen::Map<const RowMajorMatrix>(V.data(), r, d), temperature, fill, SerialExecutor());
-    RowMajorMatrix gradient(r, d);
+    batch.derive(Eigen::Map<const RowMajorMatrix>(of.V.data(), kClusters, kDim), temperature, fill,
+                 SerialExecutor());
+    RowMajorMatrix gradient(kClusters, kDim);
     batch.gradient(temperature, gradient.data(), SerialExecutor());
-    const Eigen::MatrixXd expected = soft_gradient(H, V, costs, noise, temperature) / static_cast<double>(n);
+    const Eigen::MatrixXd expected = of.gradient(temperature) / static_cast<double>(n);
     EXPECT_TRUE(gradient.cast<double>().isApprox(expected, 1e-4));
   }
 }

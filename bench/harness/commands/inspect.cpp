@@ -10,9 +10,9 @@
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "harness/folder.hpp"
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
@@ -237,16 +237,14 @@ void run_inspect(const Request& request, const Invocation& invocation) {
   check_distinct(std::array{NamedFile{"--json", request.json}},
                  std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
   Json json = {{"file", request.file.string()}};
-  std::error_code unknown;  // who opens it says what is wrong
-  const bool is_folder =
-      std::filesystem::is_directory(request.file, unknown) || request.file.extension() == ".json";
-  if (!is_folder && !is_gguf(request.file)) {
+  const bool is_model = is_folder(request.file) || request.file.extension() == ".json";
+  if (!is_model && !is_gguf(request.file)) {
     print_safetensors(request, invocation.registry, out, json);
   } else if (request.verify || !request.head.empty()) {
     throw UsageError("--verify and --head go with an index; " + request.file.string() + " is a model");
   } else {
     const ModelHead head =
-        is_folder ? head_in(open_model_checkpoint(request.file)) : head_in(GgufFile::open(request.file));
+        is_model ? head_in(open_model_checkpoint(request.file)) : head_in(GgufFile::open(request.file));
     out << request.file.string() << ": ";
     print_model(head, out, json);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/figures.hpp"
+#include "harness/folder.hpp"
 #include "harness/output_file.hpp"
 #include "harness/plot.hpp"
 #include "harness/validators.hpp"
@@ -30,7 +31,7 @@ struct Request {
 };
 
 MeasurementFile read_measurement(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) {
+  if (is_folder(path)) {
     throw Error(path.string() + ": is a folder, not a measurement that measure --json has written");
   }
   std::ifstream file(path);

@@ -378,7 +378,7 @@ inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const fl
 
 /// The logarithm of the weights of all tokens that the answer does not list.
 inline detail::Bounds Sampler::outside_of_sampled(double log_z, double temperature) const {
-  if (std::isinf(log_z)) return {detail::kNoWeight, log_z};
+  if (std::isinf(log_z)) return {detail::kNoScore, log_z};
   const double best = static_cast<double>(answer_.logits.front());
   double inside = 0.0;
   for (const float logit : answer_.logits) inside += std::exp(detail::tempered(logit, best, temperature));

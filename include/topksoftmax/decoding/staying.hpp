@@ -12,6 +12,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
+#include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
@@ -50,9 +51,6 @@ using Outside = std::function<Bounds(double temperature)>;
 Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
                 const Outside& outside);
 
-/// The logarithm of nothing.
-inline constexpr double kNoWeight = -std::numeric_limits<double>::infinity();
-
 /// Room for the rounding of exponentials and of an exact log Z.
 inline constexpr double kLogitRounding = 1e-6;
 
@@ -80,14 +78,14 @@ inline std::size_t reach(std::span<const double> weights, double target) {
 
 inline Bounds log_outside(const TopK& answer, std::size_t total, double temperature) {
   const std::size_t others = total - answer.size();
-  if (others == 0) return {kNoWeight, kNoWeight};
+  if (others == 0) return {kNoScore, kNoScore};
   const auto best = static_cast<double>(answer.logits.front());
   double inside = 0.0;
   for (const float logit : answer.logits) inside += std::exp(static_cast<double>(logit) - best);
   const double log_largest = static_cast<double>(answer.logits.back()) - best;
   const double log_others = std::log(static_cast<double>(others));
   const bool known = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
-  Bounds log_sum = {kNoWeight, log_others + log_largest};
+  Bounds log_sum = {kNoScore, log_others + log_largest};
   if (known) {
     const double low = std::exp(answer.log_z_low - best) * (1.0 - kLogitRounding) - inside;
     const double high = std::exp(answer.log_z_high - best) * (1.0 + kLogitRounding) - inside;

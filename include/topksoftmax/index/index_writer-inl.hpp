@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,17 +15,7 @@
 #include "topksoftmax/index/index_key.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
-
-namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// The shortest text that reads back as the same number.
-template <class T>
-std::string number_text(T value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

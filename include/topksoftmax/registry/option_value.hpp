@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <iterator>
@@ -13,6 +12,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/option_limits.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -96,8 +96,7 @@ std::string option_text(const T& value) {
   } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "true" : "false";
   } else {
-    std::array<char, 32> text{};
-    return {text.begin(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+    return number_text(value);
   }
 }
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "topksoftmax/config.hpp"
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The shortest text that reads back as the same number.
+template <class T>
+std::string number_text(T value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
