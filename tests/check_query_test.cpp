@@ -51,13 +51,5 @@ TEST(CheckTemperature, SaysWhichValueItRefuses) {
                "asked: error is -1e-09; it must be above 0");
 }
 
-TEST(ValueText, IsTheShortestThatReadsBack) {
-  EXPECT_EQ(detail::value_text(1.0000001), "1.0000001");
-  EXPECT_EQ(detail::value_text(1.0), "1");
-  EXPECT_EQ(detail::value_text(-1e-31), "-1e-31");
-  EXPECT_EQ(detail::value_text(std::numeric_limits<double>::infinity()), "inf");
-  EXPECT_EQ(detail::value_text(std::nan("")), "NaN");
-}
-
 }  // namespace
 }  // namespace topksoftmax

@@ -18,6 +18,7 @@
 #include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 
 namespace topksoftmax::bench {
@@ -163,7 +164,7 @@ void check_finite(const std::filesystem::path& file, const std::string& tensor,
     for (Eigen::Index column = 0; column < values.cols(); ++column) {
       if (std::isfinite(values(row, column))) continue;
       throw Error(file.string() + ": " + tensor + "[" + std::to_string(row) + ", " + std::to_string(column) +
-                  "] is " + std::to_string(values(row, column)) + "; it must be finite");
+                  "] is " + detail::value_text(values(row, column)) + "; it must be finite");
     }
   }
 }

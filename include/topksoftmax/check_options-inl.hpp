@@ -9,13 +9,14 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/option_limits.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 TOPKSOFTMAX_INLINE void OptionCheck::refuse(std::string_view name, double value,
                                             const OptionLimits& limits) const {
-  throw outside(name, std::to_string(value), limits);
+  throw outside(name, value_text(value), limits);
 }
 
 TOPKSOFTMAX_INLINE void OptionCheck::refuse(std::string_view name, std::int64_t value,

@@ -16,11 +16,6 @@
 // What is asked of a backend is looked at before it is answered: all throw std::invalid_argument.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// A value that was refused, in the shortest text that reads back as the same number.
-inline std::string value_text(double value) {
-  return std::isnan(value) ? "NaN" : number_text(value);
-}
-
 /// Throws unless every value of a context [dim] is finite.
 inline void check_context(const float* h, std::size_t dim) {
   if (all_finite(h, dim)) return;

@@ -172,7 +172,7 @@ TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {
   write_safetensors(bad, tensors);
   const ProgramRun run = run_tool("tune --head " + bad.string());
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.err.find("bad.safetensors: contexts.test[7, 3] is nan; it must be finite"), std::string::npos)
+  EXPECT_NE(run.err.find("bad.safetensors: contexts.test[7, 3] is NaN; it must be finite"), std::string::npos)
       << run.err;
   EXPECT_EQ(run_tool("--head " + bad.string()).err, run.err);
 }

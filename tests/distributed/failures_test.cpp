@@ -294,7 +294,7 @@ TEST(ShardedSoftmaxMaking, BackendsOfOtherLayersAreRefused) {
                  [&](std::size_t rows) {
                    return Fused::make(layer(rows, 8).with({.soft_cap = other ? 5.0F : 0.0F}));
                  }),
-            "sharded: rank 1 has the soft cap 5.000000, rank 0 has the soft cap 0.000000" + end);
+            "sharded: rank 1 has the soft cap 5, rank 0 has the soft cap 0" + end);
   EXPECT_EQ(make(40,
                  [&](std::size_t rows) -> std::unique_ptr<TopKSoftmax> {
                    if (other) return Certified::build(layer(rows, 8));

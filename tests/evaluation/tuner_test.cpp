@@ -339,17 +339,17 @@ TEST(Tuner, RefusesWhatItCannotUse) {
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.target.k = 0; }),
             "tune: target.k is 0; it must be at least 1");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.target.precision = 1.5; }),
-            "tune: target.precision is 1.500000; it must be above 0 and at most 1");
+            "tune: target.precision is 1.5; it must be above 0 and at most 1");
   EXPECT_EQ(refusal(good, [&](TuneOptions& o) { o.target.precision = nan; }),
-            "tune: target.precision is nan; it must be above 0 and at most 1");
+            "tune: target.precision is NaN; it must be above 0 and at most 1");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.confidence = 1.0; }),
-            "tune: confidence is 1.000000; it must be above 0 and at most 1 - 1e-9");
+            "tune: confidence is 1; it must be above 0 and at most 1 - 1e-9");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.confidence = std::nextafter(1.0, 0.0); }),
-            "tune: confidence is 1.000000; it must be above 0 and at most 1 - 1e-9");
+            "tune: confidence is 0.9999999999999999; it must be above 0 and at most 1 - 1e-9");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_seconds = -1.0; }),
-            "tune: max_seconds is -1.000000; it must be at least 0");
+            "tune: max_seconds is -1; it must be at least 0");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.budget.microseconds = 0.0; }),
-            "tune: budget.microseconds is 0.000000; it must be above 0");
+            "tune: budget.microseconds is 0; it must be above 0");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_fit = 0; }),
             "tune: max_fit is 0; it must be at least 1");
   EXPECT_EQ(refusal(good, [](TuneOptions& o) { o.max_validation = 0; }),

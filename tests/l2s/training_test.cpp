@@ -129,6 +129,20 @@ TEST(L2STraining, TheSharpnessIsThatOfAllContexts) {
   EXPECT_NEAR(below.array().exp().rowwise().sum().inverse().mean(), options.sharpness, 0.01);
 }
 
+TEST(L2STraining, MakesNoMoreClustersThanThereAreContexts) {
+  const Task task;
+  const RowMajorMatrix H = task.H.topRows(30);
+  Labels labels = task.labels;
+  labels.ids.resize(30 * labels.depth);
+  labels.weights.resize(30 * labels.depth);
+  L2SOptions options = small(20);
+  options.clusters = 1U << 30U;
+  const L2SModel model = train_l2s(Contexts::of(H), labels, options);
+  EXPECT_EQ(model.clusters, 30U);
+  EXPECT_EQ(model.sets.clusters(), 30U);
+  EXPECT_EQ(model.v.size(), 30U * static_cast<std::size_t>(H.cols()));
+}
+
 TEST(L2STraining, RefusesWhatItCannotUse) {
   const Task task;
   const Contexts contexts = Contexts::of(task.H);
@@ -154,24 +168,22 @@ TEST(L2STraining, RefusesWhatItCannotUse) {
     std::vector<double> unusable;
     std::string limit;
   } ranges[] = {
-      {&L2SOptions::budget, {0.0, -1.0, nan}, "l2s: budget is 0.000000; it must be at least 1"},
-      {&L2SOptions::lambda, {0.0, 1.0, nan}, "l2s: lambda is 0.000000; it must be above 0 and below 1"},
-      {&L2SOptions::gamma, {-1.0, infinity, nan}, "l2s: gamma is -1.000000; it must be from 0 to 1e6"},
+      {&L2SOptions::budget, {0.0, -1.0, nan}, "l2s: budget is 0; it must be at least 1"},
+      {&L2SOptions::lambda, {0.0, 1.0, nan}, "l2s: lambda is 0; it must be above 0 and below 1"},
+      {&L2SOptions::gamma, {-1.0, infinity, nan}, "l2s: gamma is -1; it must be from 0 to 1e6"},
       {&L2SOptions::temperature,
        {0.0, -1.0, infinity, nan},
-       "l2s: temperature is 0.000000; it must be from 1e-6 to 1e6"},
+       "l2s: temperature is 0; it must be from 1e-6 to 1e6"},
       {&L2SOptions::learning_rate,
        {0.0, -1.0, infinity, nan},
-       "l2s: learning_rate is 0.000000; it must be above 0 and at most 1e6"},
-      {&L2SOptions::sharpness,
-       {1.0, 0.0, 2.0, nan},
-       "l2s: sharpness is 1.000000; it must be above 0 and below 1"},
+       "l2s: learning_rate is 0; it must be above 0 and at most 1e6"},
+      {&L2SOptions::sharpness, {1.0, 0.0, 2.0, nan}, "l2s: sharpness is 1; it must be above 0 and below 1"},
       {&L2SOptions::near_miss_value,
        {-1.0, 1.5, infinity, nan},
-       "l2s: near_miss_value is -1.000000; it must be from 0 to 1"},
+       "l2s: near_miss_value is -1; it must be from 0 to 1"},
       {&L2SOptions::near_miss_temperature,
        {0.0, -1.0, infinity, nan},
-       "l2s: near_miss_temperature is 0.000000; it must be above 0 and at most 1e6"},
+       "l2s: near_miss_temperature is 0; it must be above 0 and at most 1e6"},
   };
   for (const auto& [option, unusable, message] : ranges) {
     const auto with = [&, option = option](double value) {

@@ -83,7 +83,7 @@ TEST(CheckOptions, NamesTheOptionItsValueAndItsLimits) {
   EXPECT_EQ(error_of([] { check_options("fgd", Sample{.whole = 1}); }),
             "fgd: whole is 1; it must be at least 2 and at most 1024");
   EXPECT_EQ(error_of([] { check_options("l2s", Sample{.real = 1.0}); }),
-            "l2s: real is 1.000000; it must be above 0 and below 1");
+            "l2s: real is 1; it must be above 0 and below 1");
   EXPECT_EQ(error_of([] { check_options("svd", Sample{.open = 0}); }),
             "svd: open is 0; it must be at least 1");
   EXPECT_EQ(error_of([] { check_options("wta", Sample{.inner = {.bands = 0}}); }),

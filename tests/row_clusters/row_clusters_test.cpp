@@ -305,8 +305,8 @@ TEST(RowClusters, RefuseUnusableOptions) {
   };
   EXPECT_EQ(refusal({.clusters = 0}), "row-clusters: clusters is 0; it must be at least 1");
   EXPECT_EQ(refusal({.visited = 0}), "row-clusters: visited is 0; it must be at least 1");
-  EXPECT_EQ(refusal({.balance = 0.5}), "row-clusters: balance is 0.500000; it must be at least 1");
-  EXPECT_EQ(refusal({.balance = std::nan("")}), "row-clusters: balance is nan; it must be at least 1");
+  EXPECT_EQ(refusal({.balance = 0.5}), "row-clusters: balance is 0.5; it must be at least 1");
+  EXPECT_EQ(refusal({.balance = std::nan("")}), "row-clusters: balance is NaN; it must be at least 1");
 }
 
 TEST(RowClusters, RefuseClustersThatAreNone) {

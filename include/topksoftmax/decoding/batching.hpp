@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/bounded_queue.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

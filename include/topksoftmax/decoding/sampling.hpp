@@ -27,6 +27,7 @@
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/finite.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"

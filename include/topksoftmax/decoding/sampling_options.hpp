@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

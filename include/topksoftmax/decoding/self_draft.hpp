@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
@@ -18,6 +17,7 @@
 #include "topksoftmax/decoding/speculative.hpp"
 #include "topksoftmax/decoding/speculative_round.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -17,6 +17,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/vocabulary_slice.hpp"
 
@@ -133,8 +134,8 @@ inline const Greeting& check_kinds(std::span<const Greeting> ranks) {
     same(std::string(weight_type_name(rank.weight_type)), std::string(weight_type_name(first.weight_type)),
          "weights of type");
     same(rank.has_bias ? "a bias" : "none", first.has_bias ? "a bias" : "none", "for its bias:");
-    same(std::to_string(rank.scale), std::to_string(first.scale), "the scale of logits");
-    same(std::to_string(rank.soft_cap), std::to_string(first.soft_cap), "the soft cap");
+    same(number_text(rank.scale), number_text(first.scale), "the scale of logits");
+    same(number_text(rank.soft_cap), number_text(first.soft_cap), "the soft cap");
     same(rank.backend, first.backend, "the backend");
     same(rank.shares_thresholds ? "shared" : "own", first.shares_thresholds ? "shared" : "own",
          "thresholds:");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -36,12 +37,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline double mean_lower_bound(double mean, std::size_t count, double confidence) {
   if (!(mean >= 0.0 && mean <= 1.0)) {
-    throw std::invalid_argument("mean_lower_bound: the mean is " + std::to_string(mean) +
+    throw std::invalid_argument("mean_lower_bound: the mean is " + detail::value_text(mean) +
                                 "; it must be from 0 to 1");
   }
   if (count == 0) throw std::invalid_argument("mean_lower_bound: there are no values");
   if (!(confidence > 0.0 && confidence < 1.0)) {
-    throw std::invalid_argument("mean_lower_bound: the confidence is " + std::to_string(confidence) +
+    throw std::invalid_argument("mean_lower_bound: the confidence is " + detail::value_text(confidence) +
                                 "; it must be above 0 and below 1");
   }
   const double limit = -std::log1p(-confidence) / static_cast<double>(count);

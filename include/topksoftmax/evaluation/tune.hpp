@@ -29,6 +29,7 @@
 #include "topksoftmax/evaluation/tuning_trials.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query_options.hpp"
@@ -107,7 +108,7 @@ inline void check_tuning(const SoftmaxLayer& layer, const Contexts& contexts, co
     throw Error("tune: " + name + " is " + value + "; it must be " + limit);
   };
   const auto check_range = [&](const char* name, double value, bool inside, const char* limit) {
-    if (!inside) refuse(name, std::to_string(value), limit);
+    if (!inside) refuse(name, value_text(value), limit);
   };
   if (options.target.k == 0) refuse("target.k", "0", "at least 1");
   if (options.max_fit == 0) refuse("max_fit", "0", "at least 1");

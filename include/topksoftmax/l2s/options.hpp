@@ -15,7 +15,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// How L2S learns. The defaults are the paper's where it gives one, but for near misses, which it has none
 /// of: near_miss_value = 0 is the paper's form.
 struct L2SOptions {
-  std::size_t clusters = 100;  ///< r, at least 1; the paper advises 100 or 200
+  /// r, at least 1; no more than there are contexts are made. The paper advises 100 or 200.
+  std::size_t clusters = 100;
   /// B, candidates a context meets in the mean, at least 1: the knob between speed and precision.
   double budget = 100.0;
   double lambda = 3e-4;  ///< λ of Eq. 6, above 0 and below 1

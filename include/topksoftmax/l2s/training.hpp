@@ -81,22 +81,23 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
   const auto report = [&options](const char* step, double done) {
     if (options.progress) options.progress(step, done);
   };
+  const std::size_t clusters = std::min(options.clusters, contexts.count);
   const KnapsackOptions knapsack = {options.budget, options.lambda};
   L2SModel best;
-  best.clusters = options.clusters;
+  best.clusters = clusters;
   best.v = spherical_kmeans(contexts,
-                            {options.clusters, options.kmeans_iterations, options.seed,
+                            {clusters, options.kmeans_iterations, options.seed,
                              [&](double done) { report("spherical k-means", detail::kKMeansShare * done); }},
                             executor);
-  const double scale = detail::scale_for(options.sharpness, contexts, best.v, options.clusters);
+  const double scale = detail::scale_for(options.sharpness, contexts, best.v, clusters);
   for (float& x : best.v) x = static_cast<float>(scale * static_cast<double>(x));
 
-  std::vector<std::int32_t> assignment = assign_clusters(contexts, best.v, options.clusters, executor);
-  best.sets = choose_candidates(assignment, labels, options.clusters, knapsack);
+  std::vector<std::int32_t> assignment = assign_clusters(contexts, best.v, clusters, executor);
+  best.sets = choose_candidates(assignment, labels, clusters, knapsack);
   best.history.push_back(screening_loss(assignment, labels, best.sets, options.lambda));
   double lowest = best.history.back().objective;
 
-  GumbelTrainer trainer(best.v, options.clusters,
+  GumbelTrainer trainer(best.v, clusters,
                         {options.lambda, options.gamma, options.budget, options.temperature,
                          options.batch_size, options.learning_rate},
                         options.seed + 1);
@@ -107,8 +108,8 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
     report("learning the clusters", detail::kKMeansShare + (1.0 - detail::kKMeansShare) * done);
     trainer.epoch(contexts, labels, sets, 1.0 - 0.9 * done, executor);
     if ((epoch + 1) % options.epochs != 0) continue;
-    assignment = assign_clusters(contexts, trainer.v(), options.clusters, executor);
-    sets = choose_candidates(assignment, labels, options.clusters, knapsack);
+    assignment = assign_clusters(contexts, trainer.v(), clusters, executor);
+    sets = choose_candidates(assignment, labels, clusters, knapsack);
     best.history.push_back(screening_loss(assignment, labels, sets, options.lambda));
     if (best.history.back().objective < lowest) {
       lowest = best.history.back().objective;
