@@ -56,7 +56,7 @@ struct Candidates {
   /// The `group` of candidates that nothing can be learned for.
   static constexpr std::size_t no_group = std::numeric_limits<std::size_t>::max();
 
-  /// The screener gives up: every token is to be scored.
+  /// The screener gives up: every token that is allowed is to be scored.
   bool everything = false;
 
   /// Tokens that a query biases are not among ids, whatever their logits. With Normalizer::learned, `outside`

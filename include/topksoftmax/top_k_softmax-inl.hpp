@@ -22,6 +22,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/nucleus.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -160,15 +161,20 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const Query& query, std::size_
   }
 }
 
+/// How many tokens are allowed, where these are so few that they are simply scored.
+TOPKSOFTMAX_INLINE std::optional<std::size_t> TopKSoftmax::few_allowed(const Query& query) const {
+  if (query.edits.allowed.empty()) return std::nullopt;
+  const std::size_t allowed = query.edits.allowed.count(rows_);
+  if (allowed > detail::few(rows_) && allowed > query.k) return std::nullopt;
+  return allowed;
+}
+
 TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const Query& query, std::size_t stride, std::size_t batch,
                                                  Workspace& workspace, TopK* answers) const {
-  if (!query.edits.allowed.empty()) {
-    const std::size_t allowed = query.edits.allowed.count(rows_);
-    if (allowed <= detail::few(rows_) || allowed <= query.k) {
-      Query limited = query;
-      limited.k = std::min(query.k, allowed);
-      return do_query_allowed(limited, stride, batch, allowed, workspace, answers);
-    }
+  if (const std::optional<std::size_t> allowed = few_allowed(query)) {
+    Query limited = query;
+    limited.k = std::min(query.k, *allowed);
+    return do_query_allowed(limited, stride, batch, *allowed, workspace, answers);
   }
   if (batch == 1) return do_query(query, workspace, answers[0]);
   do_query_batch(query, stride, batch, workspace, answers);
@@ -427,9 +433,11 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::do_place_in_nucleus(
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,
                                                                      const QueryOptions& options,
                                                                      Workspace& workspace) const {
-  const Query query = check(h, dim, options);
+  const Query checked = check(h, dim, options);
   detail::check_context(h, dim);
-  std::optional<Candidates> found = do_screen(on_rows(query, workspace), workspace);
+  const Query query = on_rows(checked, workspace);
+  std::optional<Candidates> found = do_screen(query, workspace);
+  if (found && (few_allowed(query) || found->ids.size() < query.k)) found->everything = true;
   if (found && row_map_) name_candidates(*found, workspace);
   return found;
 }

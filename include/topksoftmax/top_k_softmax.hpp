@@ -137,7 +137,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                  const Workspace& workspace, std::span<float> logits) const;
 
   /// The tokens that an answer for the context h, `dim` floats, would be chosen from, in the workspace until
-  /// it is used again; nothing for backends that have no such list. See candidates.hpp.
+  /// it is used again; nothing for backends that have no such list. Candidates::everything is true where the
+  /// answer would be chosen from all that are allowed: because they are few, or because fewer than k are
+  /// proposed. See candidates.hpp.
   std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
                                        Workspace& workspace) const;
 
@@ -356,6 +358,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                     const QueryOptions& options, std::span<Workspace> workspaces) const;
   Query on_rows(Query query, Workspace& workspace) const;
+  std::optional<std::size_t> few_allowed(const Query& query) const;
   void answer_rows(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                    TopK* answers) const;
   void answer_chunk(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,

@@ -52,8 +52,7 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   /// backend's answer to this query has. Of `query` k, the mask, the biases and the effort count. Throws
   /// std::invalid_argument as Sampler::draw does.
   ///
-  /// Cost: the backend's screening, and candidates·d weights, both twice under a mask; for a scan V·d weights
-  /// with V exponentials.
+  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights with V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -77,7 +76,6 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
     TokenGumbels others;
   };
 
-  bool answers_from_all(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
   bool find_candidates(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
   void score_candidates(const TopKSoftmax& head, std::span<const float> h, const Candidates& found,
                         const kernels::LogitEdits& edits);
@@ -91,7 +89,6 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   SamplingOptions options_;
   Sampler exact_;
   Workspace workspace_;
-  TopK answer_;
   TopK listed_;  ///< the candidates that are allowed, best first; log_z is over all tokens
   std::vector<TokenId> ids_;
   std::vector<float> logits_;
@@ -113,23 +110,13 @@ inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h
   return draw_with_scan(head, context, noise, query);
 }
 
-/// Whether a mask, a query's or that of rows which are no tokens, makes the head answer from all that it
-/// allows. The head knows.
-inline bool BackendSampler::answers_from_all(const TopKSoftmax& head, std::span<const float> h,
-                                             const QueryOptions& query) {
-  if (query.allowed.empty() && head.count_allowed({}) == head.rows()) return false;
-  head.query(h, query, workspace_, answer_);
-  return answer_.normalizer == Normalizer::exact;
-}
-
 /// False where the head has no list, or answers from all tokens.
 inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<const float> h,
                                             const QueryOptions& query) {
   QueryOptions asked = query;
   asked.probabilities = true;
-  if (answers_from_all(head, h, asked)) return false;
   const std::optional<Candidates> found = head.candidates(h.data(), h.size(), asked, workspace_);
-  if (!found || found->everything || found->ids.size() < query.k) return false;
+  if (!found || found->everything) return false;
   const kernels::LogitEdits edits = {query.allowed, query.logit_bias.data(), query.logit_bias.size()};
   score_candidates(head, h, *found, edits);
 
@@ -137,7 +124,7 @@ inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<c
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     if (logits_[i] != detail::kForbidden) tokens.push_back({logits_[i], ids_[i]});
   }
-  if (tokens.empty()) return false;
+  if (tokens.size() < query.k) return false;
   std::sort(tokens.begin(), tokens.end(), ranks_before);
   listed_.ids.clear();
   listed_.logits.clear();
