@@ -15,6 +15,7 @@
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -75,6 +76,20 @@ TEST(PenaltyBiases, MakeEveryBackendAnswerByPenalisedLogits) {
       }
     }
   }
+}
+
+TEST(PenaltyBiases, LeaveTokensWithoutARowAsTheyAre) {
+  const auto head = MappedVocabulary::wrap(Fused::make(random_layer(3, 4, 1)), {1, 5, 9}, 10);
+  const std::vector<float> h = {0.5F, -1.0F, 2.0F, 0.25F};
+  const TokenId history[] = {4, 5, 4};
+  PenaltyBiases biases({.repetition = 1.5, .presence = 1.0});
+  const std::span<const TokenBias> found = biases(*head, h, history, {}, Workspace());
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].id, 4);
+  EXPECT_EQ(found[0].bias, 0.0F);
+  EXPECT_EQ(found[1].id, 5);
+  EXPECT_LT(found[1].bias, 0.0F);
+  EXPECT_GT(found[1].bias, -10.0F);
 }
 
 TEST(PenaltyBiases, AreThoseOfTheQueryWithoutAHistory) {

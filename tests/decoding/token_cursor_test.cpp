@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "conformance/backends.hpp"
+#include "support/allocations.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/shortlist/build.hpp"
@@ -81,6 +84,38 @@ TEST(TokenCursor, KeepsToTheMask) {
   EXPECT_EQ(all_of(TokenCursor(head, h, query)), head.query(contexts.row(0).transpose(), whole).ids);
   const TokenMask none(kVocab);
   EXPECT_FALSE(TokenCursor(head, h, {.allowed = none}).next());
+}
+
+TEST(TokenCursor, LosesNoTokenWhereMemoryRunsOut) {
+  if (!testing::can_fail_allocations()) GTEST_SKIP() << "operator new is not ours";
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const Fused head(layer);
+  const RowMajorMatrix contexts = clustered_contexts(1, kDim, 1, 9);
+  const std::span<const float> h(contexts.data(), kDim);
+  const std::vector<TokenId> expected = all_of(TokenCursor(head, h));
+  std::size_t failures = 0;
+  bool failed = true;
+  for (std::size_t n = 1; failed; ++n) {
+    TokenCursor cursor(head, h);
+    std::vector<TokenId> ids;
+    ids.reserve(expected.size());
+    {
+      const testing::FailingAllocation failing(n);
+      bool ended = false;
+      while (!ended) {
+        try {
+          const std::optional<ScoredToken> token = cursor.next();
+          if (token) ids.push_back(token->id);
+          ended = !token;
+        } catch (const std::bad_alloc&) {
+          ++failures;
+        }
+      }
+      failed = failing.has_failed();
+    }
+    EXPECT_EQ(ids, expected) << n;
+  }
+  EXPECT_GT(failures, 4U);
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -40,15 +40,15 @@ class PenaltyBiases {
   explicit PenaltyBiases(const Penalties& penalties) : penalties_(penalties) { check(penalties); }
 
   /// For the context h [d] after `history`, whose tokens may repeat. Biases of `query` are added first, and
-  /// are among the result; its mask is ignored. Valid until the next call. Cost: d weights for each
-  /// distinct token of the history. Throws std::invalid_argument as a query does, and for an id that is no
-  /// token.
+  /// are among the result; its mask is ignored. A token without a row keeps its logit, −∞. Valid until the
+  /// next call. Cost: d weights for each distinct token of the history. Throws std::invalid_argument as a
+  /// query does, and for an id that is no token.
   std::span<const TokenBias> operator()(const TopKSoftmax& head, std::span<const float> h,
                                         std::span<const TokenId> history, const QueryOptions& query,
                                         const Workspace& workspace);
 
  private:
-  float penalised(float logit, std::size_t count) const;
+  float change(float logit, std::size_t count) const;
 
   Penalties penalties_;
   std::vector<TokenId> sorted_;
@@ -69,11 +69,13 @@ inline void check(const Penalties& penalties) {
   if (!std::isfinite(penalties.frequency)) refuse("frequency", penalties.frequency, "finite");
 }
 
-inline float PenaltyBiases::penalised(float logit, std::size_t count) const {
+/// What a token loses that was written so often.
+inline float PenaltyBiases::change(float logit, std::size_t count) const {
+  if (std::isinf(logit)) return 0.0F;  // it has no row
   const auto z = static_cast<double>(logit);
   const double repeated = z > 0.0 ? z / penalties_.repetition : z * penalties_.repetition;
   const double rest = repeated - penalties_.presence - penalties_.frequency * static_cast<double>(count);
-  return kernels::add_bias(static_cast<float>(rest), 0.0F);
+  return kernels::add_bias(static_cast<float>(rest), 0.0F) - logit;
 }
 
 inline std::span<const TokenBias> PenaltyBiases::operator()(const TopKSoftmax& head, std::span<const float> h,
@@ -100,7 +102,7 @@ inline std::span<const TokenBias> PenaltyBiases::operator()(const TopKSoftmax& h
   auto given = query.logit_bias.begin();
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     while (given != query.logit_bias.end() && given->id < ids_[i]) biases_.push_back(*given++);
-    TokenBias bias = {ids_[i], penalised(logits_[i], counts_[i]) - logits_[i]};
+    TokenBias bias = {ids_[i], change(logits_[i], counts_[i])};
     if (given != query.logit_bias.end() && given->id == bias.id) bias.bias += given++->bias;
     bias.bias = kernels::add_bias(bias.bias, 0.0F);
     biases_.push_back(bias);

@@ -36,7 +36,8 @@ class TokenCursor {
     certified_ = answer_.certified;
   }
 
-  /// The next best token; nothing where there is none left. Throws as a query does.
+  /// The next best token; nothing where there is none left. Throws as a query does, and can then be called
+  /// again: no token is lost.
   std::optional<ScoredToken> next() {
     for (;;) {
       for (; at_ < answer_.size(); ++at_) {
@@ -48,10 +49,12 @@ class TokenCursor {
         return ScoredToken{answer_.logits[at_], id};
       }
       if (answer_.size() < query_.k) return std::nullopt;
-      query_.k *= kGrowth;
-      query_.same_context = true;
+      QueryOptions wider = query_;
+      wider.k *= kGrowth;
+      wider.same_context = true;
+      head_->query(h_, wider, workspace_, answer_);
+      query_ = wider;
       at_ = 0;
-      head_->query(h_, query_, workspace_, answer_);
     }
   }
 
