@@ -11,6 +11,7 @@
 #include "support/reference.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/decoding/penalties.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/shortlist/build.hpp"
@@ -60,19 +61,26 @@ struct Text {
   double log_prob;
 };
 
-/// Every text that ends by `end` or has max_length tokens, in double precision.
-void write_all(const Model& model, const Eigen::VectorXf& h, std::size_t max_length, TokenId end, Text text,
-               std::vector<Text>& all) {
-  const testing::Reference reference(model.layer, h);
+/// Every text that ends by `end` or has max_length tokens, in double precision; tokens that a text has
+/// written before lose `presence` of their logits.
+void write_all(const Model& model, const Eigen::VectorXf& h, std::size_t max_length, TokenId end,
+               double presence, Text text, std::vector<Text>& all) {
+  testing::Reference reference(model.layer, h);
+  double sum = 0.0;
+  for (std::size_t id = 0; id < reference.logits.size(); ++id) {
+    const bool again = std::count(text.tokens.begin(), text.tokens.end(), static_cast<TokenId>(id)) != 0;
+    if (again) reference.logits[id] -= presence;
+    sum += std::exp(reference.logits[id]);
+  }
   for (std::size_t id = 0; id < reference.logits.size(); ++id) {
     const auto token = static_cast<TokenId>(id);
     Text longer = text;
     longer.tokens.push_back(token);
-    longer.log_prob += reference.logits[id] - reference.log_z;
+    longer.log_prob += reference.logits[id] - std::log(sum);
     if (token == end || longer.tokens.size() == max_length) {
       all.push_back(longer);
     } else {
-      write_all(model, model.read(h, token), max_length, end, longer, all);
+      write_all(model, model.read(h, token), max_length, end, presence, longer, all);
     }
   }
 }
@@ -83,7 +91,7 @@ TEST(BeamSearch, AWideBeamIsAnExhaustiveSearch) {
       Model model(5, seed);
       const Eigen::VectorXf start = model.read(Eigen::VectorXf::Zero(kDim), 2);
       std::vector<Text> all;
-      write_all(model, start, 4, 0, {{}, 0.0}, all);
+      write_all(model, start, 4, 0, 0.0, {{}, 0.0}, all);
       const auto score = [alpha](const Text& text) {
         return text.log_prob / std::pow(static_cast<double>(text.tokens.size()), alpha);
       };
@@ -102,6 +110,67 @@ TEST(BeamSearch, AWideBeamIsAnExhaustiveSearch) {
       }
     }
   }
+}
+
+TEST(BeamSearch, AHypothesisHasPenaltiesOfItsOwn) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    Model model(5, seed);
+    std::vector<Text> all;
+    write_all(model, model.read(Eigen::VectorXf::Zero(kDim), 2), 4, 0, 1.5, {{}, 0.0}, all);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Text& a, const Text& b) { return a.log_prob > b.log_prob; });
+    const auto certified = Certified::build(model.layer);
+    const Exact exact(model.layer);
+    for (const TopKSoftmax* head :
+         {static_cast<const TopKSoftmax*>(&exact), static_cast<const TopKSoftmax*>(certified.get())}) {
+      PenaltyBiases penalise({.presence = 1.5});
+      const Workspace workspace;
+      const BeamQuery query_of = [&](const BeamRow& row, std::span<const TokenId> written,
+                                     std::span<const float> h) {
+        EXPECT_EQ(row.sentence, 0U);
+        EXPECT_EQ(row.token, written.empty() ? 2 : written.back());
+        return QueryOptions{.logit_bias = penalise(*head, h, written, {}, workspace), .log_z_tolerance = 0.0};
+      };
+      const TokenId starts[] = {2};
+      const auto found = beam_search(*head, starts, model.step(1),
+                                     {.beam = 700, .n_best = 5, .max_length = 4, .query_of = query_of});
+      ASSERT_EQ(found[0].size(), 5U);
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(found[0][i].tokens, all[i].tokens);
+        EXPECT_NEAR(found[0][i].log_prob, all[i].log_prob, 1e-4);
+      }
+    }
+  }
+}
+
+// No word twice: the mask is the hypothesis' own, and nothing is left to write at last.
+TEST(BeamSearch, AHypothesisHasAMaskOfItsOwn) {
+  Model model(6, 3);
+  const Exact exact(model.layer);
+  TokenMask mask(6);
+  const BeamQuery query_of = [&mask](const BeamRow&, std::span<const TokenId> written,
+                                     std::span<const float>) {
+    mask = TokenMask::all(6);
+    for (const TokenId token : written) mask.forbid(token);
+    mask.forbid(0);  // the end, so that no text ends
+    return QueryOptions{.allowed = mask};
+  };
+  const TokenId starts[] = {1, 2};
+  const auto found =
+      beam_search(exact, starts, model.step(2),
+                  {.beam = 4, .n_best = 4, .max_length = 5, .query_of = query_of}, ThreadPool(2));
+  for (const auto& sentence : found) {
+    ASSERT_EQ(sentence.size(), 4U);
+    for (const Hypothesis& one : sentence) {
+      std::vector<TokenId> tokens = one.tokens;
+      std::sort(tokens.begin(), tokens.end());
+      EXPECT_EQ(tokens, (std::vector<TokenId>{1, 2, 3, 4, 5}));
+    }
+  }
+  const auto none = beam_search(exact, starts, model.step(2),
+                                {.beam = 4, .n_best = 4, .max_length = 6, .query_of = query_of});
+  EXPECT_TRUE(none[0].empty());
+  EXPECT_TRUE(none[1].empty());
 }
 
 TEST(BeamSearch, ABeamOfOneIsGreedy) {

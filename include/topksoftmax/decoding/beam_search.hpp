@@ -16,12 +16,26 @@
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
+
+/// A hypothesis that goes on: `token` follows what row `parent` of the step before had written.
+struct BeamRow {
+  /// The number of its sentence in the batch.
+  std::size_t sentence = 0;
+  std::size_t parent = 0;  ///< at the first step: the sentence
+  TokenId token = 0;       ///< at the first step: the start token
+};
+
+/// The query of one hypothesis: its row, the tokens that it has written (without the start token) and the
+/// context [d] of the next one. What the result refers to must stay as it is until the next call.
+using BeamQuery = std::function<QueryOptions(const BeamRow& row, std::span<const TokenId> written,
+                                             std::span<const float> h)>;
 
 /// Options of a beam search. The search throws std::invalid_argument for values out of their ranges.
 struct BeamSearchOptions {
@@ -36,6 +50,12 @@ struct BeamSearchOptions {
   /// these do; a wider one always does, and needs log Z as exactly as log_z_tolerance says (for backends that
   /// answer with an interval).
   QueryOptions query = {.probabilities = false, .log_z_tolerance = 0.0};
+
+  /// Where hypotheses differ in what they may write: penalties for a hypothesis' own words (PenaltyBiases),
+  /// the mask of a grammar, words that may not be repeated. Called on the caller's thread; of its result k
+  /// and probabilities do not count. A hypothesis that it allows nothing is dropped. Rows are then asked one
+  /// by one, each on all threads. Empty: all are asked `query`, as one batch.
+  BeamQuery query_of = {};
 };
 
 /// A sentence as far as it has been written.
@@ -44,14 +64,6 @@ struct Hypothesis {
   double log_prob = 0.0;        ///< Σ log P of its tokens; NaN where they were not asked for
   double score = 0.0;           ///< log_prob / length^α; likewise
   bool ended = false;           ///< false: max_length cut it off
-};
-
-/// A hypothesis that goes on: `token` follows what row `parent` of the step before had written.
-struct BeamRow {
-  /// The number of its sentence in the batch.
-  std::size_t sentence = 0;
-  std::size_t parent = 0;  ///< at the first step: the sentence
-  TokenId token = 0;       ///< at the first step: the start token
 };
 
 /// Lets the model read one token of every row and gives their contexts [rows×d]. Rows are those of the step
@@ -73,7 +85,7 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// wide enough is an exhaustive search.
 ///
 /// Throws std::invalid_argument for unusable options, for a step that gives other than one context a row, and
-/// as query_batch does; what the step throws passes through.
+/// as query_batch does; what the step and query_of throw passes through.
 ///
 /// Cost: a query with k = beam + 1 for each row and step; the rows of a step on the executor's threads.
 std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head, std::span<const TokenId> start,
@@ -172,12 +184,25 @@ class Search {
 
  private:
   void ask(const Contexts& contexts) {
-    QueryOptions asked = options_.query;
-    asked.k = options_.beam == 1 ? 1 : options_.beam + 1;
-    asked.probabilities = probabilities();
     answers_.resize(std::max(answers_.size(), contexts.count));
-    head_.query_batch(contexts.data, contexts.count, contexts.dim, contexts.stride, asked, workspaces_,
-                      std::span(answers_).first(contexts.count), executor_);
+    if (!options_.query_of) {
+      head_.query_batch(contexts.data, contexts.count, contexts.dim, contexts.stride,
+                        searched(options_.query), workspaces_, std::span(answers_).first(contexts.count),
+                        executor_);
+      return;
+    }
+    for (std::size_t i = 0; i < contexts.count; ++i) {
+      const std::span<const float> h(contexts.data + i * contexts.stride, contexts.dim);
+      const std::vector<TokenId> written = words_.read(trails_[i].words);
+      head_.query(h, searched(options_.query_of(rows_[i], written, h)), workspaces_, answers_[i], executor_);
+    }
+  }
+
+  /// A query, for as many tokens as the search needs.
+  QueryOptions searched(QueryOptions query) const {
+    query.k = options_.beam == 1 ? 1 : options_.beam + 1;
+    query.probabilities = probabilities();
+    return query;
   }
 
   bool probabilities() const { return options_.beam > 1 || options_.query.probabilities; }
