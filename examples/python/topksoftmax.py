@@ -6,7 +6,7 @@
     top = head.query(h, k=5)                                      # top.ids, top.logits, top.log_probs
 
 Queries, batches and builds release the interpreter's lock. A Layer, a HeadFile and a Backend may be used by
-several threads at a time; a Workspace, a Sampler and a Random by one. The library is TOPKSOFTMAX_C_LIBRARY of
+several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one. The library is TOPKSOFTMAX_C_LIBRARY of
 the environment, or else LIBRARY where the system finds it.
 """
 
@@ -75,7 +75,13 @@ class _FlatAnswers(_Struct):
 class _SamplingOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("temperature", c_double), ("top_k", c_size_t),
                 ("top_p", c_double), ("min_p", c_double), ("typical_p", c_double), ("top_n_sigma", c_double),
-                ("xtc_probability", c_double), ("xtc_threshold", c_double), ("order", c_uint64)]
+                ("xtc_probability", c_double), ("xtc_threshold", c_double), ("order", c_uint64),
+                ("log_z_error", c_double)]
+
+
+class _Penalties(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("repetition", c_double), ("presence", c_double),
+                ("frequency", c_double)]
 
 
 class _SampledToken(_Struct):
@@ -100,6 +106,10 @@ _CALLS = {
     "topk_query": [_P, _P, _N, _P, _P, _P, _P, _P],
     "topk_query_batch": [_P, _P, _N, _N, _N, _P, _P, _P],
     "topk_logits": [_P, _P, _N, _N, _N, _P, _P, _P],
+    "topk_logits_of": [_P, _P, _N, _P, _N, _P, _P, _P],
+    "topk_penalise": [_P, _P, _P, _N, _P, _N, _P, _P, _P, _P],
+    "topk_cursor_new": [_P, _P, _N, _P, _P],
+    "topk_cursor_next": [_P, _P, _P],
     "topk_random_new": [c_uint64, _P],
     "topk_sampler_new": [_P, _P],
     "topk_draw": [_P, _P, _P, _N, _P, _P, _P],
@@ -116,8 +126,9 @@ _FUNCTIONS = {
     "topk_backend_certifies": (c_int, [_P]),
     "topk_backend_log_z_error": (c_int, [_P, _P, _P]),
     "topk_list_backends": (_N, [_P, _N]),
+    "topk_cursor_certified": (c_int, [_P]),
     **{f"topk_{kind}_free": (None, [_P])
-       for kind in ("layer", "head_file", "backend", "workspace", "random", "sampler")},
+       for kind in ("layer", "head_file", "backend", "workspace", "cursor", "random", "sampler")},
 }
 
 
@@ -330,6 +341,9 @@ class Answers(NamedTuple):
                        np.empty(count, np.bool_))
 
 
+_BIAS = np.dtype([("id", np.int32), ("bias", np.float32)])
+
+
 class _Query:
     """Options of a query as C takes them, with the arrays that they point to."""
 
@@ -344,7 +358,7 @@ class _Query:
                                  bitorder="little")
             words.view(np.uint8)[: len(packed)] = packed
         if biases:
-            pairs = np.array(sorted(biases.items()), dtype=[("id", np.int32), ("bias", np.float32)])
+            pairs = np.array(sorted(biases.items()), dtype=_BIAS)
         self._arrays = words, words32, pairs
         self._options = _QueryOptions(
             k=k, allowed=_address(words), allowed_words=_length(words), biases=_address(pairs),
@@ -453,6 +467,62 @@ class Backend(_Handle):
         return values
 
 
+    def logits_of(self, h, ids, workspace=None, **options):
+        """The logits [n] of the tokens ids [n] of int32 for a context h [d]; −∞: forbidden."""
+        vocab, dim = self.layer.shape
+        values = np.empty(len(ids), np.float32)
+        _call("topk_logits_of", self, _address(_vector(h, np.float32, dim, "h")), dim,
+              _address(_vector(ids, np.int32, len(ids), "ids")), len(ids), _Query(vocab, **options),
+              workspace or Workspace(), _address(values))
+        return values
+
+    def penalise(self, h, history, repetition=1.0, presence=0.0, frequency=0.0, workspace=None, biases=None):
+        """The biases {token: bias} that penalise the tokens of a history [n] of int32 for a context h [d].
+
+        They are for queries, draws and cursors of the same h, and have `biases` in them, which are added
+        first.
+        """
+        vocab, dim = self.layer.shape
+        room = np.empty(len(history) + len(biases or {}), _BIAS)
+        penalties = _Penalties(repetition=repetition, presence=presence, frequency=frequency)
+        count = c_size_t()
+        _call("topk_penalise", byref(penalties), self, _address(_vector(h, np.float32, dim, "h")), dim,
+              _address(_vector(history, np.int32, len(history), "history")), len(history),
+              _Query(vocab, biases=biases), workspace or Workspace(), _address(room), byref(count))
+        return {int(token): float(bias) for token, bias in room[: count.value]}
+
+    def cursor(self, h, **options):
+        """The Cursor over the tokens for a context h [d]. Options: mask, biases and effort of a query."""
+        return Cursor(self, h, **options)
+
+
+class Cursor(_Handle):
+    """The tokens of one context in falling order, as pairs (id, logit): for grammars that accept or reject the
+    next best one. Each 8, 32, 128, … of them are found at once, when they are asked for."""
+
+    def __init__(self, head, h, **options):
+        vocab, dim = head.layer.shape
+        self._head = head
+        self._query = _Query(vocab, **options)
+        super().__init__("cursor", "topk_cursor_new", head, _address(_vector(h, np.float32, dim, "h")), dim,
+                         self._query)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        token, logit = c_int32(), c_float()
+        _call("topk_cursor_next", self, byref(token), byref(logit))
+        if token.value < 0:
+            raise StopIteration
+        return token.value, logit.value
+
+    @property
+    def certified(self):
+        """Whether the tokens so far are proven to be the best ones, in their order."""
+        return bool(_library.topk_cursor_certified(self))
+
+
 class Random(_Handle):
     """Random numbers that a seed gives alike everywhere: one for each sequence that is generated."""
 
@@ -470,18 +540,19 @@ class Token(NamedTuple):
 
 class Sampler(_Handle):
     """Draws from exactly the layer's distribution, after the options in the order of `order`: "hugging_face"
-    or "llama_cpp"."""
+    or "llama_cpp". With log_z_error, top_p and XTC cut by a log Z that may be so far off, but for one draw in a
+    thousand."""
 
     _ORDERS = {"hugging_face": 0, "llama_cpp": 1}
 
     def __init__(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0, top_n_sigma=0.0,
-                 xtc_probability=0.0, xtc_threshold=0.1, order="hugging_face"):
+                 xtc_probability=0.0, xtc_threshold=0.1, order="hugging_face", log_z_error=0.0):
         if order not in self._ORDERS:
             raise ValueError(f"order is {order!r}; it must be one of {', '.join(self._ORDERS)}")
         options = _SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                                    typical_p=typical_p, top_n_sigma=top_n_sigma,
                                    xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
-                                   order=self._ORDERS[order])
+                                   order=self._ORDERS[order], log_z_error=log_z_error)
         super().__init__("sampler", "topk_sampler_new", byref(options))
 
     def draw(self, head, h, random, **options):

@@ -63,5 +63,6 @@ TOPK_ENDS_WITH(topk_build_material, progress_user);
 TOPK_ENDS_WITH(topk_query_options, allowed32_words);
 TOPK_ENDS_WITH(topk_answer, confidence);
 TOPK_ENDS_WITH(topk_flat_answers, certified);
-TOPK_ENDS_WITH(topk_sampling_options, order);
+TOPK_ENDS_WITH(topk_penalties, frequency);
+TOPK_ENDS_WITH(topk_sampling_options, log_z_error);
 TOPK_ENDS_WITH(topk_sampled_token, id);

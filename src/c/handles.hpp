@@ -17,11 +17,11 @@ struct topk_layer {
 };
 
 struct topk_backend {
-  explicit topk_backend(std::unique_ptr<const topksoftmax::TopKSoftmax> made)
+  explicit topk_backend(std::shared_ptr<const topksoftmax::TopKSoftmax> made)
       : backend(std::move(made)), name(backend->name()) {}
 
-  std::unique_ptr<const topksoftmax::TopKSoftmax> backend;
-  std::string name;  ///< ended by a zero
+  std::shared_ptr<const topksoftmax::TopKSoftmax> backend;  ///< and its cursors'
+  std::string name;                                         ///< ended by a zero
 };
 
 namespace topksoftmax::c {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "c/executor.hpp"
 #include "c/guard.hpp"
 #include "c/handles.hpp"
+#include "c/workspace.hpp"
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/c/topksoftmax.h"
 #include "topksoftmax/flat_answers.hpp"
@@ -20,16 +20,6 @@
 #include "topksoftmax/workspace.hpp"
 
 using namespace topksoftmax;
-
-struct topk_workspace {
-  topk_workspace(std::size_t threads, const topk_executor* given)
-      : executor(given), workspaces(threads != 0 ? threads : executor.get().threads()) {}
-
-  c::ChosenExecutor executor;
-  std::vector<Workspace> workspaces;
-  std::vector<TokenBias> biases;
-  TopK answer;
-};
 
 namespace {
 
@@ -92,18 +82,6 @@ QueryOptions c::options_of(const topk_query_options* given, std::vector<TokenBia
           .log_z_tolerance = known_options.log_z_tolerance};
 }
 
-topk_status topk_workspace_new(size_t threads, const topk_executor* executor, topk_workspace** workspace,
-                               topk_error* error) {
-  return c::guarded(error, [&] {
-    c::required(workspace, "workspace");
-    *workspace = new topk_workspace(threads, executor);
-  });
-}
-
-void topk_workspace_free(topk_workspace* workspace) {
-  delete workspace;
-}
-
 topk_status topk_query(const topk_backend* backend, const float* h, size_t dim,
                        const topk_query_options* options, topk_workspace* workspace, int32_t* ids,
                        float* logits, topk_answer* answer, topk_error* error) {
@@ -157,5 +135,21 @@ topk_status topk_logits(const topk_backend* backend, const float* contexts, size
     const std::span<const float> found =
         asked.logits_batch(contexts, batch, dim, apart, query, memory.workspaces[0]);
     std::copy(found.begin(), found.end(), logits);
+  });
+}
+
+topk_status topk_logits_of(const topk_backend* backend, const float* h, size_t dim, const int32_t* ids,
+                           size_t count, const topk_query_options* options, topk_workspace* workspace,
+                           float* logits, topk_error* error) {
+  return c::guarded(error, [&] {
+    const TopKSoftmax& asked = *c::required(backend, "backend").backend;
+    topk_workspace& memory = c::required(workspace, "workspace");
+    c::required(h, "h");
+    if (count != 0) {
+      c::required(ids, "ids");
+      c::required(logits, "logits");
+    }
+    asked.logits_of({h, dim}, {ids, count}, c::options_of(options, memory.biases), memory.workspaces[0],
+                    {logits, count});
   });
 }

@@ -43,17 +43,18 @@ topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler*
       throw std::invalid_argument("sampling: order is " + std::to_string(given.order) +
                                   "; it must be TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP");
     }
-    *sampler = new topk_sampler{
-        Sampler({.temperature = given.temperature,
-                 .top_k = given.top_k,
-                 .top_p = given.top_p,
-                 .min_p = given.min_p,
-                 .typical_p = given.typical_p,
-                 .top_n_sigma = given.top_n_sigma,
-                 .xtc_probability = given.xtc_probability,
-                 .xtc_threshold = given.xtc_threshold,
-                 .order = given.order == TOPK_ORDER_LLAMA_CPP ? SamplingOrder::llama_cpp
-                                                              : SamplingOrder::hugging_face})};
+    *sampler =
+        new topk_sampler{Sampler({.temperature = given.temperature,
+                                  .top_k = given.top_k,
+                                  .top_p = given.top_p,
+                                  .min_p = given.min_p,
+                                  .typical_p = given.typical_p,
+                                  .top_n_sigma = given.top_n_sigma,
+                                  .xtc_probability = given.xtc_probability,
+                                  .xtc_threshold = given.xtc_threshold,
+                                  .order = given.order == TOPK_ORDER_LLAMA_CPP ? SamplingOrder::llama_cpp
+                                                                               : SamplingOrder::hugging_face,
+                                  .log_z_error = given.log_z_error})};
   });
 }
 

@@ -209,6 +209,44 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "a mask without words of 32 bits must be a contiguous array"):
             head.query(self.test[0], mask=words.astype(np.int64))
 
+    def test_logits_of(self):
+        head = tks.Backend.build(self.layer, "certified", self.train)
+        ids = np.array([5, 699, 5, 0], np.int32)
+        expected = head.logits(self.test[:1], biases={5: 2.0})[0, ids]
+        np.testing.assert_array_equal(head.logits_of(self.test[0], ids, biases={5: 2.0}), expected)
+        with self.assertRaisesRegex(ValueError, "700"):
+            head.logits_of(self.test[0], np.array([700], np.int32))
+        with self.assertRaisesRegex(ValueError, "ids must be a contiguous array"):
+            head.logits_of(self.test[0], ids.astype(np.int64))
+
+    def test_penalties(self):
+        head = tks.Backend.build(self.layer, "certified", self.train)
+        history = np.array([5, 699, 5, 0], np.int32)
+        for h in self.test[:10]:
+            biases = head.penalise(h, history, repetition=1.2, presence=0.5, frequency=0.25, biases={1: 1.0})
+            self.assertEqual(list(biases), [0, 1, 5, 699])
+            expected = head.logits(h[None, :])[0].astype(np.float64)
+            expected[1] += 1.0
+            for token, count in ((0, 1), (5, 2), (699, 1)):
+                z = expected[token]
+                expected[token] = (z / 1.2 if z > 0 else z * 1.2) - 0.5 - 0.25 * count
+            top = head.query(h, k=K, biases=biases)
+            np.testing.assert_array_equal(top.ids, np.argsort(-expected, kind="stable")[:K])
+            np.testing.assert_allclose(top.logits, expected[top.ids], atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "repetition is 0"):
+            head.penalise(self.test[0], history, repetition=0.0)
+
+    def test_cursor(self):
+        allowed = np.zeros(VOCAB, bool)
+        allowed[::2] = True
+        head = tks.Backend.build(self.layer, "certified", self.train)
+        top = head.query(self.test[0], k=VOCAB, mask=allowed, biases={4: 3.0})
+        cursor = head.cursor(self.test[0], mask=allowed, biases={4: 3.0})
+        self.assertTrue(cursor.certified)
+        self.assertEqual(next(cursor), (top.ids[0], top.logits[0]))
+        self.assertEqual(list(cursor), list(zip(top.ids[1:], top.logits[1:])))
+        self.assertEqual(list(cursor), [])
+
     def test_indexes(self):
         head = tks.Backend.build(self.layer, "l2s", self.train, clusters=8, rounds=1)
         with tempfile.TemporaryDirectory() as folder:
@@ -235,6 +273,11 @@ class CtypesTest(unittest.TestCase):
         token = greedy.draw(heads[1], self.test[0], tks.Random())
         self.assertEqual(token.id, heads[0].query(self.test[0]).ids[0])
         self.assertEqual(token.log_prob, 0.0)
+
+        near = tks.Sampler(temperature=0.8, top_p=0.9, log_z_error=0.01)
+        same = [near.draw(heads[1], h, tks.Random(i)).id == sampler.draw(heads[1], h, tks.Random(i)).id
+                for i, h in enumerate(self.test)]
+        self.assertGreater(np.mean(same), 0.95)
 
         # Frequencies are those of the softmax: within six standard deviations.
         random, draws = tks.Random(3), 20000

@@ -249,6 +249,45 @@ void test_logits(void) {
   free_problem(&p);
 }
 
+void test_logits_of(void) {
+  problem p = make_problem();
+  topk_backend* const backend = build(&p, "certified", NULL);
+  enum { kCount = 5 };
+  const int32_t ids[kCount] = {599, 3, 0, 3, 64};
+  uint64_t allowed[kWords];
+  memset(allowed, 0xFF, sizeof allowed);
+  allowed[1] &= ~(uint64_t)1; /* token 64 */
+  const topk_token_bias bias = {3, 2.5F};
+  topk_query_options options = TOPK_QUERY_OPTIONS_INIT;
+  options.allowed = allowed;
+  options.allowed_words = kWords;
+  options.biases = &bias;
+  options.bias_count = 1;
+  static float all[kVocab];
+  float logits[kCount];
+  topk_error error;
+  CHECK_OK(topk_logits(backend, p.contexts, 1, kDim, 0, &options, p.workspace, all, &error), error);
+  CHECK_OK(topk_logits_of(backend, p.contexts, kDim, ids, kCount, &options, p.workspace, logits, &error),
+           error);
+  for (size_t i = 0; i < kCount; ++i) CHECK(logits[i] == all[ids[i]]);
+  CHECK(logits[4] == -HUGE_VALF);
+  CHECK_OK(topk_logits_of(backend, p.contexts, kDim, NULL, 0, NULL, p.workspace, NULL, &error), error);
+
+  const int32_t none[] = {3, kVocab};
+  logits[0] = 77.0F;
+  CHECK_FAILS(topk_logits_of(backend, p.contexts, kDim, none, 2, NULL, p.workspace, logits, &error), error,
+              TOPK_INVALID_ARGUMENT, "600");
+  CHECK(logits[0] == 77.0F);
+  CHECK_FAILS(topk_logits_of(backend, p.contexts, kDim, NULL, 2, NULL, p.workspace, logits, &error), error,
+              TOPK_INVALID_ARGUMENT, "ids");
+  CHECK_FAILS(topk_logits_of(backend, p.contexts, kDim, ids, 2, NULL, p.workspace, NULL, &error), error,
+              TOPK_INVALID_ARGUMENT, "logits");
+  CHECK_FAILS(topk_logits_of(backend, p.contexts, kDim - 1, ids, 2, NULL, p.workspace, logits, &error), error,
+              TOPK_INVALID_ARGUMENT, "23 values");
+  topk_backend_free(backend);
+  free_problem(&p);
+}
+
 void test_query_errors(void) {
   problem p = make_problem();
   topk_backend* const backend = build(&p, "certified", NULL);

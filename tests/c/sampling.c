@@ -114,6 +114,43 @@ void test_sampling(void) {
   free_problem(&p);
 }
 
+void test_sampled_log_z(void) {
+  problem p = make_problem();
+  topk_backend* const backend = build(&p, "certified", NULL);
+  topk_sampling_options options = TOPK_SAMPLING_OPTIONS_INIT;
+  options.top_p = 0.9;
+  topk_sampler* const exact = sampler_of(1.0, 0, 0.9);
+  options.log_z_error = 0.01;
+  topk_sampler* sampled = NULL;
+  topk_error error;
+  CHECK_OK(topk_sampler_new(&options, &sampled, &error), error);
+  topk_sampled_token expected[kDraws];
+  topk_sampled_token found[kDraws];
+  draw(&p, backend, exact, 5, NULL, expected);
+  draw(&p, backend, sampled, 5, NULL, found);
+  /* Tokens at the edge of a nucleus alone may be in or out. */
+  CHECK(same_ids(expected, found) >= kDraws - kDraws / 20);
+  size_t alike = 0;
+  for (size_t i = 0; i < kDraws; ++i) alike += fabs(expected[i].log_prob - found[i].log_prob) < 0.02;
+  CHECK(alike >= kDraws - kDraws / 10);
+  options.log_z_error = -1.0;
+  topk_sampler* none = NULL;
+  CHECK_FAILS(topk_sampler_new(&options, &none, &error), error, TOPK_INVALID_ARGUMENT, "log_z_error");
+
+  /* A program that was compiled before there was this member has the exact log Z. */
+  options.log_z_error = 5.0;
+  options.struct_size -= sizeof options.log_z_error;
+  topk_sampler* of_before = NULL;
+  CHECK_OK(topk_sampler_new(&options, &of_before, &error), error);
+  draw(&p, backend, of_before, 5, NULL, found);
+  CHECK(same_ids(expected, found) == kDraws);
+  topk_sampler_free(of_before);
+  topk_sampler_free(sampled);
+  topk_sampler_free(exact);
+  topk_backend_free(backend);
+  free_problem(&p);
+}
+
 void test_sampling_errors(void) {
   problem p = make_problem();
   topk_error error;

@@ -27,12 +27,20 @@ void test_batch(void);
 void test_masks_and_biases(void);
 void test_masks_of_32_bits(void);
 void test_logits(void);
+void test_logits_of(void);
 void test_query_errors(void);
 void test_struct_sizes(void);
 void test_out_of_memory(void);
 void test_messages_are_cut(void);
+/* penalties.c */
+void test_penalties(void);
+void test_penalties_errors(void);
+/* cursor.c */
+void test_cursor(void);
+void test_cursor_errors(void);
 /* sampling.c */
 void test_sampling(void);
+void test_sampled_log_z(void);
 void test_sampling_errors(void);
 /* executors.c */
 void test_executors(void);

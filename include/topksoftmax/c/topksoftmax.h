@@ -15,8 +15,9 @@
 // that fails leaves its outputs as they were; those of a batch are an exception that topk_query_batch states.
 //
 // Threads: layers, head files and backends never change once made, and any number of threads may use one at a
-// time. A workspace, a sampler and a random stream serve one call at a time. To free is to change: no call
-// may be using what is freed. Callbacks may be called on other threads than the caller's where this says so.
+// time. A workspace, a cursor, a sampler and a random stream serve one call at a time. To free is to change:
+// no call may be using what is freed. Callbacks may be called on other threads than the caller's where this
+// says so.
 //
 // Memory: what a function makes, the one that ends in _free gives back, and takes NULL as well. A backend
 // keeps what it needs of its layer, so that handles may be freed in any order. Memory of the caller is
@@ -399,6 +400,70 @@ TOPK_API topk_status topk_logits(const topk_backend* backend, const float* conte
                                  size_t stride, const topk_query_options* options, topk_workspace* workspace,
                                  float* logits, topk_error* error);
 
+/// The logits of some tokens for the context h [dim], with mask and biases (−∞: forbidden), to `logits`
+/// [count]: logits[i] is that of ids[i], in any order and as often as it is named. Those of answers, bit for
+/// bit; k and effort count for nothing. Reads count·d weights, whatever the backend. Errors: as of
+/// topk_query, and TOPK_INVALID_ARGUMENT for an id that is no token.
+TOPK_API topk_status topk_logits_of(const topk_backend* backend, const float* h, size_t dim,
+                                    const int32_t* ids, size_t count, const topk_query_options* options,
+                                    topk_workspace* workspace, float* logits, topk_error* error);
+
+// ---------------------------------------------------------------------------------------------------------
+// Penalties
+
+/// What a token's logit loses for having been written before, as inference engines define it.
+typedef struct topk_penalties {
+  /// sizeof(topk_penalties), as TOPK_PENALTIES_INIT sets it.
+  size_t struct_size;
+  /// Above 0: a logit above 0 is divided by it, any other multiplied, as in Hugging Face and llama.cpp. 1:
+  /// none.
+  double repetition;
+  double presence;   ///< taken off once …
+  double frequency;  ///< … and once for each time that the token was written
+} topk_penalties;
+
+#define TOPK_PENALTIES_INIT \
+  { sizeof(topk_penalties), 1.0, 0.0, 0.0 }
+
+/// The biases that make the logits of a history's tokens what penalties make of them, for the context h [dim]
+/// after `history` [history_count], whose tokens may repeat. Those of `options` are added first, and are
+/// among the result; of these options nothing else counts. Put the result into the options of queries, draws
+/// and cursors for the same context: every answer is then that of the penalised logits, within a rounding.
+///
+/// `biases` has room for history_count + options->bias_count of them; `bias_count` takes how many there are.
+/// Cost: d weights for each distinct token of the history. TOPK_INVALID_ARGUMENT as of topk_logits_of, for a
+/// repetition that is not above 0 and for penalties that are not finite.
+TOPK_API topk_status topk_penalise(const topk_penalties* penalties, const topk_backend* backend,
+                                   const float* h, size_t dim, const int32_t* history, size_t history_count,
+                                   const topk_query_options* options, topk_workspace* workspace,
+                                   topk_token_bias* biases, size_t* bias_count, topk_error* error);
+
+// ---------------------------------------------------------------------------------------------------------
+// Tokens in falling order
+
+/// The tokens of one context in falling order, one at a time: for grammars that accept or reject the next
+/// best one. What a certifying backend gives is the order of all logits; an approximate one gives what it
+/// finds, no token twice.
+typedef struct topk_cursor topk_cursor;
+
+/// A cursor over the tokens for the context h [dim]. Of `options`, which may be NULL, the mask, the biases
+/// and the effort count. The words of a mask are borrowed until the cursor is freed; all else is copied.
+///
+/// Cost: a query for 8 tokens; as the cursor goes on, queries for 32, for 128 and so on, each where the
+/// tokens of the one before did not suffice. Errors: as of topk_query.
+TOPK_API topk_status topk_cursor_new(const topk_backend* backend, const float* h, size_t dim,
+                                     const topk_query_options* options, topk_cursor** cursor,
+                                     topk_error* error);
+TOPK_API void topk_cursor_free(topk_cursor* cursor);
+
+/// The next best token; the id −1 and the logit −∞ where there is none left. `logit` may be NULL. After a
+/// call that fails, the next one goes on where the last that succeeded ended. Errors: as of topk_query.
+TOPK_API topk_status topk_cursor_next(topk_cursor* cursor, int32_t* id, float* logit, topk_error* error);
+
+/// Whether the tokens so far are proven to be the best ones, in their order; before the first, whether that
+/// one will be. 0 of NULL.
+TOPK_API int topk_cursor_certified(const topk_cursor* cursor);
+
 // ---------------------------------------------------------------------------------------------------------
 // Sampling
 
@@ -428,10 +493,14 @@ typedef struct topk_sampling_options {
       xtc_probability;  ///< of leaving out tokens at least as probable as xtc_threshold, but the last; 0 to 1
   double xtc_threshold;  ///< 0 < xtc_threshold ≤ 1
   uint64_t order;        ///< TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP
+  /// How far off log Z may be where top_p and XTC cut by it, but for one draw in a thousand: where a proven
+  /// head's bounds do not decide, a sample of the rows then does, and log_prob is off by as much. 0: log Z is
+  /// exact.
+  double log_z_error;
 } topk_sampling_options;
 
 #define TOPK_SAMPLING_OPTIONS_INIT \
-  { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.1, TOPK_ORDER_HUGGING_FACE }
+  { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.1, TOPK_ORDER_HUGGING_FACE, 0.0 }
 
 /// Draws tokens from exactly the distribution that the layer has, whatever backend is asked, and the same
 /// ones for a seed. Backends that cannot prove their answers are asked for a greedy choice alone.
@@ -446,8 +515,10 @@ TOPK_API void topk_sampler_free(topk_sampler* sampler);
 typedef struct topk_sampled_token {
   /// sizeof(topk_sampled_token), as TOPK_SAMPLED_TOKEN_INIT sets it.
   size_t struct_size;
-  double log_prob;       ///< of the distribution that was drawn from
-  double log_prob_low;   ///< proven bounds: equal to log_prob unless log Z was known as an interval only
+  double log_prob;  ///< of the distribution that was drawn from
+  /// Bounds, proven but for what log_z_error lets be sampled: equal to log_prob unless log Z was known as an
+  /// interval only.
+  double log_prob_low;
   double log_prob_high;  ///< likewise
   float logit;           ///< as the layer gives it, with the query's bias
   /// The token drawn.
