@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "language_model_steps.hpp"
 #include "lstm_model.hpp"
 #include "progress.hpp"
+#include "sampling_arguments.hpp"
 #include "text.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
@@ -129,6 +131,8 @@ struct Arguments {
   std::size_t drafts = 4;
   std::uint64_t seed = 1;
   SamplingOptions sampling;
+  Penalties penalties;
+  bool own_distribution = false;
 };
 
 std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::string& name) {
@@ -147,42 +151,81 @@ std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::strin
   return l2s;
 }
 
-/// Appends words to a text with one of the decoders. A beam search writes one sentence at most: the likeliest
-/// long text is one that says nothing.
+bool are_any(const Penalties& penalties) {
+  return penalties.repetition != 1.0 || penalties.presence != 0.0 || penalties.frequency != 0.0;
+}
+
+/// Appends words to a text, each drawn by a Sampler or a BackendSampler.
+template <class AnySampler>
+void draw_words(AnySampler&& sampler, const TopKSoftmax& head, const Arguments& arguments,
+                const TokenMask& mask, TextReader& reader, std::vector<TokenId>& text) {
+  PenaltyBiases penalise(arguments.penalties);
+  RandomStream random(arguments.seed);
+  const Workspace workspace;
+  for (std::size_t n = 0; n < arguments.words; ++n) {
+    const std::span<const float> h(reader(text), head.layer().dim());
+    QueryOptions query = {.allowed = mask, .probabilities = false};
+    if (are_any(arguments.penalties)) query.logit_bias = penalise(head, h, text, query, workspace);
+    text.push_back(sampler.draw(head, h.data(), h.size(), random, query).id);
+  }
+}
+
+/// Appends the best sentence that a beam search finds. One at most: the likeliest long text is one that says
+/// nothing.
+void append_best_sentence(const LstmModel& model, const TopKSoftmax& head, const Arguments& arguments,
+                          const TokenMask& mask, std::vector<TokenId>& text) {
+  LstmModel::State state = model.start(1);
+  for (std::size_t i = 0; i + 1 < text.size(); ++i) model.read(std::span(text).subspan(i, 1), state);
+  BeamSearchOptions options = {.beam = arguments.beam,
+                               .max_length = arguments.words,
+                               .length_penalty = 0.8,
+                               .end = model.token("."),
+                               .query = {.allowed = mask, .log_z_tolerance = 0.0}};
+  PenaltyBiases penalise(arguments.penalties);
+  const Workspace workspace;
+  if (are_any(arguments.penalties)) {
+    options.query_of = [&](const BeamRow&, std::span<const TokenId> written, std::span<const float> h) {
+      std::vector<TokenId> history = text;
+      history.insert(history.end(), written.begin(), written.end());
+      QueryOptions query = options.query;
+      query.logit_bias = penalise(head, h, history, query, workspace);
+      return query;
+    };
+  }
+  const auto found = beam_search(head, std::span(text).last(1), BeamReader(model, state), options);
+  text.insert(text.end(), found[0][0].tokens.begin(), found[0][0].tokens.end());
+}
+
+/// Appends words to a text with one of the decoders.
 void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& arguments,
             std::vector<TokenId>& text) {
   const TokenMask mask = writable_words(model);
-  const QueryOptions query = {.allowed = mask};
+  if (arguments.decoder == "beam") return append_best_sentence(model, head, arguments, mask, text);
   TextReader reader(model);
-  RandomStream random(arguments.seed);
-  if (arguments.decoder == "beam") {
-    LstmModel::State state = model.start(1);
-    for (std::size_t i = 0; i + 1 < text.size(); ++i) model.read(std::span(text).subspan(i, 1), state);
-    const BeamSearchOptions options = {.beam = arguments.beam,
-                                       .max_length = arguments.words,
-                                       .length_penalty = 0.8,
-                                       .end = model.token("."),
-                                       .query = {.allowed = mask, .log_z_tolerance = 0.0}};
-    const auto found = beam_search(head, std::span(text).last(1), BeamReader(model, state), options);
-    text.insert(text.end(), found[0][0].tokens.begin(), found[0][0].tokens.end());
-  } else if (arguments.decoder == "speculative") {
+  if (arguments.decoder == "speculative") {
+    if (are_any(arguments.penalties)) throw Error("speculative sampling takes no penalties");
     const ContextModel contexts = [&](std::span<const TokenId> tokens, float* h) {
       std::copy_n(reader(tokens), model.dim(), h);
     };
+    RandomStream random(arguments.seed);
     self_draft(text, arguments.words, head, contexts, random,
-               {.sampling = arguments.sampling, .speculative = {.drafts = arguments.drafts}, .query = query});
+               {.sampling = arguments.sampling,
+                .speculative = {.drafts = arguments.drafts},
+                .query = {.allowed = mask}});
+    return;
+  }
+  SamplingOptions sampling = arguments.sampling;
+  if (arguments.decoder == "greedy") sampling.temperature = 0.0;
+  if (arguments.own_distribution) {
+    draw_words(BackendSampler(sampling), head, arguments, mask, reader, text);
   } else {
-    SamplingOptions sampling = arguments.sampling;
-    if (arguments.decoder == "greedy") sampling.temperature = 0.0;
-    Sampler sampler(sampling);
-    const QueryOptions of_draws = {.allowed = mask, .probabilities = false};
-    for (std::size_t n = 0; n < arguments.words; ++n) {
-      text.push_back(sampler.draw(head, reader(text), head.layer().dim(), random, of_draws).id);
-    }
+    draw_words(Sampler(sampling), head, arguments, mask, reader, text);
   }
 }
 
 int write(const Arguments& arguments) {
+  check(arguments.sampling);
+  check(arguments.penalties);
   const LstmModel model(arguments.model);
   std::vector<TokenId> text = {model.token("<eos>")};
   for (const std::string& word : words_of(arguments.beginning)) text.push_back(model.token(word));
@@ -246,7 +289,8 @@ int compare_heads(const std::string& path) {
 }  // namespace topksoftmax::examples
 
 int main(int argc, char** argv) {
-  topksoftmax::examples::Arguments arguments;
+  using namespace topksoftmax::examples;
+  Arguments arguments;
   CLI::App app(
       "A language model and its softmax layer: without --decoder, compares heads; with it, writes text.",
       "lstm_lm");
@@ -262,11 +306,11 @@ int main(int argc, char** argv) {
   app.add_option("--words", arguments.words, "Words to write")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--temperature", arguments.sampling.temperature, "0 is greedy")->capture_default_str();
-  app.add_option("--top-k", arguments.sampling.top_k, "0 is all")->capture_default_str();
-  app.add_option("--top-p", arguments.sampling.top_p, "The nucleus")->capture_default_str();
-  app.add_option("--min-p", arguments.sampling.min_p, "As a part of the best word's probability")
-      ->capture_default_str();
+  add_sampling_options(app, arguments.sampling, "The likeliest so many; 0 is all");
+  add_further_sampling_options(app, arguments.sampling);
+  add_penalties(app, arguments.penalties);
+  app.add_flag("--own-distribution", arguments.own_distribution,
+               "Draw from what an approximate head itself answers; without, from the full softmax");
   app.add_option("--beam", arguments.beam, "Hypotheses of a beam search")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -278,8 +322,7 @@ int main(int argc, char** argv) {
   // The likeliest sentence of all is not worth reading.
   if (arguments.decoder == "beam" && app.count("--beginning") == 0) arguments.beginning = "she looked at";
   try {
-    return arguments.decoder.empty() ? topksoftmax::examples::compare_heads(arguments.model)
-                                     : topksoftmax::examples::write(arguments);
+    return arguments.decoder.empty() ? compare_heads(arguments.model) : write(arguments);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lstm_lm: %s\n", error.what());
     return 1;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "progress.hpp"
+#include "sampling_arguments.hpp"
 #include "sliding_window.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
@@ -265,8 +266,9 @@ int run(const Arguments& arguments) {
 }  // namespace topksoftmax::examples
 
 int main(int argc, char** argv) {
+  using namespace topksoftmax::examples;
   try {
-    topksoftmax::examples::Arguments arguments;
+    Arguments arguments;
     CLI::App app(
         "Completes C code with a transformer, greedily and sampled, with the full softmax and faster heads.",
         "transformer_lm");
@@ -289,19 +291,14 @@ int main(int argc, char** argv) {
     app.add_option("--rounds", arguments.rounds, "Times that each text is written; the median is shown")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--temperature", arguments.sampling.temperature, "Of sampling")->capture_default_str();
-    app.add_option("--top-k", arguments.sampling.top_k, "Tokens that are drawn from, at least 1")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app.add_option("--top-p", arguments.sampling.top_p, "The nucleus of these")->capture_default_str();
-    app.add_option("--min-p", arguments.sampling.min_p, "As a part of the best token's probability")
-        ->capture_default_str();
+    add_sampling_options(app, arguments.sampling, "The likeliest so many, at least 1")
+        ->check(CLI::PositiveNumber);
     app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
         ->check(CLI::Range(1.0, 1e6))
         ->capture_default_str();
     app.add_option("--seed", arguments.seed, "Of the random numbers")->capture_default_str();
     CLI11_PARSE(app, argc, argv);
-    return topksoftmax::examples::run(arguments);
+    return run(arguments);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "transformer_lm: %s\n", error.what());
     return 1;
