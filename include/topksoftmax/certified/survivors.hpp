@@ -140,6 +140,8 @@ inline Candidates bounded_candidates(const BoundedQuery& bounded) {
 inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows rows, std::size_t most) {
   // How much lower the cut is for the first attempt at a narrower interval; twice as much every time.
   constexpr float kFirstStep = 1.0F;
+  // Floats of such a size are half a nat apart: sums cannot be bounded any more, and few logits are near.
+  constexpr float kFarApart = 0x1p22F;
   const CertifiedIndex& index = bounded.index;
   const Query& query = bounded.query;
   Candidates candidates = bounded_candidates(bounded);
@@ -159,7 +161,9 @@ inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows row
     // None of them reaches the cut, which is more than the sum tells where it could not be bounded.
     candidates.outside_high =
         static_cast<double>(cut) + std::log(std::min(found.outside.high, static_cast<double>(index.rows())));
-    candidates.outside = estimated_outside(bounded, candidates.outside_low, candidates.outside_high);
+    candidates.outside = std::abs(cut) < kFarApart
+                             ? estimated_outside(bounded, candidates.outside_low, candidates.outside_high)
+                             : candidates.outside_low;
     if (any_width) return candidates;
     const auto [low, high] = log_z_bounds(candidates, score(bounded, candidates));
     if (high - low <= query.log_z_tolerance) return candidates;
