@@ -71,15 +71,13 @@ TEST(Coordinates, BalancedMomentsAreEqualAndDiagonal) {
     const CoordinateBasis basis = learned.basis(width, SerialExecutor());
     // h' = RQh, and rows have the coordinates w' for which QᵀRᵀw' is nearest to w.
     const Eigen::MatrixXd B = basis.R * basis.Q;
-    const Eigen::MatrixXd H = contexts.cast<double>() * B.transpose();
     const Eigen::MatrixXd W =
         B.transpose().householderQr().solve(layer.weights().cast<double>().transpose()).transpose();
-    const auto moment = [](const Eigen::MatrixXd& X) {
-      const Eigen::MatrixXd S = X.transpose() * X;
-      return Eigen::MatrixXd(S / S(0, 0));
-    };
-    const Eigen::MatrixXd of_contexts = moment(H);
-    const Eigen::MatrixXd of_rows = moment(W);
+    const auto scaled = [](const Eigen::MatrixXd& S) { return Eigen::MatrixXd(S / S(0, 0)); };
+    const Eigen::MatrixXd H = contexts.cast<double>();
+    const Eigen::MatrixXd of_all = detail::shrunk(detail::normalized(H.transpose() * H), 300);
+    const Eigen::MatrixXd of_contexts = scaled(B * of_all * B.transpose());
+    const Eigen::MatrixXd of_rows = scaled(W.transpose() * W);
     for (Eigen::Index i = 0; i < of_rows.rows(); ++i) {
       for (Eigen::Index j = 0; j < of_rows.cols(); ++j) {
         // Small moments of contexts are lifted.
@@ -88,6 +86,39 @@ TEST(Coordinates, BalancedMomentsAreEqualAndDiagonal) {
         EXPECT_NEAR(of_rows(i, j), i == j ? of_rows(i, i) : 0.0, 1e-6 * size) << width << ": " << i << j;
       }
     }
+  }
+}
+
+TEST(Coordinates, ShrinkTheMomentOfASampleAsItsSizeSays) {
+  // By hand, from the paper's formula.
+  Eigen::MatrixXd one = Eigen::MatrixXd::Zero(4, 4);
+  one(0, 0) = 1.0;
+  const double share = 1.5 / (10.5 * 0.75);
+  const Eigen::MatrixXd found = detail::shrunk(one, 10);
+  EXPECT_NEAR(found(0, 0), 1.0 - share + share / 4.0, 1e-12);
+  EXPECT_NEAR(found(2, 2), share / 4.0, 1e-12);
+  EXPECT_EQ(found(0, 2), 0.0);
+  // Nothing is known of other directions, or all directions are alike.
+  EXPECT_TRUE(detail::shrunk(one, 1).isApprox(Eigen::MatrixXd::Identity(4, 4) / 4.0));
+  const Eigen::MatrixXd alike = Eigen::MatrixXd::Identity(4, 4) / 4.0;
+  EXPECT_TRUE(detail::shrunk(alike, 1000).isApprox(alike));
+  EXPECT_TRUE(detail::shrunk(Eigen::MatrixXd::Zero(4, 4), 5).isApprox(alike));
+  EXPECT_EQ(detail::shrunk(Eigen::MatrixXd::Ones(1, 1), 3)(0, 0), 1.0);
+}
+
+TEST(Coordinates, AShrunkMomentIsNearerToTheTruth) {
+  constexpr Eigen::Index kDim = 40;
+  const Eigen::ArrayXd roots = Eigen::ArrayXd::LinSpaced(kDim, 1.0, kDim).inverse().sqrt();
+  const Eigen::MatrixXd truth = detail::normalized(Eigen::MatrixXd(roots.square().matrix().asDiagonal()));
+  for (const Eigen::Index count : {5, 20, 100, 5000}) {
+    Eigen::MatrixXd X = testing::random_matrix(count, kDim, 4).cast<double>();
+    X.array().rowwise() *= roots.transpose();
+    const Eigen::MatrixXd S = detail::normalized(X.transpose() * X);
+    const Eigen::MatrixXd shrunk = detail::shrunk(S, static_cast<std::size_t>(count));
+    EXPECT_NEAR(shrunk.trace(), 1.0, 1e-12);
+    const double off = (S - truth).norm();
+    const double off_shrunk = (shrunk - truth).norm();
+    EXPECT_LT(off_shrunk, (count < 50 ? 0.9 : 1.01) * off) << count;
   }
 }
 

@@ -35,6 +35,7 @@
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/hold_out.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -121,11 +122,11 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
     if (options.progress) options.progress(step, done);
   };
   report("learning the coordinates", 0.0);
-  const RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
+  RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
+  RowMajorMatrix judged = hold_out(sampled, kChoosingContexts);
   const LearnedCoordinates coordinates(layer, sampled, options.coordinates, executor);
   const StepProgress chosen = step_of(options.progress, "choosing the bounds", kLearned, kChosen);
-  const Trials trials(layer, evenly_spaced(Contexts::of(sampled), kChoosingContexts), options.expected_k,
-                      executor);
+  const Trials trials(layer, std::move(judged), options.expected_k, executor);
   BoundChoice choice = BoundChooser(layer, coordinates, trials, options, chosen, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;

@@ -271,7 +271,10 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
 }
 
 inline std::vector<CodeWidths> BoundChooser::widths_of_codes(std::size_t coordinates) const {
-  if (options_.code_width() == 0) return code_widths(coordinates, options_.failure_probability > 0.0);
+  if (options_.code_width() == 0) {
+    if (trials_.count() == 0) return {widths_without_contexts(coordinates)};
+    return code_widths(coordinates, options_.failure_probability > 0.0);
+  }
   // A layer may be narrower than what is asked for.
   constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
   const std::size_t width = options_.width == 0 ? coordinates : std::min(options_.width, coordinates);
@@ -336,15 +339,19 @@ inline BoundChoice BoundChooser::choose() const {
   };
   if (options_.code_width() != 0) return with_codes(choose_code_widths(scans_before_codes()));
   if (options_.width != 0) return choose_for(kOneLine).choice;
-  if (trials_.count() == 0) return choose_for(width_of_rows()).choice;
+  const bool may_have_codes = options_.prefix == 0 && options_.coordinates == BoundCoordinates::balanced &&
+                              layer_.dim() <= kernels::kMaxWidth;
+  if (trials_.count() == 0) {
+    if (may_have_codes) return with_codes(choose_code_widths({}));
+    return choose_for(width_of_rows()).choice;
+  }
   Estimate estimate = choose_for(kOneLine);
   tell(0.4);
   const WidthChoice width = choose_width(estimate.rows_passing);
   tell(0.6);
   if (width.least_width != kOneLine) estimate = choose_for(width.least_width);
   tell(0.8);
-  const bool open = options_.prefix == 0;
-  if (open && options_.coordinates == BoundCoordinates::balanced && layer_.dim() <= kernels::kMaxWidth) {
+  if (may_have_codes) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
     const CodeChoice codes = choose_code_widths(estimate.scans);
     if (codes.cost < cost) return with_codes(codes);

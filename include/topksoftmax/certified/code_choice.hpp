@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -52,8 +53,9 @@ struct CodeChoice {
 };
 
 inline constexpr std::array<std::size_t, 5> kCodePrefixes = {8, 16, 32, 48, 64};
-inline constexpr std::array<std::size_t, 16> kInt4Widths = {32,  64,  96,  128, 160, 192,  224,  256,
-                                                            320, 384, 512, 768, 992, 1504, 2016, 4032};
+/// Fewer than all that are behind a prefix; those are tried as well.
+inline constexpr std::array<std::size_t, 15> kInt4Widths = {32,  64,  96,  128, 160,  192,  224, 256,
+                                                            320, 384, 512, 768, 1024, 1536, 2048};
 /// What rounding normal numbers to int4 and contexts to eight bits, and what rounding either to eight bits,
 /// takes of lengths.
 inline constexpr double kLostToInt4 = 0.12;
@@ -164,7 +166,8 @@ class CodeTrials {
 };
 
 /// Cache lines of a tail to choose among.
-inline constexpr std::array<std::size_t, 12> kTailLines = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+inline constexpr std::array<std::size_t, 16> kTailLines = {1,  2,  3,  4,  6,  8,   12,  16,
+                                                           24, 32, 48, 64, 96, 128, 192, 256};
 
 /// The same widths with tails of every length, for contexts of so many coordinates.
 inline void add_tails(CodeWidths widths, std::size_t coordinates, std::vector<CodeWidths>& all) {
@@ -175,24 +178,40 @@ inline void add_tails(CodeWidths widths, std::size_t coordinates, std::vector<Co
   }
 }
 
-/// Widths to choose among: those in int2 only where codes are dithered, then all behind the others.
+/// Widths to choose among: those in int2 only where codes are dithered, then all behind the others. Where
+/// contexts differ in all directions a few coordinates that only count by their length let most rows pass, so
+/// all are in codes in some of the choices, and all in bytes in the last.
 inline std::vector<CodeWidths> code_widths(std::size_t coordinates, bool dithered) {
   constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
+  std::set<std::size_t> prefixes(kCodePrefixes.begin(), kCodePrefixes.end());
+  const std::size_t beside_segments = coordinates % kSegment;
+  if (beside_segments != 0 && beside_segments % 4 == 0) prefixes.insert(beside_segments);
   std::vector<CodeWidths> all;
-  for (const std::size_t prefix : kCodePrefixes) {
+  for (const std::size_t prefix : prefixes) {
     if (prefix > coordinates) break;
     const std::size_t room = (coordinates - prefix) / kSegment * kSegment;
     add_tails({.prefix = prefix}, coordinates, all);
     if (dithered && room > 0) add_tails({.prefix = prefix, .int2 = room}, coordinates, all);
     for (const std::size_t int4 : kInt4Widths) {
-      if (int4 > room) break;
+      if (int4 >= room) break;
       add_tails({.prefix = prefix, .int4 = int4}, coordinates, all);
-      if (dithered && int4 < room) {
-        add_tails({.prefix = prefix, .int4 = int4, .int2 = room - int4}, coordinates, all);
-      }
+      if (dithered) add_tails({.prefix = prefix, .int4 = int4, .int2 = room - int4}, coordinates, all);
     }
+    if (room > 0) add_tails({.prefix = prefix, .int4 = room}, coordinates, all);
   }
+  const std::size_t in_bytes = coordinates / 4 * 4;
+  if (in_bytes > 0) add_tails({.prefix = in_bytes}, coordinates, all);
   return all;
+}
+
+/// What to read where there are no contexts to choose by: all coordinates, in int4 but for the first. Where
+/// contexts turn out to lie in few directions that is twice what would do; in many, less rules nothing out.
+inline CodeWidths widths_without_contexts(std::size_t coordinates) {
+  constexpr std::size_t kSegment = kernels::CodeContext::kSegment;
+  const std::size_t first = std::min(coordinates, kSegment + coordinates % kSegment);
+  const std::size_t prefix = std::max<std::size_t>(first / 4 * 4, 4);
+  const std::size_t rest = coordinates - std::min(prefix, coordinates);
+  return {.prefix = prefix, .int4 = rest / kSegment * kSegment, .width = coordinates};
 }
 
 /// How many rows pass some contexts by what their prefixes have, and by all that they have.

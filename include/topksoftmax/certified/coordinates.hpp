@@ -77,7 +77,7 @@ class LearnedCoordinates {
 
  private:
   BoundCoordinates kind_;
-  Eigen::MatrixXd contexts_;    ///< E[hhᵀ] [d×d], with a trace of 1
+  Eigen::MatrixXd contexts_;    ///< E[hhᵀ] [d×d], with a trace of 1, shrunk
   Eigen::MatrixXd rows_;        ///< E[wwᵀ] [d×d], likewise
   Eigen::MatrixXd directions_;  ///< eigenvectors of one of them, or of their sum
 };
@@ -100,6 +100,20 @@ inline Eigen::MatrixXd lifted_root(const Eigen::MatrixXd& S, const Executor& exe
 inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
   const double trace = S.trace();
   if (trace > 0.0) S /= trace;
+  return S;
+}
+
+/// What the moment S [d×d] of a sample, with a trace of 1, tells of that of all: S shrunk towards I/d. A few
+/// contexts say nothing of most directions, in which others differ; many hardly shrink. Chen, Wiesel, Eldar
+/// and Hero, "Shrinkage algorithms for MMSE covariance estimation" (2010), eq. 23.
+inline Eigen::MatrixXd shrunk(Eigen::MatrixXd S, std::size_t count) {
+  const auto d = static_cast<double>(S.rows());
+  const double squares = S.squaredNorm();
+  const double certain = (static_cast<double>(count) + 1.0 - 2.0 / d) * (squares - 1.0 / d);
+  const double uncertain = (1.0 - 2.0 / d) * squares + 1.0;
+  const double share = certain > uncertain ? uncertain / certain : 1.0;
+  S *= 1.0 - share;
+  S.diagonal().array() += share / d;
   return S;
 }
 
@@ -138,13 +152,13 @@ inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const R
   if (contexts.rows() > 0) {
     const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
     const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
-    contexts_ = gram(H, executor).cast<double>();
+    contexts_ = shrunk(normalized(gram(H, executor).cast<double>()), static_cast<std::size_t>(H.rows()));
   } else if (kind == BoundCoordinates::contexts) {
     throw Error(
         "certified: the contexts' own coordinates are wanted, but "
         "there are no contexts");
   }
-  contexts_ = normalized(contexts_);
+  contexts_ = normalized(std::move(contexts_));
   rows_ = normalized(layer_gram(layer, executor));
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_

@@ -58,7 +58,8 @@ inline constexpr OptionChoices<BoundBoxes, 3> bound_boxes_choices = {
 /// Options of Certified. What builds throws Error for values out of their ranges.
 struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads, as int8: a multiple of 4, at most `width`; 0 chooses
-  /// by counting, on the contexts, the work that each choice would make, and int4_width with it.
+  /// by counting, on the contexts, the work that each choice would make, and int4_width with it. Without
+  /// contexts it reads all coordinates, in int4 but for the first 32 or some more.
   std::size_t prefix = 0;
   /// Coordinates behind these that it reads as int4: a multiple of 32, all together at most `width`. Only
   /// with a prefix.
@@ -67,7 +68,8 @@ struct CertifiedOptions {
   std::size_t int2_width = 0;
   /// Coordinates that rows have in all, 4 to 16,384; what a row and a context have beyond them counts by its
   /// length alone. 0: as many as lie in one cache line behind the prefix, or more where the contexts, or W
-  /// without any, have so many directions that fewer would leave many rows to score.
+  /// where a prefix is given but no contexts, have so many directions that fewer would leave many rows to
+  /// score.
   std::size_t width = 0;
   /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
   std::size_t context_sample = 20000;
