@@ -51,12 +51,12 @@ TEST(ContextRegions, AreOneWithoutCentres) {
   EXPECT_EQ(regions.of(&context), 0U);
 }
 
-/// Contexts enough for three regions, of six kinds.
+/// Contexts enough for three regions, though some are not bounded, of six kinds.
 struct Learned {
   static constexpr Eigen::Index kKinds = 6;
 
   SoftmaxLayer layer = testing::random_layer(700, 24, 3);
-  RowMajorMatrix contexts = testing::clustered_contexts(3000, 24, kKinds, 9);
+  RowMajorMatrix contexts = testing::clustered_contexts(3300, 24, kKinds, 9);
 
   std::unique_ptr<Certified> build(const Executor& executor) const {
     return Certified::build(layer, contexts, {.prefix = 8, .width = 16}, executor);
@@ -85,7 +85,7 @@ TEST(ContextRegions, AreLearnedFromAThousandContextsEach) {
   for (const auto& [kind, regions] : regions_of_kind) {
     const auto most = std::max_element(regions.begin(), regions.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    EXPECT_GE(most->second, 475) << "of 500 contexts of kind " << kind;
+    EXPECT_GE(most->second, 523) << "of 550 contexts of kind " << kind;
   }
 }
 

@@ -123,9 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Boxes, OutsideOfTheBounds, ::testing::Values(BoundBoxes
 
 TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
   const SoftmaxLayer layer = random_layer(1500, 64, 3);
-  const RowMajorMatrix contexts = clustered_contexts(1100, 64, 6, 9);
+  const RowMajorMatrix contexts = clustered_contexts(1200, 64, 6, 9);
   const CertifiedOptions options = {.prefix = 8, .width = 32, .boxes = BoundBoxes::never};
-  const auto head = Certified::build(layer, contexts.topRows(700), options);
+  const auto head = Certified::build(layer, contexts.topRows(800), options);
   const detail::CertifiedIndex& index = head->screener().index();
   ASSERT_TRUE(index.outside_mass);
   EXPECT_EQ(index.outside_features.coordinates(), 16U);
@@ -138,7 +138,7 @@ TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
   const TokenMask all = TokenMask::all(1500);
   std::vector<double> errors;
   std::vector<double> by_position;
-  for (Eigen::Index row = 700; row < contexts.rows(); ++row) {
+  for (Eigen::Index row = 800; row < contexts.rows(); ++row) {
     const Eigen::VectorXf h = contexts.row(row);
     const double exact = Reference(layer, h).log_z;
     const double log_z = head->query(h, {.k = 5}).log_z;

@@ -180,7 +180,7 @@ TEST_F(NumpyTest, FindsTheTensorsThatAreDocumented) {
   const CertifiedOptions with_boxes = {.prefix = 8, .boxes = BoundBoxes::always};
   save(*Certify::wrap(L2S::train_kmeans(layer, train), train, with_boxes), "tails, boxes and l2s");
   // Enough contexts to learn the estimate of log Z from.
-  const RowMajorMatrix many = clustered_contexts(2000, static_cast<Eigen::Index>(layer.dim()), 6, 9);
+  const RowMajorMatrix many = clustered_contexts(2400, static_cast<Eigen::Index>(layer.dim()), 6, 9);
   save(*Certified::build(layer, many, with_tails), "estimate");
   save(*Certify::wrap(Shortlist::build(layer), many, with_tails), "estimate and shortlist");
   EXPECT_EQ(complaint("numpy_table.py", arguments), "");
