@@ -80,7 +80,6 @@ struct AllDirections {
   RowMajorMatrix H;
 };
 
-// Few contexts fit the coordinates that were learned from them, and would be chosen for: others do not.
 TEST(CodeChoice, BoundsFewRowsTwiceWhereContextsFillAllDirections) {
   for (const Eigen::Index dim : {512, 300}) {
     for (const float leaning : {0.0F, 1.0F}) {
@@ -100,6 +99,22 @@ TEST(CodeChoice, BoundsFewRowsTwiceWhereContextsFillAllDirections) {
         EXPECT_LT(scored, 100U * 60U) << dim << ", " << leaning << ", " << learned_from;
       }
     }
+  }
+}
+
+// A common direction has most of what contexts are. In the others a few contexts fit the coordinates that
+// were learned from them, and no further ones do.
+TEST(CodeChoice, IsNotDeceivedByTheContextsThatWereLearnedFrom) {
+  AllDirections world(512, 0.5F);
+  world.H.rowwise() += 3.0F * testing::random_vector(512, 7).transpose();
+  const SoftmaxLayer layer = SoftmaxLayer::own(world.W);
+  for (const Eigen::Index learned_from : {20, 60, 120}) {
+    const auto head = Certified::build(layer, world.H.topRows(learned_from), {.outside_sample = 0});
+    std::size_t scored = 0;
+    for (Eigen::Index i = 300; i < 400; ++i) {
+      scored += head->query(world.H.row(i).transpose(), {.k = 5, .probabilities = false}).work.candidates;
+    }
+    EXPECT_LT(scored, 100U * 60U) << learned_from;
   }
 }
 
