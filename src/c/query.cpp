@@ -4,7 +4,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "c/guard.hpp"
@@ -17,7 +16,6 @@
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
-#include "topksoftmax/workspace.hpp"
 
 using namespace topksoftmax;
 

@@ -147,8 +147,8 @@ inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::Mat
 inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                                               BoundCoordinates kind, const Executor& executor)
     : kind_(kind),
-      contexts_(Eigen::MatrixXd::Identity(static_cast<Eigen::Index>(layer.dim()),
-                                          static_cast<Eigen::Index>(layer.dim()))) {
+      contexts_(normalized(Eigen::MatrixXd::Identity(static_cast<Eigen::Index>(layer.dim()),
+                                                     static_cast<Eigen::Index>(layer.dim())))) {
   if (contexts.rows() > 0) {
     const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
     const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
@@ -158,7 +158,6 @@ inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const R
         "certified: the contexts' own coordinates are wanted, but "
         "there are no contexts");
   }
-  contexts_ = normalized(std::move(contexts_));
   rows_ = normalized(layer_gram(layer, executor));
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_
