@@ -88,29 +88,29 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
     ask(*backend_, query, stride, batch, workspace, answers);
   }
   std::size_t answered_together() const override { return ask_together(*backend_); }
-  std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
+  std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const override {
     return ask_candidates(*backend_, query, workspace);
   }
   std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
                                              Workspace& workspace) const override {
-    return ask_log_z(*backend_, query, how, workspace);
+    return ask_sample_log_z(*backend_, query, how, workspace);
   }
   bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                        float* bounds) const override {
     return ask_upper_bounds(*backend_, query, rows, workspace, bounds);
   }
-  bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                 std::vector<ScoredToken>& rows) const override {
-    return ask_likely(*backend_, query, count, workspace, rows);
+  bool do_likely_tokens(const Query& query, std::size_t count, Workspace& workspace,
+                        std::vector<ScoredToken>& rows) const override {
+    return ask_likely_tokens(*backend_, query, count, workspace, rows);
   }
-  bool do_reaching(const Query& query, float least, Workspace& workspace,
-                   BoundedTokens& rows) const override {
-    return ask_reaching(*backend_, query, least, workspace, rows);
+  bool do_tokens_reaching(const Query& query, float least, Workspace& workspace,
+                          BoundedTokens& rows) const override {
+    return ask_tokens_reaching(*backend_, query, least, workspace, rows);
   }
   std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
                                                   const Nucleus& nucleus,
                                                   Workspace& workspace) const override {
-    return ask_nucleus(*backend_, query, token, nucleus, workspace);
+    return ask_place_in_nucleus(*backend_, query, token, nucleus, workspace);
   }
   void do_save(IndexWriter& out) const override;
 

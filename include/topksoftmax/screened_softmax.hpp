@@ -79,7 +79,7 @@ class ScreenedSoftmax : public TopKSoftmax {
   }
 
  private:
-  std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const override {
+  std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const override {
     return screen(query, workspace);
   }
 

@@ -118,6 +118,13 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   return query;
 }
 
+/// The same of one context, of which every value is looked at.
+TOPKSOFTMAX_INLINE Query TopKSoftmax::check_one(std::span<const float> h, const QueryOptions& options) const {
+  const Query query = check(h.data(), h.size(), options);
+  detail::check_context(h.data(), h.size());
+  return query;
+}
+
 /// Calls body(first, count, thread) for chunks of a batch, on at most `threads` threads; for the whole of it,
 /// even if that is nothing, where others answer it too.
 template <class Body>
@@ -182,11 +189,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const Query& query, std::size_t
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
                                            Workspace& workspace, TopK& answer) const {
-  const Query query = admit([&] {
-    const Query checked = check(h.data(), h.size(), options);
-    detail::check_context(h.data(), h.size());
-    return on_rows(checked, workspace);
-  });
+  const Query query = admit([&] { return on_rows(check_one(h, options), workspace); });
   answer_chunk(query, h.size(), 1, workspace, &answer);
 }
 
@@ -284,8 +287,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::sp
                                                const QueryOptions& options, const Workspace& workspace,
                                                std::span<float> logits) const {
   const Query query = admit([&] {
-    const Query checked = check(h.data(), h.size(), options);
-    detail::check_context(h.data(), h.size());
+    const Query checked = check_one(h, options);
     detail::check_tokens("logits_of", ids, logits.size(), vocab());
     return checked;
   });
@@ -322,8 +324,7 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
                                                                         const SampledLogZOptions& how,
                                                                         const QueryOptions& options,
                                                                         Workspace& workspace) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
+  const Query query = check_one(h, options);
   if (!(how.error > 0.0)) throw detail::unusable_error("sample_log_z", how.error, "above 0");
   detail::check_temperature("sample_log_z", how.temperature);
   if (count_allowed(options.allowed) == 0) throw std::invalid_argument("sample_log_z: no token is allowed");
@@ -339,8 +340,7 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::do_sample_log_z(const
 TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std::span<const TokenId> ids,
                                                   const QueryOptions& options, Workspace& workspace,
                                                   std::span<float> bounds) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
+  const Query query = check_one(h, options);
   detail::check_tokens("upper_bounds", ids, bounds.size(), vocab());
   const Query of_rows = on_rows(query, workspace);
   std::span<const TokenId> rows = ids;
@@ -368,37 +368,36 @@ TOPKSOFTMAX_INLINE bool TopKSoftmax::do_upper_bounds(const Query& /*query*/,
 TOPKSOFTMAX_INLINE bool TopKSoftmax::likely_tokens(std::span<const float> h, std::size_t count,
                                                    const QueryOptions& options, Workspace& workspace,
                                                    std::vector<ScoredToken>& tokens) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
+  const Query query = check_one(h, options);
   tokens.clear();
-  if (!do_likely(on_rows(query, workspace), std::min(count, rows_), workspace, tokens)) return false;
+  if (!do_likely_tokens(on_rows(query, workspace), std::min(count, rows_), workspace, tokens)) return false;
   if (row_map_) {
     for (ScoredToken& token : tokens) token.id = row_map_->token_of(token.id);
   }
   return true;
 }
 
-TOPKSOFTMAX_INLINE bool TopKSoftmax::do_likely(const Query& /*query*/, std::size_t /*count*/,
-                                               Workspace& /*workspace*/,
-                                               std::vector<ScoredToken>& /*rows*/) const {
+TOPKSOFTMAX_INLINE bool TopKSoftmax::do_likely_tokens(const Query& /*query*/, std::size_t /*count*/,
+                                                      Workspace& /*workspace*/,
+                                                      std::vector<ScoredToken>& /*rows*/) const {
   return false;
 }
 
 TOPKSOFTMAX_INLINE bool TopKSoftmax::tokens_reaching(std::span<const float> h, float least,
                                                      const QueryOptions& options, Workspace& workspace,
                                                      BoundedTokens& tokens) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
+  const Query query = check_one(h, options);
   tokens.clear();
-  if (!do_reaching(on_rows(query, workspace), least, workspace, tokens)) return false;
+  if (!do_tokens_reaching(on_rows(query, workspace), least, workspace, tokens)) return false;
   if (row_map_) {
     for (TokenId& id : tokens.ids) id = row_map_->token_of(id);
   }
   return true;
 }
 
-TOPKSOFTMAX_INLINE bool TopKSoftmax::do_reaching(const Query& /*query*/, float /*least*/,
-                                                 Workspace& /*workspace*/, BoundedTokens& /*rows*/) const {
+TOPKSOFTMAX_INLINE bool TopKSoftmax::do_tokens_reaching(const Query& /*query*/, float /*least*/,
+                                                        Workspace& /*workspace*/,
+                                                        BoundedTokens& /*rows*/) const {
   return false;
 }
 
@@ -407,8 +406,7 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std
                                                                              const Nucleus& nucleus,
                                                                              const QueryOptions& options,
                                                                              Workspace& workspace) const {
-  const Query query = check(h.data(), h.size(), options);
-  detail::check_context(h.data(), h.size());
+  const Query query = check_one(h, options);
   detail::check_tokens("place_in_nucleus", {&token.id, 1}, 1, vocab());
   if (!(nucleus.share > 0.0 && nucleus.share < 1.0)) {
     throw std::invalid_argument("place_in_nucleus: share is " + detail::value_text(nucleus.share) +
@@ -433,10 +431,8 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::do_place_in_nucleus(
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,
                                                                      const QueryOptions& options,
                                                                      Workspace& workspace) const {
-  const Query checked = check(h, dim, options);
-  detail::check_context(h, dim);
-  const Query query = on_rows(checked, workspace);
-  std::optional<Candidates> found = do_screen(query, workspace);
+  const Query query = on_rows(check_one({h, dim}, options), workspace);
+  std::optional<Candidates> found = do_candidates(query, workspace);
   if (found && (few_allowed(query) || found->ids.size() < query.k)) found->everything = true;
   if (found && row_map_) name_candidates(*found, workspace);
   return found;
@@ -457,8 +453,8 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::name_candidates(Candidates& candidates, Wor
   candidates.ids = {ids, count};
 }
 
-TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::do_screen(const Query& /*query*/,
-                                                                    Workspace& /*workspace*/) const {
+TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::do_candidates(const Query& /*query*/,
+                                                                        Workspace& /*workspace*/) const {
   return std::nullopt;
 }
 

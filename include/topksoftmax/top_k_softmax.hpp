@@ -35,9 +35,9 @@ class IndexWriter;
 /// higher logit first, of equal logits the lower token id, the same answer for every batch size and thread
 /// count (of WtaLsh, whose contexts share candidates, for every thread count). A query throws
 /// std::invalid_argument for an h of the wrong length or with a value that is not finite, for k = 0 and for
-/// unusable options (the message says which); then, and when memory runs out (std::bad_alloc), its outputs
-/// are as they were. Only a batch that memory runs out on leaves some of its answers whole and the others as
-/// they were. Its workspaces remain usable.
+/// unusable options, even if they would not count (the message says which); then, and when memory runs out
+/// (std::bad_alloc), its outputs are as they were. Only a batch that memory runs out on leaves some of its
+/// answers whole and the others as they were. Its workspaces remain usable.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:
   virtual ~TopKSoftmax() = default;
@@ -164,42 +164,43 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// log Z of the context h [d] from a part of the rows, within an error that the caller chooses at a
   /// confidence of 99.9 %: between an interval that is proven (QueryOptions::log_z_tolerance) and what was
-  /// learned (log_z_error()). Of `options`, only the mask and the biases count. Nothing where the backend has
-  /// no bounds to draw rows by; where a sample would read too many rows it reads all, V·d weights. Throws
-  /// std::invalid_argument as query does, for an error that is not above 0 and a temperature out of range,
-  /// and where no token is allowed.
+  /// learned (log_z_error()). Of `options`, only the mask, the biases and same_context count. Nothing where
+  /// the backend has no bounds to draw rows by; where a sample would read too many rows it reads all, V·d
+  /// weights. Throws std::invalid_argument as query does, for an error that is not above 0 and a temperature
+  /// out of range, and where no token is allowed.
   std::optional<SampledLogZ> sample_log_z(std::span<const float> h, const SampledLogZOptions& how,
                                           const QueryOptions& options, Workspace& workspace) const;
 
   /// What the logits of some tokens for the context h [d] are proven not to exceed: bounds[i] is that of
-  /// ids[i], in any order, +∞ where the backend has no bound. Of `options`, only the mask and the biases
-  /// count. A backend that certifies reads nothing for it where it has just answered for h
+  /// ids[i], in any order, +∞ where the backend has no bound. Of `options`, only the mask, the biases and
+  /// same_context count. A backend that certifies reads nothing for it where it has just answered for h
   /// (QueryOptions::same_context). Throws std::invalid_argument as logits_of does.
   void upper_bounds(std::span<const float> h, std::span<const TokenId> ids, const QueryOptions& options,
                     Workspace& workspace, std::span<float> bounds) const;
 
   /// Some tokens with large logits for the context h [d], scored: about `count`, no more than four times as
-  /// many, in no order, and not proven to be the best. Of `options`, only the mask and the biases count; no
-  /// forbidden token is among them, and no biased one. False where the backend has no bounds, or none for h.
-  /// Cost for a backend that certifies: what it reads to find a threshold, and count·d weights. Throws
-  /// std::invalid_argument as query does.
+  /// many, in no order, and not proven to be the best. Of `options`, only the mask, the biases and
+  /// same_context count; no forbidden token is among them, and no biased one. False where the backend has no
+  /// bounds, or none for h; then, and where memory runs out, nothing in `tokens` counts. Cost for a backend
+  /// that certifies: what it reads to find a threshold, and count·d weights. Throws std::invalid_argument as
+  /// query does.
   bool likely_tokens(std::span<const float> h, std::size_t count, const QueryOptions& options,
                      Workspace& workspace, std::vector<ScoredToken>& tokens) const;
 
   /// All tokens whose logits for the context h [d] may reach `least`, with upper bounds: +∞ for biased ones.
-  /// Of `options`, only the mask and the biases count; biased tokens are among them even where they are
-  /// forbidden, no other forbidden one is. False, with nothing that counts in `tokens`, where the backend has
-  /// no bounds, none for h, or none for such a logit. A backend that certifies reads what its bounds read,
-  /// but for those that it has just made for h (QueryOptions::same_context), and no weights. Throws
-  /// std::invalid_argument as query does.
+  /// Of `options`, only the mask, the biases and same_context count; biased tokens are among them even where
+  /// they are forbidden, no other forbidden one is. False where the backend has no bounds, none for h, or
+  /// none for such a logit; then, and where memory runs out, nothing in `tokens` counts. A backend that
+  /// certifies reads what its bounds read, but for those that it has just made for h
+  /// (QueryOptions::same_context), and no weights. Throws std::invalid_argument as query does.
   bool tokens_reaching(std::span<const float> h, float least, const QueryOptions& options,
                        Workspace& workspace, BoundedTokens& tokens) const;
 
   /// Whether a nucleus for the context h [d] has a token, which is allowed and has this logit, from a part of
   /// the rows: as few as tell it at a confidence of 99.9 %, most of all near the nucleus' end. Of `options`,
-  /// only the mask and the biases count. Nothing where the backend has no bounds to draw rows by; where a
-  /// sample would read too many rows it reads all, V·d weights. With an error of 0 nothing is drawn: where
-  /// bounds do not prove the place, it is left open. Throws std::invalid_argument as query does,
+  /// only the mask, the biases and same_context count. Nothing where the backend has no bounds to draw rows
+  /// by; where a sample would read too many rows it reads all, V·d weights. With an error of 0 nothing is
+  /// drawn: where bounds do not prove the place, it is left open. Throws std::invalid_argument as query does,
   /// for a negative error or NaN, a temperature out of range, a share that is not in (0, 1), and for an id
   /// without a row.
   std::optional<NucleusPlace> place_in_nucleus(std::span<const float> h, const ScoredToken& token,
@@ -256,11 +257,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Its candidates, if it has such a list.
   static std::optional<Candidates> ask_candidates(const TopKSoftmax& backend, const Query& query,
                                                   Workspace& workspace) {
-    return backend.do_screen(query, workspace);
+    return backend.do_candidates(query, workspace);
   }
   /// Its log Z from a sample, if it can draw one.
-  static std::optional<SampledLogZ> ask_log_z(const TopKSoftmax& backend, const Query& query,
-                                              const SampledLogZOptions& how, Workspace& workspace) {
+  static std::optional<SampledLogZ> ask_sample_log_z(const TopKSoftmax& backend, const Query& query,
+                                                     const SampledLogZOptions& how, Workspace& workspace) {
     return backend.do_sample_log_z(query, how, workspace);
   }
 
@@ -270,19 +271,19 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
     return backend.do_upper_bounds(query, rows, workspace, bounds);
   }
   /// Its likely rows, if it has bounds.
-  static bool ask_likely(const TopKSoftmax& backend, const Query& query, std::size_t count,
-                         Workspace& workspace, std::vector<ScoredToken>& rows) {
-    return backend.do_likely(query, count, workspace, rows);
+  static bool ask_likely_tokens(const TopKSoftmax& backend, const Query& query, std::size_t count,
+                                Workspace& workspace, std::vector<ScoredToken>& rows) {
+    return backend.do_likely_tokens(query, count, workspace, rows);
   }
   /// Its rows that may reach a logit, if it has bounds.
-  static bool ask_reaching(const TopKSoftmax& backend, const Query& query, float least, Workspace& workspace,
-                           BoundedTokens& rows) {
-    return backend.do_reaching(query, least, workspace, rows);
+  static bool ask_tokens_reaching(const TopKSoftmax& backend, const Query& query, float least,
+                                  Workspace& workspace, BoundedTokens& rows) {
+    return backend.do_tokens_reaching(query, least, workspace, rows);
   }
   /// Its place of a token in a nucleus, if it can tell.
-  static std::optional<NucleusPlace> ask_nucleus(const TopKSoftmax& backend, const Query& query,
-                                                 const ScoredToken& token, const Nucleus& nucleus,
-                                                 Workspace& workspace) {
+  static std::optional<NucleusPlace> ask_place_in_nucleus(const TopKSoftmax& backend, const Query& query,
+                                                          const ScoredToken& token, const Nucleus& nucleus,
+                                                          Workspace& workspace) {
     return backend.do_place_in_nucleus(query, token, nucleus, workspace);
   }
 
@@ -293,7 +294,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   virtual void do_query(const Query& query, Workspace& workspace, TopK& answer) const = 0;
 
   /// The candidates of a query. The default has none.
-  virtual std::optional<Candidates> do_screen(const Query& query, Workspace& workspace) const;
+  virtual std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const;
 
   /// What sample_log_z() does, some token being allowed. The default has nothing to draw rows by.
   virtual std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
@@ -305,11 +306,12 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                                float* bounds) const;
 
   /// What likely_tokens() does, for rows. The default has no bounds.
-  virtual bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                         std::vector<ScoredToken>& rows) const;
+  virtual bool do_likely_tokens(const Query& query, std::size_t count, Workspace& workspace,
+                                std::vector<ScoredToken>& rows) const;
 
   /// What tokens_reaching() does, for rows. The default has no bounds.
-  virtual bool do_reaching(const Query& query, float least, Workspace& workspace, BoundedTokens& rows) const;
+  virtual bool do_tokens_reaching(const Query& query, float least, Workspace& workspace,
+                                  BoundedTokens& rows) const;
 
   /// What place_in_nucleus() does, for a row. The default knows nothing.
   virtual std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
@@ -355,6 +357,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   }
 
   Query check(const float* h, std::size_t dim, const QueryOptions& options) const;
+  Query check_one(std::span<const float> h, const QueryOptions& options) const;
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                     const QueryOptions& options, std::span<Workspace> workspaces) const;
   Query on_rows(Query query, Workspace& workspace) const;

@@ -44,13 +44,13 @@ class BoundedSoftmax : public Backend {
     return certifies() && upper_bounds(bound(query, workspace), rows, most);
   }
 
-  bool do_likely(const Query& query, std::size_t count, Workspace& workspace,
-                 std::vector<ScoredToken>& rows) const override {
+  bool do_likely_tokens(const Query& query, std::size_t count, Workspace& workspace,
+                        std::vector<ScoredToken>& rows) const override {
     return certifies() && likely_tokens(bound(query, workspace), count, rows);
   }
 
-  bool do_reaching(const Query& query, float least, Workspace& workspace,
-                   BoundedTokens& rows) const override {
+  bool do_tokens_reaching(const Query& query, float least, Workspace& workspace,
+                          BoundedTokens& rows) const override {
     return certifies() && tokens_reaching(bound(query, workspace), least, rows);
   }
 
