@@ -94,6 +94,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
  private:
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
+  SampledToken draw_best(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
+  SampledToken draw_from_answers(detail::Race& race, QueryOptions& asked, std::uint64_t seed);
   /// What must be known of the tokens that no answer lists, to tell which of them stay.
   enum class Needed { nothing, log_z, logits };
 
@@ -220,20 +222,18 @@ inline std::optional<Nucleus> Sampler::only_nucleus(std::uint64_t seed) const {
 
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
-  const std::uint64_t key = random.bits();
-  const TokenGumbels gumbels(key);
+  const std::uint64_t seed = random.bits();
+  const TokenGumbels gumbels(seed);
   const std::span<const float> context(h, dim);
-  const bool greedy = options_.temperature == 0.0;
-  const bool excluding = excludes(gumbels);
-  const Needed needed = this->needed(excluding);
-  if (!greedy && (head.exhaustive() || !head.certifies() || needed == Needed::logits)) {
+  if (options_.temperature == 0.0) return draw_best(head, context, query);
+  const Needed needed = this->needed(excludes(gumbels));
+  if (head.exhaustive() || !head.certifies() || needed == Needed::logits) {
     return draw_from_all(head, context, gumbels, query);
   }
   QueryOptions asked = query;
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
-  asked.probabilities = !greedy && (needed == Needed::log_z || (options_.top_k == 0 && query.probabilities));
-  asked.k = greedy ? 1 : options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
-  const std::size_t rows = head.rows();
+  asked.probabilities = needed == Needed::log_z || (options_.top_k == 0 && query.probabilities);
+  asked.k = options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   detail::Race race = {.head = head,
                        .h = context,
                        .gumbels = gumbels,
@@ -244,20 +244,39 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
     const auto drawn = open_draws_.draw(race, asked);
     if (drawn) return with_probability(drawn->token, drawn->best, drawn->mass, std::nullopt);
   }
-  const std::optional<Nucleus> nucleus = only_nucleus(key);
+  return draw_from_answers(race, asked, seed);
+}
+
+/// The most probable token.
+inline SampledToken Sampler::draw_best(const TopKSoftmax& head, std::span<const float> h,
+                                       const QueryOptions& query) {
+  QueryOptions asked = query;
+  asked.k = 1;
+  asked.probabilities = false;
+  asked.log_z_tolerance = std::numeric_limits<double>::infinity();
+  head.query(h, asked, workspace_, answer_);
+  if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
+  return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
+}
+
+/// Asks for more and more of the best tokens, until these tell who is drawn, or too many would be needed.
+/// `asked` is the race's query.
+inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions& asked, std::uint64_t seed) {
+  const TopKSoftmax& head = race.head;
+  const bool excluding = excludes(race.gumbels);
+  const std::optional<Nucleus> nucleus = only_nucleus(seed);
   log_zs_.clear();
   bool sampled = false;
   for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
-    head.query(context, asked, workspace_, answer_);
+    head.query(race.h, asked, workspace_, answer_);
     asked.same_context = true;
-    scanned |= answer_.work.candidates == rows;
+    scanned |= answer_.work.candidates == head.rows();
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
-    if (greedy) return {.id = answer_.ids.front(), .logit = answer_.logits.front()};
     // Not before the query has found the mask to be long enough.
-    const std::size_t total = head.count_allowed(query.allowed);
+    const std::size_t total = head.count_allowed(asked.allowed);
     detail::Staying stay = detail::staying(answer_, total, options_, excluding, [&](double temperature) {
       if (!sampled) return detail::log_outside(answer_, total, temperature);
-      return outside_of_sampled(sampled_log_z(head, context, asked, temperature, key), temperature);
+      return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), temperature);
     });
     if (stay.decided) {
       race.best = static_cast<double>(answer_.logits.front());
@@ -276,15 +295,14 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
         return with_probability(*drawn.token, answer_.logits[stay.first], stay.mass,
                                 estimated ? std::optional(answer_.log_z) : std::nullopt);
       }
-      if (!drawn.may_be_told) return draw_from_all(head, context, gumbels, query);
+      if (!drawn.may_be_told) return draw_from_all(head, race.h, race.gumbels, asked);
     }
-    const std::size_t most = sampled ? rows / detail::kListedShare : detail::kMostTokens;
-    if (scanned || asked.k >= most) return draw_from_all(head, context, gumbels, query);
-    sampled = needed == Needed::log_z && options_.log_z_error > 0.0 && !nucleus;
+    const std::size_t most = sampled ? head.rows() / detail::kListedShare : detail::kMostTokens;
+    if (scanned || asked.k >= most) return draw_from_all(head, race.h, race.gumbels, asked);
+    sampled = needed(excluding) == Needed::log_z && options_.log_z_error > 0.0 && !nucleus;
     asked.probabilities &= !sampled;
   }
 }
-
 /// Whether nothing is cut, and the best tokens are not likely to lead by far.
 inline bool Sampler::is_open() const {
   const auto& steps = options_.order.steps;
