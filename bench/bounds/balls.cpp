@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "bounds/rounding.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
@@ -20,9 +21,6 @@ namespace {
 
 using Eigen::Index;
 using Eigen::MatrixXd;
-
-/// Logits and bounds beyond this could leave float's range: nothing is bounded then.
-constexpr double kLargestLogit = 1e30;
 
 /// What a BallScreener works in.
 struct BallScratch {
@@ -61,11 +59,6 @@ void visit_best_first(std::span<GroupBound> bounds, const Visit& visit) {
     std::pop_heap(bounds.begin(), end, lower);
     threshold = visit(std::prev(end)->group);
   }
-}
-
-/// Rounds a length up, whatever it was computed from.
-float outwards(double length) {
-  return static_cast<float>(length * (1.0 + 1e-6));
 }
 
 /// What a bound is too low at the most for a context of length 1, for the roundings of float32: of its own

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "bounds/rounding.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/screened_softmax.hpp"
@@ -17,9 +18,6 @@ namespace {
 
 using Eigen::Index;
 using Eigen::MatrixXd;
-
-/// Logits beyond this could leave float's range: nothing is bounded then.
-constexpr double kLargestLogit = 1e30;
 
 /// What a PanoramaScreener works in.
 struct PanoramaScratch {
@@ -31,11 +29,6 @@ struct PanoramaScratch {
   ScratchBuffer ids;
   ScratchBuffer best;
 };
-
-/// Rounds a length up, whatever it was computed from.
-float outwards(double length) {
-  return static_cast<float>(length * (1.0 + 1e-6));
-}
 
 }  // namespace
 

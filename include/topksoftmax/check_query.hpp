@@ -68,11 +68,13 @@ inline std::invalid_argument unusable_error(const char* asked, double error, con
                                limit);
 }
 
+/// Their reciprocals, and a logit's distance times these, must stay within the floats, and above 0.
+inline constexpr double kLeastTemperature = 1e-30;
+inline constexpr double kMostTemperature = 1e30;
+
 /// Throws unless logits can be divided by it.
 inline void check_temperature(const char* asked, double temperature) {
-  constexpr double kLeast = 1e-30;
-  constexpr double kMost = 1e30;
-  if (!(temperature >= kLeast && temperature <= kMost)) {
+  if (!(temperature >= kLeastTemperature && temperature <= kMostTemperature)) {
     throw std::invalid_argument(std::string(asked) + ": temperature is " + value_text(temperature) +
                                 "; it must be from 1e-30 to 1e30");
   }

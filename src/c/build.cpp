@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -58,14 +57,12 @@ TrainingProgress progress_of(const topk_build_material& material) {
 std::string list_of_backends() {
   const Registry registry = Registry::standard();
   std::string text;
-  for (const std::span<const BackendDescription> some : {registry.descriptions(), registry.wrappers()}) {
-    for (const BackendDescription& description : some) {
-      text += description.name + (description.wraps ? ":NAME" : "") + "\n    " + description.summary + "\n";
-      for (const OptionDescription& option : description.options()) {
-        const std::string& value = option.default_value;
-        text += "    " + option.name + "=" + (value.empty() ? "(chosen)" : value) + "    " + option.help;
-        text += '\n';
-      }
+  for (const BackendDescription* const backend : registry.all()) {
+    text += backend->name + (backend->wraps ? ":NAME" : "") + "\n    " + backend->summary + "\n";
+    for (const OptionDescription& option : backend->options()) {
+      const std::string& value = option.default_value;
+      text += "    " + option.name + "=" + (value.empty() ? "(chosen)" : value) + "    " + option.help;
+      text += '\n';
     }
   }
   return text;

@@ -54,7 +54,7 @@ TEST(StandardRegistry, LoadsAMappedVocabulary) {
 }
 
 TEST(StandardRegistry, DescribesEveryBackendWhole) {
-  for (const BackendDescription* const description : detail::all_descriptions(standard())) {
+  for (const BackendDescription* const description : standard().all()) {
     SCOPED_TRACE(description->name);
     EXPECT_FALSE(description->summary.empty());
     std::set<std::string> names;

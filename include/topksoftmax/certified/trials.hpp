@@ -39,8 +39,7 @@ struct Trials {
 inline Trials::Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_t k, const Executor& executor)
     : contexts(std::move(some)), thresholds(contexts.rows()) {
   constexpr std::size_t kScannedTogether = 4;
-  kernels::Rows rows = layer.rows();
-  rows.transform = {};  // of products
+  const kernels::Rows rows = layer.products();
   for_each_part(executor, count(), kScannedTogether, [&](std::size_t first, std::size_t together) {
     std::vector<float> products(together * layer.vocab());
     kernels::scan_batch(rows, contexts.row(static_cast<Eigen::Index>(first)).data(), layer.dim(), together,

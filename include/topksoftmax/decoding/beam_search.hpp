@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/numeric/number_text.hpp"

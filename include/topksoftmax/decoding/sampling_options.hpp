@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/types.hpp"
@@ -88,10 +89,6 @@ struct SampledToken {
 }  // namespace TOPKSOFTMAX_NAMESPACE
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// Their reciprocals, and a logit's distance times these, must stay within the floats, and above 0.
-inline constexpr double kLeastTemperature = 1e-30;
-inline constexpr double kMostTemperature = 1e30;
 
 /// Whether a step leaves anything out; the temperature does not.
 inline bool cuts(const SamplingOptions& options, SamplingStep step) {

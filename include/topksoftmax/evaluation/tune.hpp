@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -288,8 +287,7 @@ inline TuneResult tune_checked(const SoftmaxLayer& layer, const Contexts& contex
                                const Executor& executor) {
   const SteadyClock::time_point start = SteadyClock::now();
   const auto check_time = [&] {
-    if (std::chrono::duration<double>(SteadyClock::now() - start).count() >= options.max_seconds)
-      throw OutOfTime{};
+    if (seconds_since(start) >= options.max_seconds) throw OutOfTime{};
   };
   Reporter reporter(options.progress);
   reporter.tell("finding the exact answers");

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -25,6 +24,7 @@
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/frequency_order.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -54,14 +54,10 @@ inline std::vector<TokenId> frequent_winners(const SoftmaxLayer& layer, const Co
   std::vector<std::size_t> wins(layer.vocab(), 0);
   const Labels winners = exact_labels(Fused(layer), Contexts::of(sample), {}, report, executor);
   for (const TokenId winner : winners.ids) ++wins[static_cast<std::size_t>(winner)];
-  std::vector<TokenId> tokens(layer.vocab());
-  std::iota(tokens.begin(), tokens.end(), 0);
-  const auto wins_of = [&wins](TokenId token) { return wins[static_cast<std::size_t>(token)]; };
-  std::stable_sort(tokens.begin(), tokens.end(),
-                   [&](TokenId a, TokenId b) { return wins_of(a) > wins_of(b); });
-  const auto won = static_cast<std::size_t>(
-      std::find_if(tokens.begin(), tokens.end(), [&](TokenId token) { return wins_of(token) == 0; }) -
-      tokens.begin());
+  std::vector<TokenId> tokens = by_falling(wins, layer.vocab());
+  const auto has_won = [&wins](TokenId token) { return wins[static_cast<std::size_t>(token)] > 0; };
+  const auto won =
+      static_cast<std::size_t>(std::partition_point(tokens.begin(), tokens.end(), has_won) - tokens.begin());
   tokens.resize(std::min(won, options.entry_points));
   return tokens;
 }

@@ -150,12 +150,7 @@ class GraphSearch {
   }
 
   /// Forbidden tokens cannot be answered, and those with a bias of their own are candidates anyway.
-  bool answerable(TokenId row) const {
-    const TokenBias* const end = edits_.bias + edits_.bias_count;
-    const TokenBias* const biased = std::lower_bound(
-        edits_.bias, end, row, [](const TokenBias& bias, TokenId id) { return bias.id < id; });
-    return edits_.allows(row) && (biased == end || biased->id != row);
-  }
+  bool answerable(TokenId row) const { return edits_.allows(row) && edits_.bias_of(row) == nullptr; }
 
   const SmallWorldGraph& graph_;
   const kernels::Rows& rows_;

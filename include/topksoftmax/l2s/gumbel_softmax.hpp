@@ -17,6 +17,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/l2s/candidate_sets.hpp"
 #include "topksoftmax/learning/labels.hpp"
+#include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -120,19 +121,10 @@ class Membership {
   RowMajorMatrix member_;
 };
 
-/// Random bits that depend on where they are used alone, so that threads need not share a generator
-/// (SplitMix64).
-inline std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-
-/// Gumbel(0, 1) noise for one context.
+/// Gumbel(0, 1) noise for one context, which depends on its key alone: threads need not share a generator.
 inline void draw_gumbel(std::uint64_t key, std::size_t clusters, float* out) {
   for (std::size_t t = 0; t < clusters; ++t) {
-    out[t] = (static_cast<float>(mix(key + t) >> 41) + 0.5F) * 0x1p-23F;  // never 0 or 1
+    out[t] = (static_cast<float>(split_mix(key + t, 0) >> 41) + 0.5F) * 0x1p-23F;  // never 0 or 1
   }
   Eigen::Map<Eigen::ArrayXf> noise(out, static_cast<Eigen::Index>(clusters));
   noise = -(-noise.log()).log();
@@ -280,7 +272,8 @@ inline void GumbelTrainer::epoch(const Contexts& contexts, const Labels& labels,
           membership.count(labels.of(context), weights, costs.data());
           const float all = std::accumulate(weights.begin(), weights.end(), 0.0F);
           costs = all - (1.0F + lambda) * costs.array() + (lambda + price) * sizes.array();
-          detail::draw_gumbel(detail::mix(noise_key + context), clusters_, batch.noise.row(i).data());
+          detail::draw_gumbel(detail::split_mix(noise_key + context, 0), clusters_,
+                              batch.noise.row(i).data());
         },
         executor);
     batch.gradient(options_.temperature, gradient.data(), executor);

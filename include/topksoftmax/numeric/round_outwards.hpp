@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/half.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -33,7 +34,7 @@ inline std::uint16_t bfloat16_up(double x) {
 }
 
 inline double bfloat16_value(std::uint16_t bits) {
-  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
+  return static_cast<double>(Bfloat16{bits});
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

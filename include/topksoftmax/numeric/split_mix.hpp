@@ -14,12 +14,16 @@ struct SplitMix {
   static constexpr std::uint64_t kSecondFactor = 0x94D049BB133111EBU;
 };
 
-/// Output number n of SplitMix64 with this seed: random bits by their number.
-constexpr std::uint64_t split_mix(std::uint64_t seed, std::uint64_t n) {
-  std::uint64_t x = seed + (n + 1) * SplitMix::kIncrement;
+/// What SplitMix64 makes of its state: numbers that look random even of dense ones.
+constexpr std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * SplitMix::kFirstFactor;
   x = (x ^ (x >> 27)) * SplitMix::kSecondFactor;
   return x ^ (x >> 31);
+}
+
+/// Output number n of SplitMix64 with this seed: random bits by their number.
+constexpr std::uint64_t split_mix(std::uint64_t seed, std::uint64_t n) {
+  return mixed(seed + (n + 1) * SplitMix::kIncrement);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

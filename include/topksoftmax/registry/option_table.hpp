@@ -14,6 +14,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/registry/joined.hpp"
 #include "topksoftmax/registry/option_value.hpp"
 #include "topksoftmax/registry/settings.hpp"
 
@@ -40,8 +41,7 @@ inline void check_known(std::string_view backend, const std::vector<OptionDescri
     const std::string& name = setting.first;
     const auto has_name = [&name](const OptionDescription& option) { return option.name == name; };
     if (std::any_of(options.begin(), options.end(), has_name)) continue;
-    std::string known;
-    for (const OptionDescription& option : options) known += (known.empty() ? "" : ", ") + option.name;
+    const std::string known = detail::joined(options, &OptionDescription::name);
     throw Error("backend " + std::string(backend) + " has no parameter \"" + name + "\"; " +
                 (known.empty() ? "it has none" : "it has " + known));
   }

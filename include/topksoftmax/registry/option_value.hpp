@@ -14,6 +14,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/option_limits.hpp"
+#include "topksoftmax/registry/joined.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -74,11 +75,7 @@ T parse_option(std::string_view text) {
 
 template <class Enum, std::size_t N>
 std::string names_of(const OptionChoices<Enum, N>& choices) {
-  std::string names;
-  for (const OptionChoice<Enum>& choice : choices.all) {
-    names += (names.empty() ? "" : ", ") + std::string(choice.name);
-  }
-  return names;
+  return detail::joined(choices.all, &OptionChoice<Enum>::name);
 }
 
 template <class Enum, std::size_t N>

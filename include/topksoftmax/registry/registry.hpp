@@ -16,6 +16,7 @@
 #include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/registry/description.hpp"
+#include "topksoftmax/registry/joined.hpp"
 #include "topksoftmax/registry/settings.hpp"
 #include "topksoftmax/registry/unknown_kind.hpp"
 #include "topksoftmax/registry/wrapped_description.hpp"
@@ -46,6 +47,8 @@ class Registry final : public BackendLoader {
   std::span<const BackendDescription> descriptions() const { return descriptions_; }
   /// What was added to wrap others.
   std::span<const BackendDescription> wrappers() const { return wrappers_; }
+  /// Both, what wraps others last.
+  std::vector<const BackendDescription*> all() const;
 
   /// The description of this name: one that was added, or "certify:NAME" of any of these. Throws Error, which
   /// lists the names, if there is none.
@@ -77,11 +80,8 @@ inline Registry& Registry::add(BackendDescription description) {
     throw Error("registry: a backend is named " + in_quotes +
                 "; a name must have no spaces, commas, full stops or equals signs, and not be empty");
   }
-  for (const std::span<const BackendDescription> some : {descriptions(), wrappers()}) {
-    if (std::any_of(some.begin(), some.end(),
-                    [&](const BackendDescription& one) { return one.name == description.name; })) {
-      throw Error("registry: there is a backend " + in_quotes + " already");
-    }
+  for (const BackendDescription* const one : all()) {
+    if (one->name == description.name) throw Error("registry: there is a backend " + in_quotes + " already");
   }
   if (!description.builder.build) throw Error("registry: the backend " + in_quotes + " has no builder");
   if (description.traits.has_index && (description.loader == nullptr || description.kind.empty())) {
@@ -90,6 +90,14 @@ inline Registry& Registry::add(BackendDescription description) {
   }
   (description.wraps ? wrappers_ : descriptions_).push_back(std::move(description));
   return *this;
+}
+
+inline std::vector<const BackendDescription*> Registry::all() const {
+  std::vector<const BackendDescription*> all;
+  for (const std::vector<BackendDescription>* const some : {&descriptions_, &wrappers_}) {
+    for (const BackendDescription& description : *some) all.push_back(&description);
+  }
+  return all;
 }
 
 inline std::optional<BackendDescription> Registry::look_up(std::string_view name) const {
@@ -109,23 +117,17 @@ inline std::optional<BackendDescription> Registry::look_up(std::string_view name
 inline BackendDescription Registry::find(std::string_view name) const {
   if (std::optional<BackendDescription> found = look_up(name); found && !found->wraps)
     return *std::move(found);
-  std::string known;
-  for (const BackendDescription& description : descriptions_)
-    known += (known.empty() ? "" : ", ") + description.name;
-  throw Error("there is no backend \"" + std::string(name) + "\"; there are " + known);
+  throw Error("there is no backend \"" + std::string(name) + "\"; there are " +
+              detail::joined(descriptions_, &BackendDescription::name));
 }
 
 inline std::unique_ptr<TopKSoftmax> Registry::load(const IndexReader& in) const {
-  for (const std::span<const BackendDescription> some : {descriptions(), wrappers()}) {
-    for (const BackendDescription& description : some) {
-      if (description.traits.has_index && description.kind == in.kind()) return description.load(in);
-    }
+  for (const BackendDescription* const one : all()) {
+    if (one->traits.has_index && one->kind == in.kind()) return one->load(in);
   }
   // No description has it: who builds one has a map to give, which is no setting.
   if (in.kind() == MappedVocabulary::kind) return MappedVocabulary::load(in);
-  std::string known;
-  for (const std::string& kind : kinds()) known += (known.empty() ? "" : ", ") + kind;
-  throw detail::unknown_kind(in, known);
+  throw detail::unknown_kind(in, detail::joined(kinds()));
 }
 
 inline std::vector<std::string> Registry::kinds() const {
@@ -133,10 +135,8 @@ inline std::vector<std::string> Registry::kinds() const {
   const auto add = [&kinds](std::string_view kind) {
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.emplace_back(kind);
   };
-  for (const std::span<const BackendDescription> some : {descriptions(), wrappers()}) {
-    for (const BackendDescription& description : some) {
-      if (description.traits.has_index) add(description.kind);
-    }
+  for (const BackendDescription* const one : all()) {
+    if (one->traits.has_index) add(one->kind);
   }
   add(MappedVocabulary::kind);
   return kinds;

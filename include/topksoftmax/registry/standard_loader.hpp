@@ -24,6 +24,7 @@
 #include "topksoftmax/l2s/l2s.hpp"
 #include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/quantized/quantized.hpp"
+#include "topksoftmax/registry/joined.hpp"
 #include "topksoftmax/registry/unknown_kind.hpp"
 #include "topksoftmax/row_clusters/row_clusters.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
@@ -44,9 +45,7 @@ class LoaderOf final : public BackendLoader {
       return true;
     };
     if ((found.template operator()<Backends>() || ...)) return loaded;
-    std::string known;
-    for (const std::string_view kind : kinds()) known += (known.empty() ? "" : ", ") + std::string(kind);
-    throw detail::unknown_kind(in, known);
+    throw detail::unknown_kind(in, detail::joined(kinds()));
   }
 
   /// The kinds of indexes that it loads.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -10,26 +9,13 @@
 #include "topksoftmax/registry/description.hpp"
 #include "topksoftmax/registry/registry.hpp"
 
-namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// All descriptions: those of backends, then those that wrap them.
-inline std::vector<const BackendDescription*> all_descriptions(const Registry& registry) {
-  std::vector<const BackendDescription*> all;
-  for (const std::span<const BackendDescription> some : {registry.descriptions(), registry.wrappers()}) {
-    for (const BackendDescription& description : some) all.push_back(&description);
-  }
-  return all;
-}
-
-}  // namespace TOPKSOFTMAX_NAMESPACE::detail
-
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// "Which head?" in Markdown: what each backend answers, learns from, and when to take it. Backends of which
 /// the same is to be said share a row.
 inline std::string which_head_table(const Registry& registry) {
   std::vector<BackendAdvice> rows;
-  for (const BackendDescription* const description : detail::all_descriptions(registry)) {
+  for (const BackendDescription* const description : registry.all()) {
     const BackendAdvice& advice = description->advice;
     if (advice.names.empty()) continue;
     const auto same = std::find_if(rows.begin(), rows.end(), [&](const BackendAdvice& row) {
@@ -56,7 +42,7 @@ inline std::string which_head_table(const Registry& registry) {
 inline std::string index_tensor_table(const Registry& registry) {
   std::string text = "| kind | tensor | type | shape | what it is |\n|---|---|---|---|---|\n";
   std::vector<std::string> met;
-  for (const BackendDescription* const description : detail::all_descriptions(registry)) {
+  for (const BackendDescription* const description : registry.all()) {
     const std::string& kind = description->kind;
     if (!description->traits.has_index || std::find(met.begin(), met.end(), kind) != met.end()) continue;
     met.push_back(kind);

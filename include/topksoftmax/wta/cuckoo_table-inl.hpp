@@ -12,6 +12,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/wta/cuckoo_table.hpp"
 
@@ -24,8 +25,6 @@ inline constexpr std::uint32_t kKeyLimit = std::uint32_t{1} << 31;
 inline constexpr std::size_t kLongestWalk = 500;
 /// Seeds tried before the table grows.
 inline constexpr std::size_t kRehashesPerSize = 50;
-/// SplitMix64's step from one seed to the next.
-inline constexpr std::uint64_t kSeedStep = 0x9e3779b97f4a7c15U;
 
 inline void check_slots(std::span<const CuckooTable::Entry> entries, double max_load) {
   if (!(max_load > 0.0 && max_load < 0.5)) {
@@ -58,7 +57,7 @@ TOPKSOFTMAX_INLINE CuckooTable::CuckooTable(std::span<const Entry> entries, doub
   const auto is_placed = [&] {
     slots.resize(2 * half);
     for (std::size_t attempt = 0; attempt < detail::kRehashesPerSize; ++attempt) {
-      seed_ += detail::kSeedStep;
+      seed_ += detail::SplitMix::kIncrement;
       if (place_all(entries, seed_, slots)) return true;
       ++rehashes_;
     }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -67,10 +68,7 @@ class TOPKSOFTMAX_EXPORT CuckooTable {
 
  private:
   static std::array<std::size_t, 2> slots_of(std::uint32_t key, std::uint64_t seed, std::size_t slots) {
-    std::uint64_t x = key ^ seed;  // the mixing function of SplitMix64: dense keys defeat simpler ones
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    x ^= x >> 31;
+    const std::uint64_t x = detail::mixed(key ^ seed);  // dense keys defeat simpler functions
     const std::uint64_t half = slots / 2;
     return {static_cast<std::size_t>((x >> 32) * half >> 32),
             static_cast<std::size_t>(half + ((x & 0xffffffffU) * half >> 32))};
