@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "support/screened.hpp"
 #include "topksoftmax/baselines/build_greedy_mips.hpp"
 #include "topksoftmax/error.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
+using testing::screened;
 
 constexpr Eigen::Index kVocab = 300;
 constexpr Eigen::Index kDim = 12;
@@ -39,13 +41,9 @@ std::vector<TokenId> by_largest_product(const SoftmaxLayer& layer, const Eigen::
 
 std::vector<TokenId> screen(const GreedyMips& head, const Eigen::VectorXf& h,
                             const AllowedTokens& allowed = {}) {
-  Workspace workspace;
   Query query;
-  query.h = h.data();
   query.edits.allowed = allowed;
-  const Candidates found = head.screener().screen(query, workspace);
-  EXPECT_FALSE(found.everything);
-  return {found.ids.begin(), found.ids.end()};
+  return screened(head, h, query);
 }
 
 TEST(GreedyMips, CandidatesComeInTheOrderOfTheirLargestProducts) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "support/screened.hpp"
 #include "topksoftmax/baselines/build_lsh_mips.hpp"
 #include "topksoftmax/error.hpp"
 
@@ -24,20 +25,14 @@ namespace {
 using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
+using testing::screened;
 
 constexpr Eigen::Index kVocab = 64;
 constexpr Eigen::Index kDim = 8;
 
 std::set<TokenId> screen(const LshMips& head, const Eigen::VectorXf& h, std::size_t probes) {
-  Workspace workspace;
-  Query query;
-  query.h = h.data();
-  query.effort = probes;
-  const Candidates found = head.screener().screen(query, workspace);
-  EXPECT_FALSE(found.everything);
-  const std::set<TokenId> ids(found.ids.begin(), found.ids.end());
-  EXPECT_EQ(ids.size(), found.ids.size()) << "each token once";
-  return ids;
+  const std::vector<TokenId> ids = screened(head, h, {.effort = probes});
+  return {ids.begin(), ids.end()};
 }
 
 TEST(LshMips, TokensCollideAsOftenAsTheirAngleSays) {

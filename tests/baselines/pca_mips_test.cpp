@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "support/screened.hpp"
 #include "topksoftmax/baselines/build_pca_mips.hpp"
 #include "topksoftmax/error.hpp"
 
@@ -21,20 +22,14 @@ namespace {
 using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
+using testing::screened;
 
 constexpr Eigen::Index kVocab = 320;
 constexpr Eigen::Index kDim = 12;
 
 std::set<TokenId> screen(const PcaMips& head, const Eigen::VectorXf& h, std::size_t leaves) {
-  Workspace workspace;
-  Query query;
-  query.h = h.data();
-  query.effort = leaves;
-  const Candidates found = head.screener().screen(query, workspace);
-  EXPECT_FALSE(found.everything);
-  const std::set<TokenId> ids(found.ids.begin(), found.ids.end());
-  EXPECT_EQ(ids.size(), found.ids.size()) << "each token once";
-  return ids;
+  const std::vector<TokenId> ids = screened(head, h, {.effort = leaves});
+  return {ids.begin(), ids.end()};
 }
 
 /// The tree in float64, with components by an SVD: the tokens of each leaf, and what a context pays for it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "support/screened.hpp"
 #include "support/wta_reference.hpp"
 #include "topksoftmax/baselines/build_wta_lsh_each.hpp"
 #include "topksoftmax/error.hpp"
@@ -17,6 +18,7 @@ namespace {
 using testing::clustered_contexts;
 using testing::random_layer;
 using testing::random_matrix;
+using testing::screened;
 
 constexpr Eigen::Index kVocab = 300;
 constexpr Eigen::Index kDim = 20;
@@ -24,15 +26,12 @@ const WtaHashOptions kHash = {.K = 4, .units_per_band = 3, .bands = 40};
 
 class WtaLshEachTest : public ::testing::Test {
  protected:
-  std::vector<TokenId> screen(const WtaLshEach& head, const Eigen::VectorXf& h, std::size_t effort = 0,
-                              const AllowedTokens& allowed = {}) {
+  static std::vector<TokenId> screen(const WtaLshEach& head, const Eigen::VectorXf& h, std::size_t effort = 0,
+                                     const AllowedTokens& allowed = {}) {
     Query query;
-    query.h = h.data();
     query.effort = effort;
     query.edits.allowed = allowed;
-    const Candidates found = head.screener().screen(query, workspace_);
-    EXPECT_FALSE(found.everything);
-    return {found.ids.begin(), found.ids.end()};
+    return screened(head, h, query);
   }
 
   /// The tokens hit most often, by sorting them all, in ascending order.

@@ -20,6 +20,7 @@
 #include "support/reference.hpp"
 #include "support/same_answers.hpp"
 #include "support/saved_index.hpp"
+#include "support/screened.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
@@ -36,6 +37,7 @@ using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
 using testing::Reference;
+using testing::screened;
 
 constexpr Eigen::Index kVocab = 500;
 constexpr Eigen::Index kDim = 24;
@@ -59,13 +61,7 @@ std::vector<std::vector<TokenId>> lists_of(const RowClusters& head) {
 
 std::vector<TokenId> candidates_of(const RowClusters& head, const Eigen::VectorXf& h,
                                    std::size_t effort = 0) {
-  Workspace workspace;
-  Query query;
-  query.h = h.data();
-  query.effort = effort;
-  const Candidates found = head.screener().screen(query, workspace);
-  EXPECT_FALSE(found.everything);
-  std::vector<TokenId> ids(found.ids.begin(), found.ids.end());
+  std::vector<TokenId> ids = screened(head, h, {.effort = effort});
   std::sort(ids.begin(), ids.end());
   return ids;
 }
