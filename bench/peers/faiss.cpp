@@ -73,6 +73,18 @@ std::size_t float_bytes(const RowMajorMatrix& points) {
   return static_cast<std::size_t>(points.size()) * sizeof(float);
 }
 
+/// Of points in lists: their ids and the lists' centroids too.
+std::size_t inverted_bytes(const RowMajorMatrix& points, std::size_t lists) {
+  const auto count = static_cast<std::size_t>(points.rows());
+  const auto dim = static_cast<std::size_t>(points.cols());
+  return float_bytes(points) + count * sizeof(faiss::Index::idx_t) + lists * dim * sizeof(float);
+}
+
+/// Of points in a graph: the links of the ground too. (Those of its upper layers are a few in a hundred.)
+std::size_t graph_bytes(const RowMajorMatrix& points, std::size_t M) {
+  return float_bytes(points) + static_cast<std::size_t>(points.rows()) * 2 * M * sizeof(std::int32_t);
+}
+
 int dimension(const RowMajorMatrix& points) {
   return static_cast<int>(points.cols());
 }
@@ -114,7 +126,8 @@ BackendDescription faiss_ivf_peer() {
             from.layer, "peer:faiss-ivf",
             std::make_unique<Ivf>(
                 std::move(index), points,
-                [](Owned& inverted, std::size_t effort) { inverted.nprobe = effort; }, float_bytes(points)),
+                [](Owned& inverted, std::size_t effort) { inverted.nprobe = effort; },
+                inverted_bytes(points, lists)),
             options.nprobe);
       },
       {.option = "nprobe", .values = axis::listed({1, 2, 4, 8, 16, 32, 64}), .effort = axis::value_itself});
@@ -136,7 +149,7 @@ BackendDescription faiss_hnsw_peer() {
                                                [](faiss::IndexHNSWFlat& graph, std::size_t effort) {
                                                  graph.hnsw.efSearch = static_cast<int>(effort);
                                                },
-                                               float_bytes(points)),
+                                               graph_bytes(points, options.M)),
                                            options.ef_search);
       },
       {.option = "ef_search", .values = axis::short_lists(), .effort = axis::value_itself});
