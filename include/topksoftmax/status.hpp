@@ -26,7 +26,7 @@ enum class StatusCode : std::uint8_t {
   ok,
   invalid_argument,  ///< std::invalid_argument: a query that cannot be asked
   error,             ///< Error: what cannot be built, trained, loaded or saved
-  out_of_memory,     ///< std::bad_alloc
+  out_of_memory,     ///< std::bad_alloc, std::length_error
   other,             ///< anything else, an executor's or a callback's own
 };
 
@@ -65,6 +65,8 @@ Status attempt(const Call& call) noexcept {
   } catch (const Error& problem) {
     return detail::status_of(StatusCode::error, problem.what());
   } catch (const std::bad_alloc&) {
+    return detail::status_of(StatusCode::out_of_memory, "out of memory");
+  } catch (const std::length_error&) {
     return detail::status_of(StatusCode::out_of_memory, "out of memory");
   } catch (const std::exception& problem) {
     return detail::status_of(StatusCode::other, problem.what());

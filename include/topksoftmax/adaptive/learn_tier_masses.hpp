@@ -37,7 +37,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// The masses of the head and the tiers in some contexts, and which of them a query without options scores.
 class TierSample {
  public:
-  /// Measures at most `count` of the contexts, evenly spaced ones. Cost: count·V·d multiply-adds, as many V
+  /// Measures at most `count` of the contexts, evenly spaced ones. Cost: count·V·d multiply-adds, count·V
   /// exponentials and count queries of the screener, on the threads of the executor.
   TierSample(const SoftmaxLayer& layer, std::shared_ptr<const AdaptiveTiers> tiers, const Contexts& contexts,
              std::size_t count, const StepProgress& report, const Executor& executor)

@@ -15,7 +15,6 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -129,8 +128,8 @@ class TOPKSOFTMAX_EXPORT LshMips final : public ScreenedSoftmax<LshMipsScreener>
       SoftmaxLayer layer, const LshMipsOptions& options = {}, const Executor& executor = default_executor());
 
   /// The same with the mass outside of the candidates learned from contexts [N×d]. Cost: also min(N,
-  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
-  /// contexts of another dimension or that are not finite. Defined in baselines/build_lsh_mips.hpp.
+  /// outside_sample)·V·d multiply-adds, min(N, outside_sample)·V exponentials, and the queries. Throws Error
+  /// also for contexts of another dimension or that are not finite. Defined in baselines/build_lsh_mips.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<LshMips> build(
       SoftmaxLayer layer, const ConstRows& contexts, const LshMipsOptions& options = {},
       const Executor& executor = default_executor());

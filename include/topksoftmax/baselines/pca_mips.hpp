@@ -16,7 +16,6 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -118,8 +117,8 @@ class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener>
       SoftmaxLayer layer, const PcaMipsOptions& options = {}, const Executor& executor = default_executor());
 
   /// The same with the mass outside of the candidates learned from contexts [N×d]. Cost: also min(N,
-  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
-  /// contexts of another dimension or that are not finite. Defined in baselines/build_pca_mips.hpp.
+  /// outside_sample)·V·d multiply-adds, min(N, outside_sample)·V exponentials, and the queries. Throws Error
+  /// also for contexts of another dimension or that are not finite. Defined in baselines/build_pca_mips.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(
       SoftmaxLayer layer, const ConstRows& contexts, const PcaMipsOptions& options = {},
       const Executor& executor = default_executor());

@@ -114,8 +114,9 @@ class TOPKSOFTMAX_EXPORT WtaLshEach final : public ScreenedSoftmax<WtaLshEachScr
       const Executor& executor = default_executor());
 
   /// The same with the mass outside of the list learned from contexts [N×d]. Cost: also min(N,
-  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
-  /// contexts of another dimension or that are not finite. Defined in baselines/build_wta_lsh_each.hpp.
+  /// outside_sample)·V·d multiply-adds, min(N, outside_sample)·V exponentials, and the queries. Throws Error
+  /// also for contexts of another dimension or that are not finite. Defined in
+  /// baselines/build_wta_lsh_each.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLshEach> build(
       SoftmaxLayer layer, const ConstRows& contexts, const WtaLshEachOptions& options = {},
       const Executor& executor = default_executor());

@@ -24,7 +24,6 @@
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -51,7 +51,7 @@
 //   bounded_rows.hpp the rows of the boxes that are opened, or all
 //   divided_bounds.hpp which bounds reach a threshold, and the sum of the others
 //   reaching_rows.hpp  the same of rows: bounded and picked at once where boxes are opened
-//   threshold.hpp    a logit that k tokens reach
+//   threshold.hpp    a logit that k tokens reach; raised_threshold.hpp: that k of all slices reach
 //   context_regions.hpp  which models of it a context has, and
 //   outside.hpp      the estimate of log Z between its bounds; outside_features.hpp: what it is linear in
 //   survivors.hpp    the tokens whose bounds reach it, by tails too (kernels/tail_bounds-inl.h), and log Z of
@@ -72,7 +72,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// Proof. Q [M×d] has orthonormal rows (to within η, measured), R [M×M] is any matrix; c = Qh, h' = Rc
 /// (transform.hpp). For each row w let w' [M] be the least-squares solution of QᵀRᵀw' ≈ w and w⊥ = w −
-/// QᵀRᵀw' (projections.hpp). Then, identically,
+/// QᵀRᵀw' (row_projector.hpp). Then, identically,
 ///   w·h = w'·h' + w⊥·h = w'₁·h'₁ + w'₂·h'₂ + w⊥·h,         where 1 is the prefix, 2 the other coordinates.
 /// w⊥ is orthogonal to Q's rows, so |w⊥·h| ≤ ‖w⊥‖·‖h⊥‖ with ‖h⊥‖² ≤ ‖h‖² − ‖c‖²/(1+η). The prefix is stored
 /// as ŵ₁ (int8, packing.hpp) and asked with ĥ₁ (15 bits, bounds.hpp): w'₁·h'₁ = ŵ₁·ĥ₁ + (w'₁−ŵ₁)·h'₁ +
@@ -133,9 +133,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// (outside_features.hpp), learned by ridge regression from contexts (log_z_error() says how well), in each
 /// of up to 16 regions of contexts (context_regions.hpp) for k = 1, for expected_k and for eight times that;
 /// what is asked for between them is estimated between theirs. It knows as many coordinates as the contexts
-/// can teach. Where they are too few (616 are enough), and under a mask, it counts the rows outside as log Σ
-/// exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the build,
-/// for expected_k; ½ without any.
+/// can teach. Where they are too few (712 are enough: 96 of them choose the bounds), and under a mask, it
+/// counts the rows outside as log Σ exp(logit) = low + α(high − low), with the α that was right for the
+/// median of some contexts at the build, for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   /// Screens `layer` by an index that certified/build.hpp has made or load() has read.

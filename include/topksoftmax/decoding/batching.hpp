@@ -86,8 +86,8 @@ BatchReport maxi_batching(std::span<const std::size_t> lengths, const BatchWork&
                           const MaxiBatchingOptions& options = {}, std::stop_token stop = {});
 
 /// Top-up batching (Algorithms 5 and 6): encodes on a thread of its own into a bounded queue, and refills the
-/// batch from it whenever it is at most half full. Waits for the encoder only when there is nothing to
-/// decode.
+/// batch from it whenever no more of it is left than refill_at allows. Waits for the encoder only when there
+/// is nothing to decode.
 BatchReport top_up_batching(std::size_t sentences, const BatchWork& work,
                             const TopUpBatchingOptions& options = {}, std::stop_token stop = {});
 

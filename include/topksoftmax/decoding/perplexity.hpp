@@ -72,7 +72,7 @@ double log_prob_by(const TopKSoftmax& head, const float* h, std::size_t dim, Tok
 class TOPKSOFTMAX_EXPORT LowRankLogProb {
  public:
   /// `rank` (the paper: 20 for d = 200) is between 1 and d; the head must have candidates. Throws Error
-  /// otherwise. Cost: V·d² multiply-adds on the executor's threads and d³ on one. Keeps 4·rank·(V + d) bytes.
+  /// otherwise. Cost: that of SvdPreview's constructor. Keeps 4·rank·(V + d) bytes.
   static LowRankLogProb build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank,
                               const Executor& executor = default_executor());
 

@@ -16,7 +16,6 @@
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/speculative.hpp"
 #include "topksoftmax/decoding/speculative_round.hpp"
-#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"

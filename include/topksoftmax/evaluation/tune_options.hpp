@@ -28,7 +28,7 @@ struct TuneBudget {
   std::optional<std::size_t> index_bytes;  ///< beside the layer
 };
 
-/// What tune() looks for, and for how long. It throws std::invalid_argument for values out of their ranges.
+/// What tune() looks for, and for how long. It throws Error for values out of their ranges.
 struct TuneOptions {
   /// How good the answers must be.
   TuneTarget target = {};

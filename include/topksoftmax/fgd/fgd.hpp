@@ -83,8 +83,9 @@ class TOPKSOFTMAX_EXPORT Fgd final : public ScreenedSoftmax<FgdScreener> {
 
   /// The same with searches that start at the tokens which are most often the first of contexts [N×d] like
   /// those to come, instead of HNSW's upper layers: fewer distances, and a better start. Cost: also
-  /// context_sample·V·d multiply-adds, on threads of the executor. Throws Error also for contexts of another
-  /// dimension or that are not finite. Defined in fgd/build.hpp.
+  /// min(N, context_sample)·V·d multiply-adds and, for the mass outside, min(N, outside_sample)·V·d with
+  /// min(N, outside_sample)·V exponentials, on threads of the executor. Throws Error also for contexts of
+  /// another dimension or that are not finite. Defined in fgd/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Fgd> build(SoftmaxLayer layer, const ConstRows& contexts,
                                                              const FgdOptions& options = {},
                                                              const Executor& executor = default_executor());

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/safetensors_shards.hpp"
 #include "topksoftmax/io/stored_layer.hpp"

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/stored_layer.hpp"

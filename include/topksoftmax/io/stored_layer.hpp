@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"

@@ -104,9 +104,9 @@ class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
   /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same
   /// model for any number of them. Cost: N·V·d multiply-adds for the labels, or less where the bounds of
   /// Certified find them cheaper (with its memory as long as that takes), train_l2s, and what learning the
-  /// mass outside takes: min(N, outside_sample)·V·d multiply-adds and as many V exponentials. Throws Error
-  /// for contexts of another dimension or that are not finite, and for unusable options. Defined in
-  /// l2s/build.hpp.
+  /// mass outside takes: min(N, outside_sample)·V·d multiply-adds and min(N, outside_sample)·V exponentials.
+  /// Throws Error for contexts of another dimension or that are not finite, and for unusable options. Defined
+  /// in l2s/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> train(SoftmaxLayer layer, const ConstRows& contexts,
                                                              const L2SOptions& options = {},
                                                              const Executor& executor = default_executor());

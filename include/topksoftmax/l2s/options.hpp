@@ -55,7 +55,7 @@ struct L2SOptions {
     visit("budget", options.budget, "B, candidates that a context meets in the mean", at_least(1));
     visit("lambda", options.lambda, "λ, the price of a candidate that is not among the top tokens",
           above(0).and_below(1));
-    visit("kmeans_iterations", options.kmeans_iterations, "of the spherical k-means");
+    visit("kmeans_iterations", options.kmeans_iterations, "of the spherical k-means, at most", at_least(1));
     visit("label_count", options.label_count, "a context's exact top tokens that count in full", at_least(1));
     visit("label_depth", options.label_depth, "the rank down to which near misses count");
     visit("near_miss_value", options.near_miss_value, "what a near miss counts; 0: nothing", from_to(0, 1));

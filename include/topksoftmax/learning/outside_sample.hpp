@@ -54,7 +54,7 @@ inline void split_mass(const Candidates& candidates, std::size_t vocab, float* l
                 : static_cast<double>(left) + std::log(kernels::sum_exp(logits, vocab, left));
 }
 
-/// Measures at most `count` of the contexts, evenly spaced ones. Cost: count·V·d multiply-adds, as many V
+/// Measures at most `count` of the contexts, evenly spaced ones. Cost: count·V·d multiply-adds, count·V
 /// exponentials and count queries of the screener, on the threads of the executor.
 template <class Screener>
 OutsideSample measure_outside(const SoftmaxLayer& layer, const Screener& screener, const Contexts& contexts,

@@ -26,7 +26,6 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

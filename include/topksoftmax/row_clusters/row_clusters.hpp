@@ -167,8 +167,8 @@ class TOPKSOFTMAX_EXPORT RowClusters final : public ScreenedSoftmax<RowClustersS
       const Executor& executor = default_executor());
 
   /// The same with the mass outside of the clusters learned from contexts [N×d]. Cost: also min(N,
-  /// outside_sample)·V·d multiply-adds and as many V exponentials. Throws Error also for contexts of another
-  /// dimension or that are not finite.
+  /// outside_sample)·V·d multiply-adds and min(N, outside_sample)·V exponentials. Throws Error also for
+  /// contexts of another dimension or that are not finite.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<RowClusters> build(
       SoftmaxLayer layer, const ConstRows& contexts, const RowClustersOptions& options = {},
       const Executor& executor = default_executor());

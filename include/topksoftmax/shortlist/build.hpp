@@ -15,7 +15,6 @@
 
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/outside_mass.hpp"

@@ -103,8 +103,9 @@ class TOPKSOFTMAX_EXPORT Shortlist final : public ScreenedSoftmax<ShortlistScree
                                                                    const ShortlistOptions& options = {});
 
   /// The same with the mass outside of the list learned from contexts [N×d]. Cost: also min(N,
-  /// outside_sample)·V·d multiply-adds and as many V exponentials, on threads of the executor. Throws Error
-  /// also for contexts of another dimension or that are not finite. Defined in shortlist/build.hpp.
+  /// outside_sample)·V·d multiply-adds and min(N, outside_sample)·V exponentials, on threads of the executor.
+  /// Throws Error also for contexts of another dimension or that are not finite. Defined in
+  /// shortlist/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> build(
       SoftmaxLayer layer, const ConstRows& contexts, const ShortlistOptions& options = {},
       const Executor& executor = default_executor());

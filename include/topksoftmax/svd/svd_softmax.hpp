@@ -89,8 +89,8 @@ class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
 /// Cost of a query, preview width W: W·d + V·W multiply-adds, and N·d weights. Index: 4·W·(V + d) bytes.
 class TOPKSOFTMAX_EXPORT SvdSoftmax final : public ScreenedSoftmax<SvdSoftmaxScreener> {
  public:
-  /// Cost: V·d² + 3.5·d³ multiply-adds on the executor's threads and 4/3·d³ on one. Throws Error for unusable
-  /// options. Defined in svd/build.hpp.
+  /// Cost and memory: those of SvdPreview's constructor. Throws Error for unusable options. Defined in
+  /// svd/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> build(
       SoftmaxLayer layer, const SvdSoftmaxOptions& options = {},
       const Executor& executor = default_executor());

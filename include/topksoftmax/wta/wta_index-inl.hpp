@@ -14,7 +14,6 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
-#include "topksoftmax/types.hpp"
 #include "topksoftmax/wta/cuckoo_table.hpp"
 #include "topksoftmax/wta/wta_hash.hpp"
 #include "topksoftmax/wta/wta_index.hpp"

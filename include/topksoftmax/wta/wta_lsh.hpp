@@ -144,8 +144,8 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
       SoftmaxLayer layer, const WtaLshOptions& options = {}, const Executor& executor = default_executor());
 
   /// The same with the mass outside of a context's list learned from contexts [N×d]. Cost: also min(N,
-  /// outside_sample)·V·d multiply-adds, as many V exponentials, and the queries. Throws Error also for
-  /// contexts of another dimension or that are not finite. Defined in wta/build.hpp.
+  /// outside_sample)·V·d multiply-adds, min(N, outside_sample)·V exponentials, and the queries. Throws Error
+  /// also for contexts of another dimension or that are not finite. Defined in wta/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<WtaLsh> build(
       SoftmaxLayer layer, const ConstRows& contexts, const WtaLshOptions& options = {},
       const Executor& executor = default_executor());
