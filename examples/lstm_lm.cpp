@@ -203,7 +203,6 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
   if (arguments.decoder == "beam") return append_best_sentence(model, head, arguments, mask, text);
   TextReader reader(model);
   if (arguments.decoder == "speculative") {
-    if (are_any(arguments.penalties)) throw Error("speculative sampling takes no penalties");
     const ContextModel contexts = [&](std::span<const TokenId> tokens, float* h) {
       std::copy_n(reader(tokens), model.dim(), h);
     };
@@ -223,9 +222,20 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
   }
 }
 
+/// Throws where a decoder would not do what it is told.
+void check_decoder(const Arguments& arguments) {
+  const auto refuse = [&arguments](const std::string& option) {
+    throw Error("--decoder " + arguments.decoder + " takes no " + option);
+  };
+  if (arguments.decoder == "speculative" && are_any(arguments.penalties)) refuse("penalties");
+  const bool draws_one_by_one = arguments.decoder != "speculative" && arguments.decoder != "beam";
+  if (arguments.own_distribution && !draws_one_by_one) refuse("--own-distribution");
+}
+
 int write(const Arguments& arguments) {
   check(arguments.sampling);
   check(arguments.penalties);
+  check_decoder(arguments);
   const LstmModel model(arguments.model);
   std::vector<TokenId> text = {model.token("<eos>")};
   for (const std::string& word : words_of(arguments.beginning)) text.push_back(model.token(word));

@@ -13,7 +13,8 @@ namespace topksoftmax::examples {
 inline CLI::Option* add_sampling_options(CLI::App& app, SamplingOptions& sampling, const std::string& count) {
   app.add_option("--temperature", sampling.temperature, "Logits are divided by it; 0 is greedy")
       ->capture_default_str();
-  CLI::Option* const top_k = app.add_option("--top-k", sampling.top_k, count)->capture_default_str();
+  CLI::Option* const top_k =
+      app.add_option("--top-k", sampling.top_k, count)->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "The nucleus: the likeliest that reach this probability")
       ->capture_default_str();
   app.add_option("--min-p", sampling.min_p, "As a part of the likeliest one's probability")

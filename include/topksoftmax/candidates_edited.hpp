@@ -13,6 +13,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -33,6 +34,17 @@ inline std::span<const TokenId> with_biased_tokens(std::span<const TokenId> ids,
     if (scratch.seen.insert(edits.bias[b].id)) all[count++] = edits.bias[b].id;
   }
   return {all, count};
+}
+
+/// Whether an answer can be chosen from these candidates: at least k are proposed, and of
+/// with_biased_tokens() as many are allowed. Cost: O(1) without a mask.
+inline bool has_answer(const Candidates& candidates, const Query& query, std::size_t vocab,
+                       Workspace& workspace) {
+  if (candidates.ids.size() < query.k) return false;
+  if (query.edits.allowed.empty()) return true;
+  const auto ids = with_biased_tokens(candidates.ids, query.edits, vocab, workspace);
+  const auto is_allowed = [&query](TokenId id) { return query.edits.allows(id); };
+  return static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), is_allowed)) >= query.k;
 }
 
 inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids, float* logits) {

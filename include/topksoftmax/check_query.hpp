@@ -62,6 +62,13 @@ inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::s
   }
 }
 
+/// Throws unless a context has as many values as the layer's rows. Looks at none of them.
+inline void check_dimension(std::size_t dim, std::size_t of_layer) {
+  if (dim == of_layer) return;
+  throw std::invalid_argument("query: h has " + std::to_string(dim) + " values; the layer's dimension is " +
+                              std::to_string(of_layer));
+}
+
 /// What to throw where log Z cannot be sampled as exactly.
 inline std::invalid_argument unusable_error(const char* asked, double error, const char* limit) {
   return std::invalid_argument(std::string(asked) + ": error is " + value_text(error) + "; it must be " +

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/candidates_edited.hpp"
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
@@ -93,10 +94,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
                                             const QueryOptions& options) const {
-  if (dim != layer_.dim()) {
-    throw std::invalid_argument("query: h has " + std::to_string(dim) + " values; the layer's dimension is " +
-                                std::to_string(layer_.dim()));
-  }
+  detail::check_dimension(dim, layer_.dim());
   if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
   if (!options.allowed.empty() && options.allowed.tokens() < vocab()) {
     throw std::invalid_argument("query: the mask has bits for " + std::to_string(options.allowed.tokens()) +
@@ -433,7 +431,8 @@ TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float
                                                                      Workspace& workspace) const {
   const Query query = on_rows(check_one({h, dim}, options), workspace);
   std::optional<Candidates> found = do_candidates(query, workspace);
-  if (found && (few_allowed(query) || found->ids.size() < query.k)) found->everything = true;
+  if (found && (few_allowed(query) || !detail::has_answer(*found, query, rows_, workspace)))
+    found->everything = true;
   if (found && row_map_) name_candidates(*found, workspace);
   return found;
 }

@@ -138,8 +138,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// The tokens that an answer for the context h, `dim` floats, would be chosen from, in the workspace until
   /// it is used again; nothing for backends that have no such list. Candidates::everything is true where the
-  /// answer would be chosen from all that are allowed: because they are few, or because fewer than k are
-  /// proposed. See candidates.hpp.
+  /// answer would be chosen from all that are allowed: because they are few, or because fewer than k of those
+  /// proposed are. See candidates.hpp.
   std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
                                        Workspace& workspace) const;
 

@@ -10,6 +10,7 @@
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/decoding/token_cursor.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -31,10 +32,11 @@ struct topk_cursor {
 topk_status topk_cursor_new(const topk_backend* backend, const float* h, size_t dim,
                             const topk_query_options* options, topk_cursor** cursor, topk_error* error) {
   return c::guarded(error, [&] {
-    c::required(backend, "backend");
+    const topk_backend& asked = c::required(backend, "backend");
     c::required(h, "h");
     c::required(cursor, "cursor");
-    *cursor = new topk_cursor(*backend, {h, dim}, options);
+    topksoftmax::detail::check_dimension(dim, asked.backend->layer().dim());  // before h is copied
+    *cursor = new topk_cursor(asked, {h, dim}, options);
   });
 }
 

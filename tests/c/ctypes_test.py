@@ -274,6 +274,8 @@ class CtypesTest(unittest.TestCase):
         self.assertEqual(token.id, heads[0].query(self.test[0]).ids[0])
         self.assertEqual(token.log_prob, 0.0)
 
+        with self.assertRaisesRegex(ValueError, "log_z_error is -1"):
+            tks.Sampler(log_z_error=-1)
         near = tks.Sampler(temperature=0.8, top_p=0.9, log_z_error=0.01)
         same = [near.draw(heads[1], h, tks.Random(i)).id == sampler.draw(heads[1], h, tks.Random(i)).id
                 for i, h in enumerate(self.test)]

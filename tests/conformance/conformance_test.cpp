@@ -225,6 +225,26 @@ std::vector<TokenId> searched(const TopKSoftmax& head, const Eigen::VectorXf& h,
   return ids;
 }
 
+// A mask that forbids all but some of what is proposed without it.
+TEST_P(Conformance, CandidatesTellWhereAnAnswerIsFromAllAllowedTokens) {
+  constexpr std::size_t k = 5;
+  for (Eigen::Index i = 0; i < 10; ++i) {
+    const std::vector<TokenId> proposed = searched(head(), context(i), k);
+    for (const std::size_t kept : {std::size_t{2}, k}) {
+      if (proposed.size() < kept) continue;
+      TokenMask mask = TokenMask::all(kVocab);
+      for (std::size_t j = kept; j < proposed.size(); ++j) mask.forbid(proposed[j]);
+      const QueryOptions options = {.k = k, .allowed = mask};
+      const TopK answer = head().query(context(i), options);
+      Workspace workspace;
+      const Eigen::VectorXf h = context(i);
+      const auto found = head().candidates(h.data(), static_cast<std::size_t>(h.size()), options, workspace);
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->everything, answer.work.fell_back) << kept;
+    }
+  }
+}
+
 TEST_P(Conformance, AScaleAndASoftCapLeaveIdsAndChangeProbabilities) {
   const LogitTransform transforms[] = {{.scale = 0.25F}, {.scale = 1.5F, .soft_cap = 12.0F}};
   const auto is_allowed = [](TokenId id) { return id % 3 == 0; };

@@ -143,6 +143,25 @@ TEST(BeamSearch, AHypothesisHasPenaltiesOfItsOwn) {
   }
 }
 
+// Options that say nothing of log Z leave it as exact as those of the search have it.
+TEST(BeamSearch, AQueryOfAHypothesisNeedsNotAskForAnExactLogZ) {
+  Model model(600, 3);
+  const auto certified = Certified::build(model.layer);
+  const BeamQuery query_of = [](const BeamRow&, std::span<const TokenId>, std::span<const float>) {
+    return QueryOptions{};
+  };
+  const TokenId starts[] = {1};
+  BeamSearchOptions options = {.beam = 4, .n_best = 4, .max_length = 6};
+  const auto expected = beam_search(Exact(model.layer), starts, model.step(1), options);
+  options.query_of = query_of;
+  const auto found = beam_search(*certified, starts, model.step(1), options);
+  ASSERT_EQ(found[0].size(), expected[0].size());
+  for (std::size_t i = 0; i < found[0].size(); ++i) {
+    EXPECT_EQ(found[0][i].tokens, expected[0][i].tokens);
+    EXPECT_NEAR(found[0][i].log_prob, expected[0][i].log_prob, 1e-4);
+  }
+}
+
 // No word twice: the mask is the hypothesis' own, and nothing is left to write at last.
 TEST(BeamSearch, AHypothesisHasAMaskOfItsOwn) {
   Model model(6, 3);

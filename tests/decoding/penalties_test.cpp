@@ -103,6 +103,21 @@ TEST(PenaltyBiases, AreThoseOfTheQueryWithoutAHistory) {
   EXPECT_EQ(found[1].bias, 1.5F);
 }
 
+TEST(PenaltyBiases, AreFiniteWhateverPenaltiesAddUpTo) {
+  const auto head = Fused(random_layer(kVocab, kDim, 3));
+  const std::vector<float> h(kDim, 0.1F);
+  for (const double repetition : {1e308, 1e-308}) {
+    for (const double presence : {-1e308, 0.0, 1e308}) {
+      for (const double frequency : {-1e308, 1e308}) {
+        PenaltyBiases biases({.repetition = repetition, .presence = presence, .frequency = frequency});
+        for (const TokenBias& bias : biases(head, h, kHistory, {}, Workspace())) {
+          EXPECT_TRUE(std::isfinite(bias.bias)) << repetition << ' ' << presence << ' ' << frequency;
+        }
+      }
+    }
+  }
+}
+
 TEST(PenaltyBiases, RefusesWhatNoLogitCanBear) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const Penalties& penalties :

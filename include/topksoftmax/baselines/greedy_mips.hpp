@@ -20,6 +20,7 @@
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -184,7 +185,7 @@ class GreedyMipsIndex {
         continue;
       }
       throw in.damaged(kEntries, "has the token " + std::to_string(entry.id) + " with the weight " +
-                                     std::to_string(entry.weight));
+                                     value_text(static_cast<double>(entry.weight)));
     }
   }
 

@@ -394,16 +394,16 @@ TOPK_API topk_status topk_query_batch(const topk_backend* backend, const float* 
                                       topk_error* error);
 
 /// The logits of every token for `batch` contexts, with mask and biases (−∞: forbidden), to `logits` [B×V].
-/// Those of answers, bit for bit; k and effort count for nothing. Reads V·d weights, whatever the backend.
-/// Errors: as of topk_query.
+/// Those of answers, bit for bit; k, which must be at least 1, and effort count for nothing. Reads V·d
+/// weights, whatever the backend. Errors: as of topk_query.
 TOPK_API topk_status topk_logits(const topk_backend* backend, const float* contexts, size_t batch, size_t dim,
                                  size_t stride, const topk_query_options* options, topk_workspace* workspace,
                                  float* logits, topk_error* error);
 
 /// The logits of some tokens for the context h [dim], with mask and biases (−∞: forbidden), to `logits`
 /// [count]: logits[i] is that of ids[i], in any order and as often as it is named. Those of answers, bit for
-/// bit; k and effort count for nothing. Reads count·d weights, whatever the backend. Errors: as of
-/// topk_query, and TOPK_INVALID_ARGUMENT for an id that is no token.
+/// bit; k, which must be at least 1, and effort count for nothing. Reads count·d weights, whatever the
+/// backend. Errors: as of topk_query, and TOPK_INVALID_ARGUMENT for an id that is no token.
 TOPK_API topk_status topk_logits_of(const topk_backend* backend, const float* h, size_t dim,
                                     const int32_t* ids, size_t count, const topk_query_options* options,
                                     topk_workspace* workspace, float* logits, topk_error* error);

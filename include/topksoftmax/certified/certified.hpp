@@ -171,8 +171,8 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
  public:
   // Defined in certified/build.hpp:
 
-  /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), and reads all
-  /// of them: half as much as an int8 scan.
+  /// Learns the coordinates from contexts [N×d]; without any, from W alone (its SVD), and reads all of them:
+  /// little more than half of what an int8 scan does where d is some hundreds, as much where it is below 64.
   /// Cost, in multiply-adds, of at most context_sample of the contexts: (V + N)·d² and a few eigenvectors'
   /// problems of d³ for the coordinates; 3·V·d·width (2·V·d² where width is d) to place the rows in them,
   /// once, or up to five times where options are left open; to choose these, 16,384 rows and 96 contexts, at

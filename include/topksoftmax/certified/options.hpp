@@ -58,8 +58,9 @@ inline constexpr OptionChoices<BoundBoxes, 3> bound_boxes_choices = {
 /// Options of Certified. What builds throws Error for values out of their ranges.
 struct CertifiedOptions {
   /// Coordinates of every row that the first scan reads, as int8: a multiple of 4, at most `width`; 0 chooses
-  /// by counting, on the contexts, the work that each choice would make, and int4_width with it. Without
-  /// contexts it reads all coordinates, in int4 but for the first 32 or some more.
+  /// by counting, on contexts, the work that each choice would make, and int4_width with it. Where there is
+  /// at most one context, all coordinates are read: in int4 but for the first 32 and what is no multiple of
+  /// 32, unless `width` or coordinates of the rows' own leave them out.
   std::size_t prefix = 0;
   /// Coordinates behind these that it reads as int4: a multiple of 32, all together at most `width`. Only
   /// with a prefix.
@@ -71,7 +72,8 @@ struct CertifiedOptions {
   /// where a prefix is given but no contexts, have so many directions that fewer would leave many rows to
   /// score.
   std::size_t width = 0;
-  /// Contexts that the coordinates are learned from, evenly spaced ones of those given: at least 1.
+  /// Contexts that are learned from, evenly spaced ones of those given: at least 1. Up to 96 of these, at
+  /// most half, choose what is read, and the coordinates are learned from the others.
   std::size_t context_sample = 20000;
   /// The k that the prefix is chosen, and log Z estimated, for: at least 1.
   std::size_t expected_k = 5;

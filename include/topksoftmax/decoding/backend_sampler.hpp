@@ -110,7 +110,7 @@ inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h
   return draw_with_scan(head, context, noise, query);
 }
 
-/// False where the head has no list, or answers from all tokens.
+/// False where the head has no list, or answers from all that are allowed.
 inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<const float> h,
                                             const QueryOptions& query) {
   QueryOptions asked = query;
@@ -124,7 +124,6 @@ inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<c
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     if (logits_[i] != detail::kForbidden) tokens.push_back({logits_[i], ids_[i]});
   }
-  if (tokens.size() < query.k) return false;
   std::sort(tokens.begin(), tokens.end(), ranks_before);
   listed_.ids.clear();
   listed_.logits.clear();

@@ -52,8 +52,9 @@ struct BeamSearchOptions {
 
   /// Where hypotheses differ in what they may write: penalties for a hypothesis' own words (PenaltyBiases),
   /// the mask of a grammar, words that may not be repeated. Called on the caller's thread; of its result k
-  /// and probabilities do not count. A hypothesis that it allows nothing is dropped. Rows are then asked one
-  /// by one, each on all threads. Empty: all are asked `query`, as one batch.
+  /// and probabilities do not count, and log Z is found no less exactly than `query` has it. A hypothesis
+  /// that it allows nothing is dropped. Rows are then asked one by one, each on all threads. Empty: all are
+  /// asked `query`, as one batch.
   BeamQuery query_of = {};
 };
 
@@ -73,12 +74,12 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// Beam search over a batch of sentences, on any backend: every hypothesis is extended by its most probable
 /// tokens, the `beam` best of a sentence go on, those that end are kept, until none that goes on can become
 /// better than the n_best that ended. Returns the hypotheses of each sentence, the best score first; of equal
-/// ones the one that was found first.
+/// ones the one that was found first. None of a sentence where nothing was allowed.
 ///
 /// Words that are not candidates of an approximate backend are not found. Its log-probabilities are what its
 /// log Z makes them: renormalised over the candidates, as in L2S, §4.2, or with what was learned of all other
-/// words (Normalizer::learned). Contexts of all sentences are one batch, so that WTA-LSH shares its candidate
-/// list over those that a thread answers.
+/// words (Normalizer::learned). Without query_of, contexts of all sentences are one batch, so that WTA-LSH
+/// shares its candidate list over 64 of them.
 ///
 /// Deterministic: equal log-probabilities go to the earlier row, then to the lower token. A beam that is
 /// wide enough is an exhaustive search.
@@ -86,7 +87,8 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// Throws std::invalid_argument for unusable options, for a step that gives other than one context a row, and
 /// as query_batch does; what the step and query_of throw passes through.
 ///
-/// Cost: a query with k = beam + 1 for each row and step; the rows of a step on the executor's threads.
+/// Cost: a query with k = beam + 1 for each row and step; the rows of a step, or with query_of each of them,
+/// on the executor's threads.
 std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head, std::span<const TokenId> start,
                                                  const BeamStep& step, const BeamSearchOptions& options,
                                                  const Executor& executor = SerialExecutor());
@@ -201,6 +203,7 @@ class Search {
   QueryOptions searched(QueryOptions query) const {
     query.k = options_.beam == 1 ? 1 : options_.beam + 1;
     query.probabilities = probabilities();
+    query.log_z_tolerance = std::min(query.log_z_tolerance, options_.query.log_z_tolerance);
     return query;
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -72,10 +73,14 @@ inline void check(const Penalties& penalties) {
 /// What a token loses that was written so often.
 inline float PenaltyBiases::change(float logit, std::size_t count) const {
   if (std::isinf(logit)) return 0.0F;  // it has no row
+  const auto within = [](double x) {   // what no sum of logits leaves, so that nothing infinite is added up
+    constexpr double most = std::numeric_limits<float>::max();
+    return std::clamp(x, -most, most);
+  };
   const auto z = static_cast<double>(logit);
-  const double repeated = z > 0.0 ? z / penalties_.repetition : z * penalties_.repetition;
-  const double rest = repeated - penalties_.presence - penalties_.frequency * static_cast<double>(count);
-  return kernels::add_bias(static_cast<float>(rest), 0.0F) - logit;
+  const double repeated = within(z > 0.0 ? z / penalties_.repetition : z * penalties_.repetition);
+  const double written = within(penalties_.frequency * static_cast<double>(count));
+  return static_cast<float>(within(repeated - within(penalties_.presence) - written)) - logit;
 }
 
 inline std::span<const TokenBias> PenaltyBiases::operator()(const TopKSoftmax& head, std::span<const float> h,
@@ -93,10 +98,8 @@ inline std::span<const TokenBias> PenaltyBiases::operator()(const TopKSoftmax& h
     }
     ++counts_.back();
   }
-  QueryOptions unmasked = query;
-  unmasked.allowed = {};
   logits_.resize(ids_.size());
-  head.logits_of(h, ids_, unmasked, workspace, logits_);
+  head.logits_of(h, ids_, {.logit_bias = query.logit_bias}, workspace, logits_);
 
   biases_.clear();
   auto given = query.logit_bias.begin();

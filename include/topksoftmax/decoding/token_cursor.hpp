@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,6 +33,7 @@ class TokenCursor {
       : head_(&head), h_(h), query_(query) {
     query_.k = kFirst;
     query_.probabilities = false;
+    query_.log_z_tolerance = std::numeric_limits<double>::infinity();
     head.query(h_, query_, workspace_, answer_);
     certified_ = answer_.certified;
   }
