@@ -189,7 +189,7 @@ TEST_F(CandidatesTest, BiasedTokensThatAreNoCandidatesAreNotTakenOffTwice) {
   const Candidates apart = {.ids = ids,
                             .outside = std::log(std::exp(plain.log_z) - best),
                             .normalizer = Normalizer::learned,
-                            .biased_apart = true};
+                            .edited_apart = true};
   std::sort(bias.begin(), bias.end(), [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
   EXPECT_NEAR(answer(apart, {.k = 5, .logit_bias = bias}).log_z, truth({.k = 5, .logit_bias = bias}).log_z,
               1e-5);

@@ -76,6 +76,19 @@ class AllowedTokens {
     return count + static_cast<std::size_t>(std::popcount(last));
   }
 
+  /// Calls visit(id) for each of `vocab` tokens that it forbids, in rising order.
+  template <class Visit>
+  void visit_forbidden(std::size_t vocab, const Visit& visit) const {
+    if (empty()) return;
+    for (std::size_t first = 0; first < vocab; first += 64) {
+      std::uint64_t bits = ~block(first / 64);
+      if (vocab - first < 64) bits &= (std::uint64_t{1} << (vocab - first)) - 1;
+      for (; bits != 0; bits &= bits - 1) {
+        visit(static_cast<TokenId>(first + static_cast<std::size_t>(std::countr_zero(bits))));
+      }
+    }
+  }
+
  private:
   const unsigned char* bytes_ = nullptr;
   std::size_t size_ = 0;

@@ -13,7 +13,7 @@ struct AnswerScratch {
   ScratchBuffer heaps;   ///< of a batch
   ScratchBuffer sums;    ///< likewise
   ScratchBuffer ids;     ///< of few allowed tokens
-  ScratchBuffer biased;  ///< the candidates and the tokens that the query biases
+  ScratchBuffer edited;  ///< the candidates and the tokens that the query edits
   TokenSet seen;         ///< those among them
 };
 

@@ -67,15 +67,15 @@ inline void normalise(const Candidates& candidates, double inside, double outsid
 inline bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
                                const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
   const bool learned = query.probabilities && candidates.normalizer == Normalizer::learned;
-  const bool biased = query.edits.bias_count != 0;
+  const bool edited = edits_tokens(query, candidates);
   double outside = candidates.outside;
-  if (learned && biased) outside = learned_outside(candidates, ids.size(), logits, workspace);
+  if (learned && edited) outside = learned_outside(candidates, ids.size(), logits, workspace);
   if (!query.edits.empty()) edit(query.edits, ids, logits);
   const std::span<const ScoredToken> best = select_best(logits, ids, query.k, workspace);
   if (query.fall_back && best.size() < query.k) return false;
 
   const double inside = query.probabilities ? kernels::log_sum_exp(logits, ids.size()) : 0.0;
-  if (learned && !biased) outside = std::min(outside, inside + candidates.most_outside);
+  if (learned && !edited) outside = std::min(outside, inside + candidates.most_outside);
   store_tokens(best, answer);
   if (query.probabilities) {
     normalise(candidates, inside, outside, answer);
@@ -118,13 +118,13 @@ TOPKSOFTMAX_INLINE void answer_from_candidates(const SoftmaxLayer& layer, const 
                                          answer);
   }
   if (candidates.everything) ids = {};
-  const bool biased = query.edits.bias_count != 0;
-  if (biased) ids = detail::with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+  const bool edited = detail::edits_tokens(query, candidates);
+  if (edited) ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
 
-  const bool scored = candidates.logits != nullptr && !biased;
+  const bool scored = candidates.logits != nullptr && !edited;
   float* const logits =
       scored ? candidates.logits : workspace.scratch<detail::AnswerScratch>().logits.get<float>(ids.size());
-  if (!scored && biased) {
+  if (!scored && edited) {
     scan_gathered(workspace, layer.rows(), ids.data(), ids.size(), query.h, logits);
   } else if (!scored && !candidates.everything) {
     score_candidates(layer, candidates, query.h, workspace, logits);
@@ -148,8 +148,8 @@ TOPKSOFTMAX_INLINE void answer_batch_from_candidates(const SoftmaxLayer& layer, 
     return;
   }
   if (candidates.everything) ids = {};
-  if (query.edits.bias_count != 0)
-    ids = detail::with_biased_tokens(ids, query.edits, layer.vocab(), workspace);
+  if (detail::edits_tokens(query, candidates))
+    ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
   const QueryWork work = detail::work_of(layer, candidates, ids.size());
   for (std::size_t first = 0; first < batch; first += detail::kContextsAtOnce) {
     const std::size_t contexts = std::min(detail::kContextsAtOnce, batch - first);

@@ -59,9 +59,10 @@ struct Candidates {
   /// The screener gives up: every token that is allowed is to be scored.
   bool everything = false;
 
-  /// Tokens that a query biases are not among ids, whatever their logits. With Normalizer::learned, `outside`
-  /// is then that of the best ids.size() of ids and these tokens, by logits without biases.
-  bool biased_apart = false;
+  /// Tokens that a query biases or forbids are not among ids, whatever their logits. With
+  /// Normalizer::learned, `outside` is then that of the best ids.size() of ids and these tokens, by the
+  /// layer's logits.
+  bool edited_apart = false;
 
   std::size_t screened = 0;    ///< QueryWork::screened
   std::size_t bytes_read = 0;  ///< by the screener

@@ -20,29 +20,45 @@
 // What a query's biases and mask make of candidates.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The candidates, and behind them the tokens that the query biases and the screener did not propose.
-inline std::span<const TokenId> with_biased_tokens(std::span<const TokenId> ids,
-                                                   const kernels::LogitEdits& edits, std::size_t vocab,
-                                                   Workspace& workspace) {
+/// Whether the tokens that the query forbids are to be taken off what was learned of all.
+inline bool takes_off_forbidden(const Query& query, const Candidates& candidates) {
+  return query.forbids_few && query.probabilities && candidates.normalizer == Normalizer::learned;
+}
+
+/// Whether a query edits tokens that are to be scored, proposed or not.
+inline bool edits_tokens(const Query& query, const Candidates& candidates) {
+  return query.edits.bias_count != 0 || takes_off_forbidden(query, candidates);
+}
+
+/// The candidates, and behind them the tokens that the screener did not propose and the query biases, or
+/// forbids where these are to be taken off.
+inline std::span<const TokenId> with_edited_tokens(const Query& query, const Candidates& candidates,
+                                                   std::size_t vocab, Workspace& workspace) {
+  const std::span<const TokenId> ids = candidates.everything ? std::span<const TokenId>() : candidates.ids;
+  const kernels::LogitEdits& edits = query.edits;
+  const bool with_forbidden = takes_off_forbidden(query, candidates);
   AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
   scratch.seen.clear(vocab);
-  auto* const all = scratch.biased.get<TokenId>(ids.size() + edits.bias_count);
+  const std::size_t forbidden = with_forbidden ? vocab - edits.allowed.count(vocab) : 0;
+  auto* const all = scratch.edited.get<TokenId>(ids.size() + edits.bias_count + forbidden);
   std::copy(ids.begin(), ids.end(), all);
   for (const TokenId id : ids) scratch.seen.insert(id);
   std::size_t count = ids.size();
-  for (std::size_t b = 0; b < edits.bias_count; ++b) {
-    if (scratch.seen.insert(edits.bias[b].id)) all[count++] = edits.bias[b].id;
-  }
+  const auto put = [&](TokenId id) {
+    if (scratch.seen.insert(id)) all[count++] = id;
+  };
+  for (std::size_t b = 0; b < edits.bias_count; ++b) put(edits.bias[b].id);
+  if (with_forbidden) edits.allowed.visit_forbidden(vocab, put);
   return {all, count};
 }
 
 /// Whether an answer can be chosen from these candidates: at least k are proposed, and of
-/// with_biased_tokens() as many are allowed. Cost: O(1) without a mask.
+/// with_edited_tokens() as many are allowed. Cost: O(1) without a mask.
 inline bool has_answer(const Candidates& candidates, const Query& query, std::size_t vocab,
                        Workspace& workspace) {
   if (candidates.ids.size() < query.k) return false;
   if (query.edits.allowed.empty()) return true;
-  const auto ids = with_biased_tokens(candidates.ids, query.edits, vocab, workspace);
+  const auto ids = with_edited_tokens(query, candidates, vocab, workspace);
   const auto is_allowed = [&query](TokenId id) { return query.edits.allows(id); };
   return static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), is_allowed)) >= query.k;
 }
@@ -57,12 +73,12 @@ inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids,
   }
 }
 
-/// The learned mass outside of with_biased_tokens(), of which there are so many and whose logits have no
-/// biases yet: those that are there for the biases alone are not outside any more.
+/// The learned mass outside of with_edited_tokens(), of which there are so many and whose logits are the
+/// layer's yet: those that are there for the edits alone are not outside any more.
 inline double learned_outside(const Candidates& candidates, std::size_t count, const float* logits,
                               Workspace& workspace) {
   const std::size_t proposed = candidates.ids.size();
-  if (candidates.biased_apart && count > proposed) {
+  if (candidates.edited_apart && count > proposed) {
     auto* const best_first = workspace.scratch<AnswerScratch>().best.get<float>(count);
     std::copy(logits, logits + count, best_first);
     std::nth_element(best_first, best_first + proposed, best_first + count, std::greater<>());

@@ -59,7 +59,10 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   std::size_t index_bytes() const override { return backend_->index_bytes() + row_map()->bytes(); }
   bool exhaustive() const override { return backend_->exhaustive(); }
   bool certifies() const override { return backend_->certifies(); }
-  std::optional<LogZError> log_z_error() const override { return backend_->log_z_error(); }
+  std::optional<LogZError> log_z_error() const override {
+    const std::size_t padding = row_map()->token_of_row().size() - row_map()->tokens();
+    return padding <= detail::few_forbidden(rows()) ? backend_->log_z_error() : std::nullopt;
+  }
 
   /// The backend over the rows, whose ids are their numbers.
   const TopKSoftmax& wrapped() const { return *backend_; }

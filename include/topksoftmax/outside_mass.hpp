@@ -62,8 +62,11 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
     return static_cast<double>(sum);
   }
 
-  /// Whether it is of use to a query: log Z is wanted, and over all tokens. Nothing is learned of masks.
-  static bool serves(const Query& query) { return query.probabilities && query.edits.allowed.empty(); }
+  /// Whether it is of use to a query: log Z is wanted, and over all tokens, or all but a few, which are taken
+  /// off. Nothing is learned of other masks.
+  static bool serves(const Query& query) {
+    return query.probabilities && (query.edits.allowed.empty() || query.forbids_few);
+  }
 
   /// Lets the candidates of a query count the mass outside of them. Leaves them as they are where it is of no
   /// use, and where it was not learned: for candidates of no group.

@@ -19,9 +19,21 @@ struct Query {
   bool probabilities = true;       ///< whether log_z is wanted
   double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
   bool same_context = false;                                         ///< QueryOptions::same_context
+  /// Whether the mask forbids some tokens, but so few that each of them can be scored: few_forbidden().
+  bool forbids_few = false;
   /// Whether too few candidates mean that every token is scored. False: the caller accepts fewer than k
   /// tokens, perhaps none.
   bool fall_back = true;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Up to this many forbidden tokens are scored, to take them off what was learned of all tokens: the padding
+/// of a vocabulary, and the few words that a text must not have.
+inline std::size_t few_forbidden(std::size_t vocab) {
+  return 16 + vocab / 512;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -139,7 +139,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The tokens that an answer for the context h, `dim` floats, would be chosen from, in the workspace until
   /// it is used again; nothing for backends that have no such list. Candidates::everything is true where the
   /// answer would be chosen from all that are allowed: because they are few, or because fewer than k of those
-  /// proposed are. See candidates.hpp.
+  /// proposed are. Candidates::outside is of allowed tokens alone. See candidates.hpp.
   std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
                                        Workspace& workspace) const;
 
@@ -371,6 +371,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                       const Body& body) const;
   void score_tokens(std::span<const float> h, std::span<const TokenId> ids, const Workspace& workspace,
                     std::span<float> logits) const;
+  void take_off_forbidden(const Query& query, Candidates& candidates, Workspace& workspace) const;
   void name_candidates(Candidates& candidates, Workspace& workspace) const;
 
   SoftmaxLayer layer_;

@@ -306,10 +306,11 @@ TEST(Certified, MinglesNothingOfTheWorkspaceWithAContext) {
       for (Eigen::Index i = 0; i < 20; ++i) {
         asked.workspace = Workspace();
         auto& [coordinates, integers, bytes, estimates, radii, divided, transformed, opened, blocks, reaching,
-               survivors, ids, logits, features] = asked.workspace.scratch<detail::CertifiedScratch>();
+               survivors, ids, logits, features, forbidden, forbidden_logits] =
+            asked.workspace.scratch<detail::CertifiedScratch>();
         for (ScratchBuffer* const buffer :
              {&coordinates, &integers, &bytes, &estimates, &radii, &divided, &transformed, &opened, &blocks,
-              &reaching, &survivors, &ids, &logits, &features}) {
+              &reaching, &survivors, &ids, &logits, &features, &forbidden, &forbidden_logits}) {
           std::fill_n(buffer->get<float>(2000), 2000, 1e30F);
         }
         expect_exact(*certified, *exact, contexts.row(i), 5, asked,

@@ -33,7 +33,15 @@ struct Learned {
 
   double error(Eigen::Index row, const QueryOptions& options) const {
     const Eigen::VectorXf h = contexts.row(row);
-    return std::abs(head->query(h, options).log_z - Reference(layer, h).log_z);
+    const auto allows = [&options](TokenId id) { return options.allowed.allows(id); };
+    return std::abs(head->query(h, options).log_z - Reference(layer, h).edited(allows, {}).log_z);
+  }
+
+  /// A mask that forbids the best tokens of so many contexts.
+  TokenMask without_best(Eigen::Index count) const {
+    TokenMask mask = TokenMask::all(1500);
+    for (Eigen::Index row = 0; row < count; ++row) mask.forbid(head->query(contexts.row(row)).ids[0]);
+    return mask;
   }
 
   /// Errors of log Z on contexts that it was not built from, ascending.
@@ -78,18 +86,27 @@ TEST_P(OutsideOfTheBounds, IsLearned) {
   ASSERT_TRUE(known);
   EXPECT_LT(known->median, known->p99);
   const std::vector<double> errors = world.errors({.k = 5});
-  const std::vector<double> by_position = [&] {
-    // A mask that allows all tokens: what is outside of it was never learned.
-    const TokenMask all = TokenMask::all(1500);
-    return world.errors({.k = 5, .allowed = all});
-  }();
+  // A mask that forbids so many that what is outside of it was never learned.
+  TokenMask many = TokenMask::all(1500);
+  for (TokenId id = 0; id < 60; ++id) many.forbid(id);
+  const std::vector<double> by_position = world.errors({.k = 5, .allowed = many});
   const std::size_t middle = errors.size() / 2;
   EXPECT_LT(errors[middle], by_position[middle]);
   EXPECT_LT(errors[middle], 2.0 * known->median);
   EXPECT_GT(errors[middle], 0.5 * known->median);
   for (const std::size_t k : {1U, 2U, 14U, 50U}) {
-    const TokenMask all = TokenMask::all(1500);
-    EXPECT_LT(world.errors({.k = k})[middle], world.errors({.k = k, .allowed = all})[middle]) << k;
+    EXPECT_LT(world.errors({.k = k})[middle], world.errors({.k = k, .allowed = many})[middle]) << k;
+  }
+}
+
+TEST_P(OutsideOfTheBounds, IsAsGoodWhereFewTokensAreForbidden) {
+  const Learned world(GetParam());
+  for (const Eigen::Index count : {0, 1, 12}) {
+    const TokenMask mask = world.without_best(count);
+    const std::vector<double> errors = world.errors({.k = 5, .allowed = mask});
+    const LogZError known = *world.head->log_z_error();
+    EXPECT_LT(errors[errors.size() / 2], 2.0 * known.median) << count;
+    EXPECT_LT(errors[errors.size() * 99 / 100], 3.0 * known.p99) << count;
   }
 }
 

@@ -224,7 +224,7 @@ bool scores_all(const TopKSoftmax& head, std::size_t effort) {
 TEST(OutsideMass, IsLeftOutWhereItWasNotLearned) {
   const Eigen::VectorXf h = world().test.row(0);
   TokenMask mask = TokenMask::all(1500);
-  mask.forbid(3);
+  for (TokenId id = 0; id < 40; ++id) mask.forbid(id);
   for (const auto& head : learned_heads()) {
     SCOPED_TRACE(head->name());
     EXPECT_EQ(head->query(h, {.k = 2, .allowed = mask}).normalizer, Normalizer::candidates);
@@ -238,6 +238,37 @@ TEST(OutsideMass, IsLeftOutWhereItWasNotLearned) {
   EXPECT_FALSE(without->log_z_error());
   EXPECT_EQ(without->query(h, {.k = 2}).normalizer, Normalizer::candidates);
   EXPECT_EQ(without->query(h, {.k = 2}).ids, learned_heads()[0]->query(h, {.k = 2}).ids);
+}
+
+TEST(OutsideMass, LosesTheFewTokensThatAMaskForbids) {
+  TokenMask mask = TokenMask::all(1500);
+  for (Eigen::Index i = 0; i < 3; ++i) mask.forbid(Exact(world().layer).query(world().test.row(i)).ids[0]);
+  for (const auto& head : learned_heads()) {
+    SCOPED_TRACE(head->name());
+    std::vector<double> errors;
+    Workspace workspace;
+    for (Eigen::Index i = 0; i < world().test.rows(); ++i) {
+      const Eigen::VectorXf h = world().test.row(i);
+      const QueryOptions options = {.k = 2, .allowed = mask};
+      const TopK answer = head->query(h, options);
+      if (answer.normalizer == Normalizer::exact) continue;
+      ASSERT_EQ(answer.normalizer, Normalizer::learned);
+      const auto allows = [&mask](TokenId id) { return mask.allows(id); };
+      const Reference reference = Reference(world().layer, h).edited(allows, {});
+      errors.push_back(std::abs(answer.log_z - reference.log_z));
+
+      const auto found = head->candidates(h.data(), 16, options, workspace);
+      ASSERT_TRUE(found);
+      double inside = 0.0;
+      for (const TokenId id : found->ids) {
+        if (mask.allows(id)) inside += std::exp(reference.logits[static_cast<std::size_t>(id)]);
+      }
+      EXPECT_NEAR(kernels::log_add_exp(std::log(inside), found->outside), answer.log_z, 1e-5);
+    }
+    ASSERT_GT(errors.size(), 300U);
+    EXPECT_LT(detail::quantile(errors, 0.5), 2.0 * head->log_z_error()->median);
+    EXPECT_LT(detail::quantile(errors, 0.99), 3.0 * head->log_z_error()->p99);
+  }
 }
 
 TEST(OutsideMass, GivesTokensThatAreNoCandidatesTheirProbability) {

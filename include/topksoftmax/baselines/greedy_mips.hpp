@@ -269,6 +269,7 @@ inline Candidates GreedyMipsScreener::screen(const Query& query, Workspace& work
     detail::sift_down(heap, size);
   }
   candidates.ids = {ids, found};
+  candidates.edited_apart = !query.edits.allowed.empty();
   if (budget == budget_) candidates.group = 0;
   candidates.screened = met;
   candidates.bytes_read = (coordinates + met) * sizeof(detail::Entry);

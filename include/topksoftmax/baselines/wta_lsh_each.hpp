@@ -214,6 +214,7 @@ inline Candidates WtaLshEachScreener::screen(const Query& query, Workspace& work
     candidates.screened = hits.total;
     candidates.bytes_read = index_->bytes_read(hits);
   });
+  candidates.edited_apart = !query.edits.allowed.empty();
   if (wanted == top_collisions_) candidates.group = 0;
   return candidates;
 }

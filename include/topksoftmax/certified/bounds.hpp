@@ -58,6 +58,8 @@ struct CertifiedScratch {
   ScratchBuffer ids;          ///< what is picked of bounds, or scored
   ScratchBuffer logits;       ///< of rows that are scored; the candidates'
   ScratchBuffer features;     ///< of the context, for the estimate of log Z
+  ScratchBuffer forbidden;    ///< rows that a mask forbids, where these are few
+  ScratchBuffer forbidden_logits;
 };
 
 /// What a workspace has bounded last.

@@ -4,25 +4,56 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/outside_mass.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// What log Σ exp(logit) over the rows outside is, as learned from contexts, between its bounds; under a
-/// mask, and without contexts to learn from, what it typically is between them.
-inline double estimated_outside(const BoundedQuery& bounded, double low, double high) {
+/// log Σ exp(logit) over the rows that the mask forbids and whose logits are below the cut: a query without
+/// the mask would have them outside.
+inline double forbidden_outside(const BoundedQuery& bounded, float cut, std::size_t& bytes_read) {
+  const std::size_t rows = bounded.index.rows();
+  const AllowedTokens& allowed = bounded.query.edits.allowed;
+  const std::size_t forbidden = rows - allowed.count(rows);
+  auto* const ids = bounded.scratch().forbidden.get<TokenId>(forbidden);
+  auto* const logits = bounded.scratch().forbidden_logits.get<float>(forbidden);
+  std::size_t count = 0;
+  allowed.visit_forbidden(rows, [&](TokenId id) { ids[count++] = id; });
+  scan_gathered(bounded.workspace, bounded.layer.rows(), ids, count, bounded.query.h, logits);
+  bytes_read += bounded.layer.rows().bytes(count);
+  const auto end = std::remove_if(logits, logits + count, [cut](float logit) { return logit >= cut; });
+  return kernels::log_sum_exp(logits, static_cast<std::size_t>(end - logits));
+}
+
+/// What log Σ exp(logit) over the rows outside is, as learned from contexts, between its bounds: of all that
+/// are below the cut, less those of them that a mask forbids. Under a mask that forbids more than a few, and
+/// without contexts to learn from, what it typically is between its bounds.
+inline double estimated_outside(const BoundedQuery& bounded, float cut, double low, double high,
+                                std::size_t& bytes_read) {
   const CertifiedIndex& index = bounded.index;
-  const bool learned = index.outside_mass && bounded.query.edits.allowed.empty();
-  if (!learned || !(low < high) || !std::isfinite(high)) return index.outside_between(low, high);
+  if (!index.outside_mass || !OutsideMass::serves(bounded.query) || !(low < high) || !std::isfinite(high)) {
+    return index.outside_between(low, high);
+  }
+  constexpr double nothing = -std::numeric_limits<double>::infinity();
+  const bool masked = !bounded.query.edits.allowed.empty();
+  const double forbidden = masked ? forbidden_outside(bounded, cut, bytes_read) : nothing;
   auto* const features = bounded.scratch().features.get<float>(index.outside_features.count());
   const float* const coordinates = bounded.bounds.coordinates;
-  index.outside_features.put(coordinates, low, high, features);
-  const double estimate = index.learned_outside(coordinates, features, bounded.query.k);
-  return std::isfinite(estimate) ? std::clamp(estimate, low, high) : index.outside_between(low, high);
+  index.outside_features.put(coordinates, kernels::log_add_exp(low, forbidden),
+                             kernels::log_add_exp(high, forbidden), features);
+  const double all = index.learned_outside(coordinates, features, bounded.query.k);
+  if (!std::isfinite(all)) return index.outside_between(low, high);
+  const double estimate = all > forbidden ? all + std::log1p(-std::exp(forbidden - all)) : nothing;
+  return std::clamp(estimate, low, high);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -162,7 +162,8 @@ inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows row
     candidates.outside_high =
         static_cast<double>(cut) + std::log(std::min(found.outside.high, static_cast<double>(index.rows())));
     candidates.outside = std::abs(cut) < kFarApart
-                             ? estimated_outside(bounded, candidates.outside_low, candidates.outside_high)
+                             ? estimated_outside(bounded, cut, candidates.outside_low,
+                                                 candidates.outside_high, candidates.bytes_read)
                              : candidates.outside_low;
     if (any_width) return candidates;
     const auto [low, high] = log_z_bounds(candidates, score(bounded, candidates));

@@ -138,7 +138,7 @@ inline bool BackendSampler::find_candidates(const TopKSoftmax& head, std::span<c
 /// The candidates and the biased tokens with their logits, edited, and what is outside of them.
 inline void BackendSampler::score_candidates(const TopKSoftmax& head, std::span<const float> h,
                                              const Candidates& found, const kernels::LogitEdits& edits) {
-  const auto ids = detail::with_biased_tokens(found.ids, edits, head.vocab(), workspace_);
+  const auto ids = detail::with_edited_tokens({.edits = edits}, found, head.vocab(), workspace_);
   ids_.assign(ids.begin(), ids.end());
   logits_.resize(ids_.size());
   head.logits_of(h, ids_, {}, workspace_, logits_);

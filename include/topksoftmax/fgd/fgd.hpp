@@ -148,7 +148,7 @@ inline Candidates FgdScreener::screen(const Query& query, Workspace& workspace) 
   candidates.bytes_read = search.bytes_read();
   if (candidates.everything) return candidates;
   candidates.ids = search.found(limit);
-  candidates.biased_apart = true;
+  candidates.edited_apart = true;
   if (ef == index_->ef_search()) candidates.group = 0;
   return candidates;
 }

@@ -185,6 +185,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates WtaLshScreener::screen(const Query& query, Workspace& workspace) const {
   Candidates candidates = screen_batch(query, 0, 1, workspace).candidates;
+  candidates.edited_apart = !query.edits.allowed.empty();
   if (!candidates.everything && query.effort == 0) candidates.group = 0;
   return candidates;
 }
