@@ -13,6 +13,8 @@
 #include "peers/describe_peer.hpp"
 #include "peers/native_eigen.hpp"
 #include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -37,10 +39,17 @@ struct TokenIterator {
   bool operator==(const TokenIterator&) const = default;
 };
 
-/// What products of the layer's own rows have in common.
+/// What products of rows in float32 have in common.
 struct Float32Product {
   static constexpr bool is_exact_fp32 = true;
 };
+
+/// The layer itself where its weights are float32; otherwise a copy of it in float32, which is what libraries
+/// that know nothing else are given.
+inline SoftmaxLayer in_float32(const SoftmaxLayer& layer) {
+  if (layer.weight_type() == WeightType::float32) return layer;
+  return SoftmaxLayer::own(layer.weights(), layer.has_bias() ? layer.biases() : Eigen::VectorXf());
+}
 
 /// What a FullSoftmax works in.
 struct FullSoftmaxScratch {
@@ -52,20 +61,23 @@ struct FullSoftmaxScratch {
 /// (Eigen's vectorised exponentials), a partial sort. Product is a class with
 ///   static constexpr std::string_view name;
 ///   static constexpr bool is_exact_fp32;
-///   explicit Product(const SoftmaxLayer&);
+///   explicit Product(const SoftmaxLayer&);  // of float32 where is_exact_fp32; it outlives the product
 ///   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const;
-/// which writes logits [batch×V] with their biases; where these are approximate,
+/// which writes W·h + b [batch×V]; where these are approximate,
 ///   std::size_t bytes() const;
 /// says what it reads, and log Z counts as one of approximate logits.
 template <class Product>
 class FullSoftmax final : public TopKSoftmax {
  public:
-  explicit FullSoftmax(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)), product_(this->layer()) {}
+  explicit FullSoftmax(SoftmaxLayer layer)
+      : TopKSoftmax(std::move(layer)),
+        read_(Product::is_exact_fp32 ? in_float32(this->layer()) : this->layer()),
+        product_(read_) {}
 
   std::string_view name() const override { return Product::name; }
   std::size_t index_bytes() const override {
     if constexpr (Product::is_exact_fp32) {
-      return 0;
+      return layer().weight_type() == WeightType::float32 ? 0 : read_.bytes();
     } else {
       return product_.bytes();
     }
@@ -82,6 +94,7 @@ class FullSoftmax final : public TopKSoftmax {
     auto* logits = workspace.scratch<FullSoftmaxScratch>().logits.get<float>(batch * vocab);
     product_(query.h, batch, stride, logits);
     for (std::size_t q = 0; q < batch; ++q, logits += vocab) {
+      kernels::transform(layer().transform(), logits, vocab);
       kernels::apply_edits(query.edits, vocab, logits);
       finish(query, logits, workspace, answers[q]);
     }
@@ -105,12 +118,13 @@ class FullSoftmax final : public TopKSoftmax {
     }
     answer.certified = false;
     if constexpr (Product::is_exact_fp32) {
-      answer.work = full_scan_work(layer());
+      answer.work = full_scan_work(read_);
     } else {
       answer.work = {.bytes_read = product_.bytes(), .screened = vocab};
     }
   }
 
+  SoftmaxLayer read_;  ///< what the product is of
   Product product_;
 };
 

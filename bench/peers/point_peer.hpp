@@ -11,6 +11,7 @@
 
 #include "peers/point_index.hpp"
 #include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -55,6 +56,7 @@ class PointPeer final : public TopKSoftmax {
     const std::size_t found =
         index_->search(point, query.k, query.effort != 0 ? query.effort : effort_, ids, products);
     if (found < query.k) return answer_from_all(layer(), query, workspace, answer);
+    kernels::transform(layer().transform(), products, found);
 
     kernels::TopKHeap heap(scratch.best.get<ScoredToken>(query.k), query.k);
     double sum = 0.0;

@@ -41,6 +41,14 @@ std::vector<const BackendDescription*> full_softmax_peers() {
   return peers;
 }
 
+/// A peer that the harness was perhaps built without.
+const BackendDescription* peer_named(std::string_view name) {
+  for (const BackendDescription& backend : all_peers().descriptions()) {
+    if (backend.name == name) return &backend;
+  }
+  return nullptr;
+}
+
 double layer_logit(const SoftmaxLayer& layer, TokenId token, const Eigen::VectorXf& h) {
   return static_cast<double>(layer.weights().row(token).dot(h) + layer.biases()[token]);
 }
@@ -76,19 +84,50 @@ TEST(Peers, GiveTheExactAnswers) {
   }
 }
 
+TEST(Peers, ReadWhateverTypeALayerIsStoredIn) {
+  const SoftmaxLayer layer = random_layer(1000, 24, 1);
+  const auto weights = layer.weights();
+  const Eigen::VectorXf biases = layer.biases();
+  using Bfloat16Matrix = Eigen::Matrix<Eigen::bfloat16, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Bfloat16Matrix halves = weights.cast<Eigen::bfloat16>();
+  const SoftmaxLayer of_halves = SoftmaxLayer::borrow({.data = halves.data(),
+                                                       .bias = biases.data(),
+                                                       .count = 1000,
+                                                       .dim = 24,
+                                                       .stride = 24,
+                                                       .type = WeightType::bfloat16},
+                                                      1000);
+  expect_exact(of_halves, {.k = 5});
+  expect_exact(of_halves.with({.scale = 0.5F, .soft_cap = 30.0F}), {.k = 5});
+  const bench::Head head = make_head(of_halves);
+  for (const BackendDescription* backend : full_softmax_peers()) {
+    const auto peer = backend->build(bench::material_of(head));
+    const TopK answer = peer->query(head.test.row(0), {.k = 1});
+    EXPECT_EQ(answer.work.bytes_read, 1000U * 25 * sizeof(float)) << backend->name;
+    EXPECT_GE(peer->index_bytes(), 1000U * 24 * sizeof(float)) << backend->name;
+  }
+}
+
+TEST(Peers, TakeScalesAndSoftCaps) {
+  expect_exact(random_layer(1000, 24, 1).with({.scale = 0.5F, .soft_cap = 3.0F}), {.k = 5});
+  const bench::Head head = make_head(random_layer(1000, 24, 1).with({.scale = 0.5F, .soft_cap = 3.0F}));
+  const auto exact = Exact::make(head.layer);
+  const BackendDescription* const graph = peer_named("peer:hnswlib");
+  if (graph == nullptr) GTEST_SKIP() << "built without hnswlib's peer";
+  const auto peer = graph->build(bench::material_of(head));
+  for (const auto& h : head.test.rowwise()) {
+    const TopK answer = peer->query(h, {.k = 1});
+    std::vector<float> logit(1);
+    exact->logits_of({h.data(), 24}, answer.ids, {}, Workspace(), logit);
+    EXPECT_NEAR(answer.logits[0], logit[0], 1e-4F);
+  }
+}
+
 TEST(Peers, TakeMasksAndBiases) {
   TokenMask mask(1000);
   for (TokenId id = 0; id < 1000; id += 2) mask.allow(id);
   const std::vector<TokenBias> biases = {{4, 3.0F}, {5, 9.0F}, {600, -1.0F}};
   expect_exact(random_layer(1000, 24, 1), {.k = 10, .allowed = mask, .logit_bias = biases});
-}
-
-/// A peer that the harness was perhaps built without.
-const BackendDescription* peer_named(std::string_view name) {
-  for (const BackendDescription& backend : all_peers().descriptions()) {
-    if (backend.name == name) return &backend;
-  }
-  return nullptr;
 }
 
 /// oneDNN's products of rounded rows and contexts, and how far their logits may be off.
