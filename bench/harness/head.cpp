@@ -63,9 +63,11 @@ Head from_checkpoint(const HeadSource& source) {
     tensors.weight = source.tensor;
   }
   if (!source.bias.empty()) tensors.bias = source.bias;
-  return with_layer(
-      source, model.name,
-      checkpoint_layer(model.tensors, tensors.weight, tensors.bias).with(model.config.transform));
+  Head head =
+      with_layer(source, model.name,
+                 checkpoint_layer(model.tensors, tensors.weight, tensors.bias).with(model.config.transform));
+  head.tokens = checkpoint_token_ids(model.tensors, tensors, head.layer.vocab());
+  return head;
 }
 
 Head from_gguf(const HeadSource& source) {

@@ -20,6 +20,7 @@ struct Head {
   RowMajorMatrix train;              ///< [N×d], what backends learn from; may be empty
   RowMajorMatrix test;               ///< [M×d], what they are judged on; may be empty
   std::vector<std::int64_t> counts;  ///< [V], how often each token occurred; may be empty
+  std::vector<TokenId> tokens = {};  ///< that the rows are; empty: row i is token i
 };
 
 /// Reads a head: a head file, a model's folder or safetensors file as Transformers save it, a GGUF file, or

@@ -54,6 +54,9 @@ constexpr std::array<std::string_view, 16> kEmbeddings = {
     "model.tok_embeddings.weight",
 };
 
+/// Which tokens the rows of a draft's output layer are.
+constexpr std::array<std::string_view, 2> kTokensOfRows = {"d2t", "model.d2t"};
+
 std::string_view first_of(const SafetensorsShards& checkpoint, std::span<const std::string_view> names) {
   const auto found = std::find_if(names.begin(), names.end(),
                                   [&](std::string_view name) { return checkpoint.contains(name); });
@@ -156,6 +159,7 @@ CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint, const M
                 "; " + largest_matrices(checkpoint));
   }
   head.bias = bias_of(checkpoint, head.weight);
+  if (!head.tied) head.d2t = first_of(checkpoint, kTokensOfRows);
   return head;
 }
 

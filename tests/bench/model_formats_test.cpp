@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -73,6 +75,36 @@ class ModelFormats : public ::testing::Test {
   Eigen::VectorXf bias_ = random_vector(kVocab, 2);
   RowMajorMatrix contexts_ = clustered_contexts(kContexts, kDim, 5, 3);
 };
+
+// The rows of an EAGLE-3 draft are every third token of the model.
+TEST_F(ModelFormats, AnswersByTheTokensThatADraftsRowsAre) {
+  std::filesystem::create_directory(folder_.path() / "draft");
+  std::vector<std::int64_t> d2t(kVocab);
+  for (std::size_t row = 0; row < kVocab; ++row) d2t[row] = static_cast<std::int64_t>(2 * row);
+  const auto write = [&](std::size_t rows) {
+    write_safetensors(
+        path("draft/model.safetensors"),
+        std::vector{tensor_view("lm_head.weight", {kVocab, kDim}, values(weight_)),
+                    tensor_view("lm_head.bias", {kVocab}, span(bias_)),
+                    tensor_view("d2t", {rows}, std::span<const std::int64_t>(d2t).first(rows))});
+  };
+  write(kVocab);
+  std::istringstream of_rows(answers("head"));
+  std::istringstream of_tokens(answers("draft"));
+  std::string answer_of_rows;
+  std::string answer_of_tokens;
+  for (std::size_t i = 0; i < kContexts * 5; ++i) {
+    of_rows >> answer_of_rows;
+    of_tokens >> answer_of_tokens;
+    EXPECT_EQ(std::stoul(answer_of_tokens), 3 * std::stoul(answer_of_rows));
+    of_rows >> answer_of_rows;
+    of_tokens >> answer_of_tokens;
+    EXPECT_EQ(answer_of_tokens, answer_of_rows);
+  }
+  EXPECT_THAT(run_tool("inspect " + path("draft")).out, HasSubstr("rows are tokens of the model by d2t"));
+  write(kVocab - 1);
+  expect_refused("--head " + path("draft") + " --contexts " + path("contexts"), "tensor \"d2t\"");
+}
 
 TEST_F(ModelFormats, TakesAModelsFolder) {
   std::filesystem::create_directory(folder_.path() / "model");

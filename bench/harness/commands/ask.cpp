@@ -24,6 +24,7 @@
 #include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -50,11 +51,20 @@ std::vector<NamedFile> files_read(const Request& request) {
   return files;
 }
 
-std::unique_ptr<TopKSoftmax> backend_of(const Request& request, const Head& head,
-                                        const Invocation& invocation) {
+std::unique_ptr<TopKSoftmax> backend_of_rows(const Request& request, const Head& head,
+                                             const Invocation& invocation) {
   if (!request.index.empty()) return load_index_for(head.layer, request.index, invocation.registry);
   Choice choice = choose_backend(invocation.registry, request.backend, request.settings);
   return build_backend(suited_to(request.query.k, std::move(choice)), head, invocation.progress);
+}
+
+/// The backend that is asked: it speaks of the model's tokens.
+std::unique_ptr<TopKSoftmax> backend_of(const Request& request, const Head& head,
+                                        const Invocation& invocation) {
+  std::unique_ptr<TopKSoftmax> backend = backend_of_rows(request, head, invocation);
+  if (head.tokens.empty() || backend->row_map() != nullptr) return backend;
+  const auto vocab = static_cast<std::size_t>(head.tokens.back()) + 1;
+  return MappedVocabulary::wrap(std::move(backend), head.tokens, vocab);
 }
 
 /// Tokens with their log-probabilities, best first: "id log-probability", tabs between them.

@@ -104,12 +104,19 @@ void print_index(const SafetensorsFile& file, std::ostream& out, Json& json) {
   }
 }
 
+/// What a layer makes of products, a line each; nothing where it leaves them.
+void print_transform(const LogitTransform& transform, std::ostream& out) {
+  if (transform.scale != 1.0F) out << "logits are multiplied by " << transform.scale << '\n';
+  if (transform.soft_cap != 0.0F) out << "soft cap of logits: " << transform.soft_cap << '\n';
+}
+
 void print_head(const SafetensorsFile& file, const HeadFile& head, std::ostream& out, Json& json) {
   const std::string_view type = data_type_name(file.tensor("weight").type);
   out << "a head file: " << printable(head.name()) << "\nlayer: V = " << head.vocab()
       << ", d = " << head.dim() << ", " << type
-      << (file.contains("bias") ? ", with a bias" : ", without a bias")
-      << "\ncontexts: " << head.train_count() << " to learn from, " << head.test_count()
+      << (file.contains("bias") ? ", with a bias" : ", without a bias") << '\n';
+  print_transform(head.transform(), out);
+  out << "contexts: " << head.train_count() << " to learn from, " << head.test_count()
       << " to judge on\ncounts: " << (file.contains("counts") ? "of every token" : "none") << '\n';
   if (file.metadata().contains("provenance")) {
     out << "provenance: " << printable(value_of(file, "provenance")) << '\n';
@@ -130,7 +137,8 @@ struct ModelHead {
   std::string format;
   std::string name;
   std::string weight;
-  std::string bias;  ///< empty: none
+  std::string bias;      ///< empty: none
+  std::string d2t = {};  ///< empty: row i is token i
   std::string type;
   bool tied = false;
   std::vector<std::size_t> shape;
@@ -141,12 +149,13 @@ void print_model(const ModelHead& head, std::ostream& out, Json& json) {
   out << head.format << ": " << printable(head.name) << "\nlayer: " << printable(head.weight) << ' '
       << shape_text(head.shape) << ", " << head.type << (head.tied ? ", tied to the embedding" : "")
       << (head.bias.empty() ? ", without a bias" : ", with the bias " + printable(head.bias)) << '\n';
-  if (head.transform.scale != 1.0F) out << "logits are multiplied by " << head.transform.scale << '\n';
-  if (head.transform.soft_cap != 0.0F) out << "soft cap of logits: " << head.transform.soft_cap << '\n';
+  if (!head.d2t.empty()) out << "rows are tokens of the model by " << printable(head.d2t) << '\n';
+  print_transform(head.transform, out);
   json.update({{"is", "model"},
                {"name", head.name},
                {"weight", head.weight},
                {"bias", head.bias},
+               {"d2t", head.d2t},
                {"type", head.type},
                {"shape", head.shape},
                {"tied", head.tied},
@@ -161,6 +170,7 @@ ModelHead head_in(const ModelCheckpoint& model) {
           .name = model.name,
           .weight = head.weight,
           .bias = head.bias,
+          .d2t = head.d2t,
           .type = std::string(data_type_name(weight.type)),
           .tied = head.tied,
           .shape = weight.shape,

@@ -4,17 +4,21 @@
 #include <Eigen/Core>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/safetensors_shards.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -28,11 +32,18 @@ namespace TOPKSOFTMAX_NAMESPACE {
 inline SoftmaxLayer checkpoint_layer(const SafetensorsShards& checkpoint, std::string_view weight,
                                      std::string_view bias = {});
 
+/// The tokens that the rows of a checkpoint's head are, `rows` of them; none where row i is token i. What
+/// MappedVocabulary::wrap() takes. Cost: reads 8·rows bytes. Throws Error for a d2t of another length or
+/// type, and for a sum that is no id.
+inline std::vector<TokenId> checkpoint_token_ids(const SafetensorsShards& checkpoint,
+                                                 const CheckpointHead& head, std::size_t rows);
+
 /// The softmax layer of a language or translation model as Hugging Face's Transformers save it: the model's
 /// folder, or the model.safetensors or model.safetensors.index.json in it.
 ///
 /// The tensors are those of find_checkpoint_head(), the logit scale and the soft cap those of the config.json
-/// beside them. Cost: that of checkpoint_layer() and SafetensorsShards::open(). Throws Error as these and
+/// beside them. Ids are numbers of rows: where the head has a d2t, wrap the backend as checkpoint_token_ids()
+/// says. Cost: that of checkpoint_layer() and SafetensorsShards::open(). Throws Error as these and
 /// open_model_checkpoint() do.
 inline SoftmaxLayer open_checkpoint_layer(const std::filesystem::path& path);
 
@@ -59,6 +70,15 @@ inline SoftmaxLayer checkpoint_layer(const SafetensorsShards& checkpoint, std::s
   }
   return detail::stored_layer(checkpoint.file(weight), weights, 0, weights.shape[0], std::move(biases), {},
                               {});
+}
+
+inline std::vector<TokenId> checkpoint_token_ids(const SafetensorsShards& checkpoint,
+                                                 const CheckpointHead& head, std::size_t rows) {
+  if (head.d2t.empty()) return {};
+  checkpoint.tensor(head.d2t, std::array{rows});
+  std::vector<std::int64_t> d2t(rows);
+  checkpoint.file(head.d2t).read(head.d2t, std::span<std::int64_t>(d2t));
+  return token_ids_from_d2t(d2t);
 }
 
 inline SoftmaxLayer open_checkpoint_layer(const std::filesystem::path& path) {

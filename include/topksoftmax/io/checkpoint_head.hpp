@@ -34,6 +34,9 @@ struct CheckpointHead {
   std::string weight;
   /// That of the bias [V] or [1,V]; empty: there is none.
   std::string bias;
+  /// That of d2t [V], which tells what tokens of the model the rows are, as the drafts of EAGLE-3 have it;
+  /// empty: row i is token i. See checkpoint_token_ids().
+  std::string d2t;
   /// Whether the weights are those of an embedding.
   bool tied = false;
 };
