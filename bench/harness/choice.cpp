@@ -165,6 +165,9 @@ std::string describe_backends(const Registry& registry) {
               (range.empty() ? "" : "; " + range) + "\n";
     }
   }
+  for (const BackendDescription& wrapper : registry.wrappers()) {
+    text += wrapper.name + ":NAME\n    " + wrapper.summary + "; NAME is any of these\n";
+  }
   return text;
 }
 

@@ -11,28 +11,35 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// "Which head?" in Markdown: what each backend answers, learns from, and when to take it. Backends of which
-/// the same is to be said share a row.
+/// "Which head?" in Markdown: what each backend answers, learns from, and when to take it, and its name in the
+/// registry. Backends of which the same is to be said share a row.
 inline std::string which_head_table(const Registry& registry) {
-  std::vector<BackendAdvice> rows;
+  struct Row {
+    BackendAdvice advice;
+    std::string names;
+  };
+  std::vector<Row> rows;
   for (const BackendDescription* const description : registry.all()) {
     const BackendAdvice& advice = description->advice;
     if (advice.names.empty()) continue;
-    const auto same = std::find_if(rows.begin(), rows.end(), [&](const BackendAdvice& row) {
-      return row.answers == advice.answers && row.learns_from == advice.learns_from &&
-             row.take_when == advice.take_when;
+    const std::string name = "`" + description->name + (description->wraps ? ":NAME`" : "`");
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+      return row.advice.answers == advice.answers && row.advice.learns_from == advice.learns_from &&
+             row.advice.take_when == advice.take_when;
     });
     if (same != rows.end()) {
-      same->names += ", " + advice.names;
+      same->advice.names += ", " + advice.names;
+      same->names += ", " + name;
     } else {
-      rows.push_back(advice);
+      rows.push_back({advice, name});
     }
   }
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const BackendAdvice& a, const BackendAdvice& b) { return a.place < b.place; });
-  std::string text = "| backend | answers | learns from | take it when |\n|---|---|---|---|\n";
-  for (const BackendAdvice& row : rows) {
-    text += "| " + row.names + " | " + row.answers + " | " + row.learns_from + " | " + row.take_when + " |\n";
+                   [](const Row& a, const Row& b) { return a.advice.place < b.advice.place; });
+  std::string text = "| backend | in the tool | answers | learns from | take it when |\n|---|---|---|---|---|\n";
+  for (const auto& [advice, names] : rows) {
+    text += "| " + advice.names + " | " + names + " | " + advice.answers + " | " + advice.learns_from + " | " +
+            advice.take_when + " |\n";
   }
   return text;
 }
