@@ -118,7 +118,7 @@ void print_table(const TranslationModel& model, const std::vector<NamedHead>& he
   for (std::size_t s = 0; s < std::min(shown, sentences.size()); ++s) {
     std::printf("  %s\n", joined(sentences[s].source).c_str());
     for (std::size_t i = 0; i < greedy.size(); ++i) {
-      std::printf("    %-10s %s\n", heads[i].name.c_str(), joined(greedy[i].translations[s]).c_str());
+      std::printf("    %-22s %s\n", heads[i].name.c_str(), joined(greedy[i].translations[s]).c_str());
     }
   }
 }
@@ -155,7 +155,7 @@ int run(const Arguments& arguments) {
       {"fused", &fused},
       {"exact", &exact},
       {"l2s", l2s.get()},
-      {"l2s, of six labels", l2s_of_beams.get()},
+      {"l2s, six labels", l2s_of_beams.get()},
       {"fgd", fgd.get()},
       {"certified", certified.get()},
       {"certified, log Z est.", certified.get(), std::numeric_limits<double>::infinity()}};

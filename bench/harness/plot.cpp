@@ -150,7 +150,8 @@ std::string draw(const PlotCurve& curve, const Frame& frame) {
   for (const PlotPoint& point : curve.points) {
     const double x = frame.x(point.x);
     const double y = frame.y(point.y);
-    const std::string tooltip = "<title>" + escape_html(point.tooltip) + "</title>";
+    const std::string tooltip =
+        point.tooltip.empty() ? "" : "<title>" + escape_html(point.tooltip) + "</title>";
     if (point.on_curve) {
       path += number(x) + "," + number(y) + " ";
       markers += "<g>" + tooltip + marker(curve.style, x, y) + "</g>";

@@ -36,7 +36,7 @@ Axis precision_axis(std::string title, const std::vector<double>& values);
 struct PlotPoint {
   double x;
   double y;
-  std::string tooltip;
+  std::string tooltip;   ///< may be empty
   bool on_curve = true;  ///< otherwise a faint dot beside it
 };
 

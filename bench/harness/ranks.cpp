@@ -176,6 +176,8 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
                                 const MeasureOptions& measure, Progress& progress) const {
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks == 1)
+    throw UsageError("--ranks needs at least two ranks: mpirun -n 2 topksoftmax measure --ranks");
   const std::size_t k = measure.largest_k();
   const RowMajorMatrix contexts = detail::evenly_spaced(Contexts::of(head.test), measure.timed);
   Asking asking(contexts, measure.batch);

@@ -133,7 +133,12 @@ _FUNCTIONS = {
 
 
 def _load_library():
-    library = ctypes.CDLL(os.environ.get("TOPKSOFTMAX_C_LIBRARY", LIBRARY))
+    path = os.environ.get("TOPKSOFTMAX_C_LIBRARY", LIBRARY)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"{error}; TOPKSOFTMAX_C_LIBRARY names the library where the system does not find "
+                          f"{LIBRARY}") from error
     for name, parameters in _CALLS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = c_int, [*parameters, c_void_p]

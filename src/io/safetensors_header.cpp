@@ -35,7 +35,9 @@ std::string_view other_format(std::span<const std::byte> file) {
   for (const auto& [begin, name] : kFormats) {
     if (text.starts_with(begin)) return name;
   }
-  return {};
+  const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
+  const std::string_view beginning = text.substr(0, 64);
+  return std::all_of(beginning.begin(), beginning.end(), is_text) ? "a text file" : std::string_view();
 }
 
 /// The bytes of the header's JSON, which stands first in the file, once they are known to be there.

@@ -181,7 +181,10 @@ TEST(Safetensors, SaysWhatAFileOfAnotherFormatIs) {
   EXPECT_THAT(refusal("\x80\2\x8a\n" + rest), HasSubstr("is a pickle, not"));
   EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\n"),
               HasSubstr("is a pointer that Git LFS"));
-  EXPECT_THAT(refusal("hello, world"), HasSubstr("; is this a safetensors file?"));
+  EXPECT_THAT(refusal("hello, world"), HasSubstr(": is a text file, not a safetensors file"));
+  EXPECT_THAT(refusal("\xff"
+                      "hello, world"),
+              HasSubstr("; is this a safetensors file?"));
   // A length that a header may have tells nothing.
   EXPECT_THAT(refusal(std::string("\x80\2\0\0\0\0\0\0{}", 10)), HasSubstr("length is 640, but only 2 bytes"));
 }
