@@ -92,6 +92,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::size_t trials() const { return open_draws_.scored() + rivals_.scored(); }
 
  private:
+  SampledToken draw_token(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
+                          const QueryOptions& query);
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
   SampledToken draw_best(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
@@ -130,6 +132,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   detail::OpenDraws open_draws_;
   detail::Rivals rivals_;
   std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
+  bool scanned_ = false;                           ///< whether this draw has needed the logits of all tokens
   std::size_t full_scans_ = 0;
 };
 
@@ -222,9 +225,15 @@ inline std::optional<Nucleus> Sampler::only_nucleus(std::uint64_t seed) const {
 
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
-  const std::uint64_t seed = random.bits();
+  scanned_ = false;
+  const SampledToken token = draw_token(head, {h, dim}, random.bits(), query);
+  full_scans_ += scanned_ ? 1 : 0;
+  return token;
+}
+
+inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const float> context,
+                                        std::uint64_t seed, const QueryOptions& query) {
   const TokenGumbels gumbels(seed);
-  const std::span<const float> context(h, dim);
   if (options_.temperature == 0.0) return draw_best(head, context, query);
   const Needed needed = this->needed(excludes(gumbels));
   if (head.exhaustive() || !head.certifies() || needed == Needed::logits) {
@@ -267,10 +276,11 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
   const std::optional<Nucleus> nucleus = only_nucleus(seed);
   log_zs_.clear();
   bool sampled = false;
-  for (bool scanned = false;; asked.k *= detail::kTokensGrowth) {
+  for (;; asked.k *= detail::kTokensGrowth) {
     head.query(race.h, asked, workspace_, answer_);
     asked.same_context = true;
-    scanned |= answer_.work.candidates == head.rows();
+    const bool answer_scanned = answer_.work.candidates == head.rows();
+    scanned_ |= answer_scanned;
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     // Not before the query has found the mask to be long enough.
     const std::size_t total = head.count_allowed(asked.allowed);
@@ -288,7 +298,6 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
       const Drawn drawn =
           nucleus ? draw_from_nucleus(race, *nucleus, stay, sought) : draw_from_staying(race, stay, sought);
       if (drawn.token) {
-        full_scans_ += scanned ? 1 : 0;
         // The answer estimates log Z where nothing was cut.
         const bool uncut = stay.others_sure && stay.first == 0 && stay.lowest == detail::kNoScore;
         const bool estimated = uncut && options_.temperature == 1.0 && answer_.normalizer != Normalizer::none;
@@ -298,7 +307,7 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
       if (!drawn.may_be_told) return draw_from_all(head, race.h, race.gumbels, asked);
     }
     const std::size_t most = sampled ? head.rows() / detail::kListedShare : detail::kMostTokens;
-    if (scanned || asked.k >= most) return draw_from_all(head, race.h, race.gumbels, asked);
+    if (answer_scanned || asked.k >= most) return draw_from_all(head, race.h, race.gumbels, asked);
     sampled = needed(excluding) == Needed::log_z && options_.log_z_error > 0.0 && !nucleus;
     asked.probabilities &= !sampled;
   }
@@ -337,6 +346,7 @@ inline Sampler::Drawn Sampler::draw_from_nucleus(const detail::Race& race, const
     const std::optional<NucleusPlace> place =
         race.head.place_in_nucleus(race.h, token, nucleus, race.query, race.workspace);
     untold.may_be_told = !place;  // no longer answer tells more than bounds of that very token
+    scanned_ |= place && place->log_z.rows_read >= race.head.rows();
     if (!place || place->open) return std::nullopt;
     narrow_mass(*place, token, nucleus, stay);
     return place->inside;
@@ -391,6 +401,7 @@ inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const fl
   }
   const SampledLogZOptions how = {.error = options_.log_z_error, .temperature = temperature, .seed = seed};
   const std::optional<SampledLogZ> found = head.sample_log_z(h, how, query, workspace_);
+  scanned_ |= found && found->rows_read >= head.rows();
   log_zs_.emplace_back(temperature, found ? found->log_z : std::numeric_limits<double>::infinity());
   return log_zs_.back().second;
 }
@@ -439,7 +450,7 @@ inline SampledToken Sampler::with_probability(const ScoredToken& drawn, float be
 
 inline SampledToken Sampler::draw_from_all(const TopKSoftmax& head, std::span<const float> h,
                                            const TokenGumbels& gumbels, const QueryOptions& query) {
-  ++full_scans_;
+  scanned_ = true;
   const std::span<const float> logits = head.logits_batch(h.data(), 1, h.size(), h.size(), query, workspace_);
   return detail::KeptLogits(logits, options_, excludes(gumbels)).draw(gumbels);
 }
