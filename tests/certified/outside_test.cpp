@@ -101,12 +101,14 @@ TEST_P(OutsideOfTheBounds, IsLearned) {
 
 TEST_P(OutsideOfTheBounds, IsAsGoodWhereFewTokensAreForbidden) {
   const Learned world(GetParam());
+  const LogZError known = *world.head->log_z_error();
   for (const Eigen::Index count : {0, 1, 12}) {
     const TokenMask mask = world.without_best(count);
     const std::vector<double> errors = world.errors({.k = 5, .allowed = mask});
-    const LogZError known = *world.head->log_z_error();
-    EXPECT_LT(errors[errors.size() / 2], 2.0 * known.median) << count;
-    EXPECT_LT(errors[errors.size() * 99 / 100], 3.0 * known.p99) << count;
+    // The best tokens of most contexts weigh much: without them the others' mass counts for more.
+    const double growth = count == 12 ? 5.0 : 2.0;
+    EXPECT_LT(errors[errors.size() / 2], growth * known.median) << count;
+    EXPECT_LT(errors[errors.size() * 99 / 100], growth * known.p99) << count;
   }
 }
 
@@ -152,16 +154,19 @@ TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
   const testing::TemporaryFolder folder;
   save_index(*head, folder.path() / "index");
   const auto loaded = load_index<Certified>(folder.path() / "index", layer);
-  const TokenMask all = TokenMask::all(1500);
+  TokenMask many = TokenMask::all(1500);  // of what it forbids nothing was learned
+  for (TokenId id = 0; id < 60; ++id) many.forbid(id);
+  const auto allows = [&many](TokenId id) { return many.allows(id); };
   std::vector<double> errors;
   std::vector<double> by_position;
   for (Eigen::Index row = 800; row < contexts.rows(); ++row) {
     const Eigen::VectorXf h = contexts.row(row);
-    const double exact = Reference(layer, h).log_z;
+    const Reference reference(layer, h);
     const double log_z = head->query(h, {.k = 5}).log_z;
     EXPECT_EQ(loaded->query(h, {.k = 5}).log_z, log_z);
-    errors.push_back(std::abs(log_z - exact));
-    by_position.push_back(std::abs(head->query(h, {.k = 5, .allowed = all}).log_z - exact));
+    errors.push_back(std::abs(log_z - reference.log_z));
+    by_position.push_back(
+        std::abs(head->query(h, {.k = 5, .allowed = many}).log_z - reference.edited(allows, {}).log_z));
   }
   EXPECT_LT(detail::quantile(errors, 0.5), detail::quantile(by_position, 0.5));
 }
