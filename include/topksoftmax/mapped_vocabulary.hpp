@@ -38,9 +38,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// ignored, and log Z is over the rows that are tokens. Otherwise answers are those of the backend. It is
 /// built over the rows, so what it learns or is given (counts, lists) refers to rows by their numbers.
 ///
-/// Padding rows are forbidden by a mask, so a backend answers every query as one with a mask; what learns
-/// from contexts which rows are answers learns them too. Where they are the layer's last rows, leave them out
-/// of it.
+/// Padding rows are forbidden by a mask, so a backend answers every query as one with a mask: a learned log Z
+/// holds for as few of them as OutsideMass tells (log_z_error() is nothing where they are more), and what
+/// learns from contexts which rows are answers learns them too. Where they are the layer's last rows, leave
+/// them out of it.
 ///
 /// Effort: the backend's. Cost: the backend's query, and where there is a mask O((V + rows)/64); a batch is
 /// the backend's batch.

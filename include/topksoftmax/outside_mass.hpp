@@ -27,7 +27,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// are not candidates ≈ a_g + w_g·h, a linear model for each group of contexts that the screener tells apart
 /// (Candidates::group), or part of the tokens; by ridge regression: see learning/learn_outside_mass.hpp.
 ///
-/// Cost of a query: d weights. Keeps 4·groups·(d + 1) bytes.
+/// It is of use to queries that forbid no more than 16 + V/512 tokens: these are scored, and what they weigh
+/// is taken off.
+///
+/// Cost of a query: d weights, and d for each token that is forbidden. Keeps 4·groups·(d + 1) bytes.
 class TOPKSOFTMAX_EXPORT OutsideMass {
  public:
   /// w_g and a_g of every group, and how the model was learned.

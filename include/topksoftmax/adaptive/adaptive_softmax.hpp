@@ -133,7 +133,7 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmaxScreener {
 ///
 /// log Z is over the tokens scored; where contexts have taught the mass of each tier, it counts those that
 /// were not scored too (Normalizer::learned; log_z_error() says how well for k = 1, and more tokens leave
-/// less to it), unless a query has a mask or another effort.
+/// less to it), unless a query forbids more than a few tokens (OutsideMass) or has another effort.
 ///
 /// Effort: the tiers, the most frequent first, that are scored whatever their gates say, and one more; beyond
 /// their number every token is scored.

@@ -97,7 +97,8 @@ class TOPKSOFTMAX_EXPORT GreedyMipsScreener {
 /// Forbidden tokens are passed over.
 ///
 /// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
-/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
+/// too (Normalizer::learned; log_z_error() says how well), unless a query forbids more than a few tokens
+/// (OutsideMass) or has another effort.
 ///
 /// Effort: B; from V on every token is scored.
 ///

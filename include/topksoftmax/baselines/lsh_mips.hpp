@@ -114,7 +114,8 @@ class TOPKSOFTMAX_EXPORT LshMipsScreener {
 /// differ where the context's projections are nearest to 0 (query-directed probing, Lv et al., VLDB 2007).
 ///
 /// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
-/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
+/// too (Normalizer::learned; log_z_error() says how well), unless a query forbids more than a few tokens
+/// (OutsideMass) or has another effort.
 ///
 /// Effort: probes; from 2^bits on every token is scored.
 ///

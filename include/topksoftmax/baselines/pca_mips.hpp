@@ -103,7 +103,8 @@ class TOPKSOFTMAX_EXPORT PcaMipsScreener {
 /// splits crossed.
 ///
 /// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that
-/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
+/// too (Normalizer::learned; log_z_error() says how well), unless a query forbids more than a few tokens
+/// (OutsideMass) or has another effort.
 ///
 /// Effort: leaves; from 2^depth on every token is scored.
 ///

@@ -100,7 +100,8 @@ class TOPKSOFTMAX_EXPORT WtaLshEachScreener {
 /// threshold, and no frequent tokens. The hash and its index are those of WtaLsh (their tables are trees).
 ///
 /// log Z is over the list; where contexts have taught the mass of all other tokens, it counts that
-/// too (Normalizer::learned; log_z_error() says how well), unless a query has a mask or another effort.
+/// too (Normalizer::learned; log_z_error() says how well), unless a query forbids more than a few tokens
+/// (OutsideMass) or has another effort.
 ///
 /// Effort: top_collisions; from V on every token is scored.
 ///

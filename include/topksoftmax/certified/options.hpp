@@ -117,8 +117,8 @@ struct CertifiedOptions {
     visit("boxes", options.boxes, "whether blocks of similar rows are bounded first", bound_boxes_choices);
     visit("box_width", options.box_width, "coordinates that these are bounded in; 0 chooses");
     visit("failure_probability", options.failure_probability,
-          "what an answer may be wrong with; 0: it is proven", between(0.0, 0.01));
-    visit("dither_seed", options.dither_seed, "of the dither that this is over");
+          "δ, the probability with which an answer may be wrong; 0: it is proven", between(0.0, 0.01));
+    visit("dither_seed", options.dither_seed, "of the dither that this is a probability over");
     visit("outside_sample", options.outside_sample,
           "contexts that the estimate of log Z is learned from; 0: it is not");
   }

@@ -68,8 +68,8 @@ class TOPKSOFTMAX_EXPORT FgdScreener {
 ///
 /// Probabilities are the top-K softmax of FGD-I over the ef_search tokens found (Normalizer::candidates);
 /// top_k_softmax_error() bounds how much too high they are. Where contexts have taught the mass of all other
-/// tokens, log Z counts that too (Normalizer::learned; log_z_error() says how well), unless a query has a
-/// mask or another effort, or its k is above ef_search.
+/// tokens, log Z counts that too (Normalizer::learned; log_z_error() says how well), unless a query
+/// forbids more than a few tokens (OutsideMass) or has another effort, or its k is above ef_search.
 class TOPKSOFTMAX_EXPORT Fgd final : public ScreenedSoftmax<FgdScreener> {
  public:
   /// FGD-P, Algorithm 1: transforms the rows and inserts them one by one, in the order of their tokens, on

@@ -97,8 +97,8 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
 ///
 /// log Z counts the tokens outside of the set by a linear model for each cluster, learned from the same
 /// contexts (Normalizer::learned; log_z_error() says how well): in the paper they count as impossible, and so
-/// they do at another effort, for a mask, and without such a model. Tokens of long sets that are proven not
-/// to be among the k best count by logits from 8-bit rows.
+/// they do at another effort, for a mask that forbids more than a few tokens (OutsideMass), and without such
+/// a model. Tokens of long sets that are proven not to be among the k best count by logits from 8-bit rows.
 class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
  public:
   /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same

@@ -143,8 +143,8 @@ class TOPKSOFTMAX_EXPORT RowClustersScreener {
 /// centroids are taken as they are.
 ///
 /// log Z is over the candidates; where contexts have taught the mass of all other tokens, it counts that too
-/// (Normalizer::learned), unless a query has a mask or another effort, or its k is more than the clusters
-/// visited hold.
+/// (Normalizer::learned), unless a query forbids more than a few tokens (OutsideMass) or has another effort,
+/// or its k is more than the clusters visited hold.
 ///
 /// Effort: n, the clusters visited; from C on every token is scored. Where they hold fewer than k tokens,
 /// twice as many are visited, and so on.

@@ -89,7 +89,8 @@ class TOPKSOFTMAX_EXPORT ShortlistScreener {
 /// Fixed lists: the T most frequent tokens (TOP in "Fast Locality Sensitive Hashing for Beam Search on GPU"),
 /// and for the sentences of a translation also the tokens that theirs are aligned with (WA; Shi and Knight,
 /// ACL 2017). log Z is over the list; where contexts have taught the mass of all other tokens, it counts that
-/// too (Normalizer::learned), unless a query has a mask or another effort.
+/// too (Normalizer::learned), unless a query forbids more than a few tokens (OutsideMass) or has another
+/// effort.
 ///
 /// Effort: how many of the list, the most frequent first; from V on every token is scored.
 ///

@@ -128,8 +128,8 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
 /// scored for all of them by one product. So a context of a batch competes among at least the tokens that it
 /// has alone, and perhaps more: its answer is the same for any number of threads, but depends on the contexts
 /// that it shares with. log Z is over the candidates. Where contexts have taught the mass of all other
-/// tokens, that of a context which shares with no other, with neither a mask nor another effort, counts that
-/// too (Normalizer::learned).
+/// tokens, that of a context which shares with no other, forbids no more than a few (OutsideMass) and has no
+/// other effort counts that too (Normalizer::learned).
 ///
 /// Effort e: hits asked for, counted down from W: t = W + 1 − e; from W + 1 on t = 0, which is every token.
 ///
