@@ -660,5 +660,37 @@ TEST(MappedVocabulary, TakesTheOffsetsOfEagle) {
   EXPECT_NE(error_of([&] { token_ids_from_d2t(large); }), "");
 }
 
+// Up to 16 + V/512 rows of padding are taken off what was learned of all rows.
+TEST(MappedVocabulary, KeepsALearnedLogZWhereThereIsLittlePadding) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(2000, kDim, 6, 9);
+  const std::shared_ptr<const TopKSoftmax> over_rows =
+      L2S::train_kmeans(layer, contexts.topRows(1800), {.clusters = 12, .budget = 60});
+  ASSERT_TRUE(over_rows->log_z_error());
+  for (const std::size_t padding : {10U, 60U}) {
+    std::vector<TokenId> tokens(kVocab);
+    for (std::size_t row = 0; row < tokens.size(); ++row) {
+      tokens[row] = row < padding ? RowMap::none : static_cast<TokenId>(row);
+    }
+    const auto head = MappedVocabulary::wrap(over_rows, tokens, kVocab);
+    const bool is_little = padding == 10;
+    EXPECT_EQ(head->log_z_error().has_value(), is_little);
+    const auto is_token = [padding](TokenId row) { return static_cast<std::size_t>(row) >= padding; };
+    std::vector<double> errors;
+    for (Eigen::Index i = 1800; i < contexts.rows(); ++i) {
+      const Eigen::VectorXf h = contexts.row(i);
+      const TopK answer = head->query(h, {.k = 3});
+      if (answer.normalizer == Normalizer::exact) continue;  // a list was too short
+      EXPECT_EQ(answer.normalizer, is_little ? Normalizer::learned : Normalizer::candidates);
+      errors.push_back(std::abs(answer.log_z - Reference(layer, h).edited(is_token, {}).log_z));
+    }
+    ASSERT_GT(errors.size(), 100U);
+    std::sort(errors.begin(), errors.end());
+    if (is_little) {
+      EXPECT_LT(errors[errors.size() / 2], 2.0 * head->log_z_error()->median);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace topksoftmax
