@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -133,6 +134,7 @@ struct Arguments {
   SamplingOptions sampling;
   Penalties penalties;
   bool own_distribution = false;
+  bool estimated_log_z = false;
 };
 
 std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::string& name) {
@@ -181,6 +183,7 @@ void append_best_sentence(const LstmModel& model, const TopKSoftmax& head, const
                                .length_penalty = 0.8,
                                .end = model.token("."),
                                .query = {.allowed = mask, .log_z_tolerance = 0.0}};
+  if (arguments.estimated_log_z) options.query.log_z_tolerance = std::numeric_limits<double>::infinity();
   PenaltyBiases penalise(arguments.penalties);
   const Workspace workspace;
   if (are_any(arguments.penalties)) {
@@ -230,6 +233,7 @@ void check_decoder(const Arguments& arguments) {
   if (arguments.decoder == "speculative" && are_any(arguments.penalties)) refuse("penalties");
   const bool draws_one_by_one = arguments.decoder != "speculative" && arguments.decoder != "beam";
   if (arguments.own_distribution && !draws_one_by_one) refuse("--own-distribution");
+  if (arguments.estimated_log_z && arguments.decoder != "beam") refuse("--estimated-log-z");
 }
 
 int write(const Arguments& arguments) {
@@ -321,6 +325,9 @@ int main(int argc, char** argv) {
   add_penalties(app, arguments.penalties);
   app.add_flag("--own-distribution", arguments.own_distribution,
                "Draw from what an approximate head itself answers; without, from the full softmax");
+  app.add_flag(
+      "--estimated-log-z", arguments.estimated_log_z,
+      "Beams over certified compare by the log Z that contexts have taught it; without, by the exact one");
   app.add_option("--beam", arguments.beam, "Hypotheses of a beam search")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

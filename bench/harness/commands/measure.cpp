@@ -42,7 +42,7 @@ constexpr std::array<const char*, 4> kDrawnBy = {"--temperature", "--top-p", "--
 std::string default_backends(LanguageModelExperiment experiment) {
   switch (experiment) {
     case LanguageModelExperiment::perplexity:
-      return "svd,adaptive,fgd,l2s";
+      return "svd,adaptive,fgd,l2s,certified";
     case LanguageModelExperiment::batching:
       return "fused,l2s";
     default:
