@@ -3,12 +3,22 @@
 // On layers of real models, where their head files are at hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <filesystem>
+#include <numeric>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "support/by_bounds.hpp"
+#include "support/statistics.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/decoding/random_stream.hpp"
+#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/io/head_file.hpp"
@@ -78,6 +88,73 @@ TEST_P(RealHeads, CertifiedIsExactAndReadsAFewPercent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, RealHeads, ::testing::Values("novels", "translation"),
+                         [](const auto& name) { return name.param; });
+
+/// The probabilities of a temperature and a nucleus, from logits.
+std::vector<double> nucleus_of(const std::span<const float> logits, double temperature, double share) {
+  std::vector<double> p;
+  for (const float logit : logits) p.push_back(std::exp(static_cast<double>(logit) / temperature));
+  std::vector<std::size_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+  const double all = std::accumulate(p.begin(), p.end(), 0.0);
+  double inside = 0.0;
+  for (const std::size_t id : order) {
+    if (inside >= share * all) {
+      p[id] = 0.0;
+    } else {
+      inside += p[id];
+    }
+  }
+  for (double& x : p) x /= inside;
+  return p;
+}
+
+class DrawsOnRealHeads : public RealHeads {};
+
+TEST_P(DrawsOnRealHeads, AreFromTheLayersDistribution) {
+#ifdef TOPKSOFTMAX_SANITIZED
+  GTEST_SKIP() << "sanitizers make builds too slow";
+#endif
+  if (!std::filesystem::exists(path(GetParam()))) GTEST_SKIP() << path(GetParam()) << " is not there";
+  constexpr std::size_t draws = 20000;
+  const HeadFile file = HeadFile::open(path(GetParam()));
+  const SoftmaxLayer layer = file.stored_layer();
+  const auto certified = Certified::build(layer, file.train_contexts().topRows(3000), {.outside_sample = 0});
+  const RowMajorMatrix test = file.test_contexts().topRows(2);
+  Workspace workspace;
+  for (Eigen::Index row = 0; row < test.rows(); ++row) {
+    const Eigen::VectorXf h = test.row(row);
+    for (const SamplingOptions& options :
+         {SamplingOptions{}, SamplingOptions{.temperature = 0.8, .top_p = 0.9}}) {
+      const std::vector<double> p =
+          nucleus_of(certified->logits(h, {}, workspace), options.temperature, options.top_p);
+      std::vector<std::size_t> met(p.size());
+      Sampler sampler(options);
+      RandomStream random(7);
+      for (std::size_t n = 0; n < draws; ++n)
+        ++met[static_cast<std::size_t>(sampler.draw(*certified, h, random).id)];
+      // Cells of five draws at least; what is rarer shares one.
+      std::vector<std::size_t> counts(1);
+      std::vector<double> expected(1);
+      for (std::size_t id = 0; id < p.size(); ++id) {
+        if (p[id] == 0.0) {
+          EXPECT_EQ(met[id], 0U) << id;
+        } else if (p[id] * draws >= 5.0) {
+          counts.push_back(met[id]);
+          expected.push_back(p[id]);
+        } else {
+          counts[0] += met[id];
+          expected[0] += p[id];
+        }
+      }
+      EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0) << row << ' ' << options.top_p;
+      EXPECT_LT(sampler.full_scans(), draws / 5);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, DrawsOnRealHeads, ::testing::Values("novels", "translation", "code"),
                          [](const auto& name) { return name.param; });
 
 }  // namespace
