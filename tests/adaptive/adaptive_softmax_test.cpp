@@ -215,7 +215,9 @@ TEST(AdaptiveSoftmax, CountsTheTiersThatAreNotScoredForEveryK) {
     EXPECT_GT(learned, 20U) << k;
   }
   EXPECT_EQ(head->query(H.row(0), {.effort = 3}).normalizer, Normalizer::candidates);
-  const TokenMask mask = TokenMask::all(kVocab);
+  TokenMask mask = TokenMask::all(kVocab);
+  EXPECT_EQ(head->query(H.row(0), {.allowed = mask}).normalizer, Normalizer::learned);
+  for (TokenId id = 0; id < 40; ++id) mask.forbid(id);
   EXPECT_EQ(head->query(H.row(0), {.allowed = mask}).normalizer, Normalizer::candidates);
 }
 

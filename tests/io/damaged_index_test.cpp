@@ -129,7 +129,7 @@ std::vector<Case> cases() {
       {Shortlist::build(layer), {value("list", 3, TokenId{700}, "has the token 700")}},
       {GreedyMips::build(layer),
        {value("entries", 7, TokenId{-1}, "has the token -1"),
-        value("entries", 6, kNan, "with the weight nan"), option("budget", "0", "budget is 0")}},
+        value("entries", 6, kNan, "with the weight NaN"), option("budget", "0", "budget is 0")}},
       {PcaMips::build(layer, {.depth = 4}),
        {value("starts", 20, std::uint32_t{800}, "does not rise"), option("depth", "60", "depth is 60")}},
       {LshMips::build(layer, {.tables = 8, .bits = 5}),
