@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Measures and draws the figures of the README: make.sh HEADS, a folder with novels.safetensors and translation.safetensors.
+# Measures and draws the figures of the README: make.sh HEADS, a folder with novels, translation and code.safetensors.
 # BENCH is the harness, built with -DTOPKSOFTMAX_BENCH_PEERS=ON. DATA keeps the measurements: those that are there are drawn
 # as they are.
 set -euo pipefail
@@ -22,6 +22,13 @@ for head in novels translation; do
   "$bench" measure --head head.safetensors --sweep --backends "$systems" --timed 100 --rounds 3 --json "$head.json"
 done
 
+# The same for a transformer's head, with all its contexts, and graphs of more links.
+systems=fused,quantized,certified,l2s,fgd,svd,row-clusters,peer:hnswlib,peer:hnswlib-l2,peer:faiss-hnsw,peer:faiss-ivf
+systems+=,peer:onednn-bf16,peer:onednn-int8
+[ -s code.json ] || "$bench" measure --head "$heads/code.safetensors" --sweep --backends "$systems" --set peer:hnswlib.M=32 \
+  peer:hnswlib.ef_construction=400 peer:hnswlib-l2.M=32 peer:hnswlib-l2.ef_construction=400 peer:faiss-hnsw.M=32 \
+  --queries 500 --timed 100 --rounds 2 --json code.json
+
 # Time against V: synthetic heads, where every system has its defaults.
 sizes=()
 for vocab in 1000 4000 16000 64000 256000; do
@@ -35,5 +42,6 @@ rm -f head.safetensors
 
 for theme in light dark; do
   "$bench" plot precision --json novels.json translation.json --theme "$theme" --out "$figures/precision-$theme.svg"
+  "$bench" plot precision --json code.json --theme "$theme" --out "$figures/code-$theme.svg"
   "$bench" plot vocabulary --json "${sizes[@]}" --theme "$theme" --out "$figures/vocabulary-$theme.svg"
 done
