@@ -177,6 +177,28 @@ TEST_F(CandidatesTest, BiasedTokensAreTakenOffTheLearnedMass) {
   EXPECT_NEAR(answer(too_little, {.k = 5, .logit_bias = bias}).log_z, std::log(known), 1e-5);
 }
 
+TEST_F(CandidatesTest, AFewForbiddenTokensAreTakenOffTheLearnedMass) {
+  // One of them is a candidate, the others are a part of the mass outside.
+  const TopK plain = truth({.k = 500});
+  double inside = 0.0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const bool is_candidate = std::find(ids_.begin(), ids_.end(), plain.ids[i]) != ids_.end();
+    if (is_candidate) inside += std::exp(static_cast<double>(plain.logits[i]));
+  }
+  const Candidates exactly = {
+      .ids = ids_, .outside = std::log(std::exp(plain.log_z) - inside), .normalizer = Normalizer::learned};
+  TokenMask mask = TokenMask::all(500);
+  std::size_t forbidden = 0;
+  for (const TokenId id : {ids_[1], plain.ids[0], plain.ids[1]}) {
+    forbidden += mask.allows(id) ? 1U : 0U;
+    mask.forbid(id);
+  }
+  ASSERT_GE(forbidden, 2U);
+  const TopK found = answer(exactly, {.k = 3, .allowed = mask});
+  EXPECT_EQ(found.normalizer, Normalizer::learned);
+  EXPECT_NEAR(found.log_z, truth({.k = 3, .allowed = mask}).log_z, 1e-5);
+}
+
 TEST_F(CandidatesTest, BiasedTokensThatAreNoCandidatesAreNotTakenOffTwice) {
   // What was learned is outside of the best 100, of which the query biases two.
   const TopK plain = truth({.k = 500});
