@@ -112,15 +112,12 @@ TOPKSOFTMAX_INLINE std::pair<double, double> log_z_bounds(const Candidates& cand
 TOPKSOFTMAX_INLINE void answer_from_candidates(const SoftmaxLayer& layer, const Query& query,
                                                const Candidates& candidates, Workspace& workspace,
                                                TopK& answer) {
-  std::span<const TokenId> ids = candidates.ids;
-  if (query.fall_back && (candidates.everything || ids.size() < query.k)) {
+  if (query.fall_back && (candidates.everything || candidates.ids.size() < query.k)) {
     return detail::answer_from_all_after(layer, query, detail::work_of(layer, candidates, 0), workspace,
                                          answer);
   }
-  if (candidates.everything) ids = {};
+  const auto ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
   const bool edited = detail::edits_tokens(query, candidates);
-  if (edited) ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
-
   const bool scored = candidates.logits != nullptr && !edited;
   float* const logits =
       scored ? candidates.logits : workspace.scratch<detail::AnswerScratch>().logits.get<float>(ids.size());
@@ -140,16 +137,13 @@ TOPKSOFTMAX_INLINE void answer_batch_from_candidates(const SoftmaxLayer& layer, 
                                                      const Candidates& candidates, Workspace& workspace,
                                                      TopK* answers) {
   Query one = query;
-  std::span<const TokenId> ids = candidates.ids;
-  if (query.fall_back && (candidates.everything || ids.size() < query.k)) {
+  if (query.fall_back && (candidates.everything || candidates.ids.size() < query.k)) {
     for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
       detail::answer_from_all_after(layer, one, detail::work_of(layer, candidates, 0), workspace, answers[q]);
     }
     return;
   }
-  if (candidates.everything) ids = {};
-  if (detail::edits_tokens(query, candidates))
-    ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
+  const auto ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
   const QueryWork work = detail::work_of(layer, candidates, ids.size());
   for (std::size_t first = 0; first < batch; first += detail::kContextsAtOnce) {
     const std::size_t contexts = std::min(detail::kContextsAtOnce, batch - first);

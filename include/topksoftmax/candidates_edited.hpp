@@ -14,6 +14,8 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/shared_scan.hpp"
+#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -30,11 +32,12 @@ inline bool edits_tokens(const Query& query, const Candidates& candidates) {
   return query.edits.bias_count != 0 || takes_off_forbidden(query, candidates);
 }
 
-/// The candidates, and behind them the tokens that the screener did not propose and the query biases, or
-/// forbids where these are to be taken off.
+/// The candidates, none where everything is one, and behind them the tokens that the screener did not propose
+/// and the query biases, or forbids where these are to be taken off. They themselves where it does neither.
 inline std::span<const TokenId> with_edited_tokens(const Query& query, const Candidates& candidates,
                                                    std::size_t vocab, Workspace& workspace) {
   const std::span<const TokenId> ids = candidates.everything ? std::span<const TokenId>() : candidates.ids;
+  if (!edits_tokens(query, candidates)) return ids;
   const kernels::LogitEdits& edits = query.edits;
   const bool with_forbidden = takes_off_forbidden(query, candidates);
   AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
@@ -89,6 +92,18 @@ inline double learned_outside(const Candidates& candidates, std::size_t count, c
   if (count == proposed) return outside;
   const double taken = std::exp(kernels::log_sum_exp(logits + proposed, count - proposed) - outside);
   return taken < 1.0 ? outside + std::log1p(-taken) : -std::numeric_limits<double>::infinity();
+}
+
+/// Leaves of what was learned of the mass outside that of the rows which are allowed.
+inline void take_off_forbidden(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
+                               Candidates& candidates) {
+  if (!takes_off_forbidden(query, candidates)) return;
+  Query unbiased = query;
+  unbiased.edits.bias_count = 0;
+  const auto rows = with_edited_tokens(unbiased, candidates, layer.vocab(), workspace);
+  auto* const logits = workspace.scratch<AnswerScratch>().logits.get<float>(rows.size());
+  scan_gathered(workspace, layer.rows(), rows.data(), rows.size(), query.h, logits);
+  candidates.outside = learned_outside(candidates, rows.size(), logits, workspace);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

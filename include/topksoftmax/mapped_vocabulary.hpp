@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -122,10 +121,6 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   std::string name_;
 };
 
-/// The tokens of the rows of an EAGLE-3 head, from its tensor d2t: row r is token r + d2t[r]. Throws Error
-/// for a sum that is not an id.
-std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t);
-
 }  // namespace TOPKSOFTMAX_NAMESPACE
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -181,20 +176,6 @@ inline std::unique_ptr<MappedVocabulary> MappedVocabulary::load(const IndexReade
   std::unique_ptr<MappedVocabulary> loaded;
   in.check([&] { loaded = make(std::move(backend), std::move(token_of_row), vocab); });
   return loaded;
-}
-
-inline std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t) {
-  std::vector<TokenId> ids(d2t.size());
-  for (std::size_t row = 0; row < d2t.size(); ++row) {
-    constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
-    const auto at = static_cast<std::int64_t>(row);
-    if (d2t[row] < -at || d2t[row] > most - at) {
-      throw Error("mapped: d2t[" + std::to_string(row) + "] is " + std::to_string(d2t[row]) +
-                  "; with the row's number it must be an id, at least 0 and at most " + std::to_string(most));
-    }
-    ids[row] = static_cast<TokenId>(at + d2t[row]);
-  }
-  return ids;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
@@ -157,6 +159,20 @@ TOPKSOFTMAX_INLINE std::size_t RowMap::bytes() const {
   return token_of_row_.size() * sizeof(TokenId) + present_.size() * sizeof(std::uint64_t) +
          before_.size() * sizeof(std::uint32_t) + rows_.size() * sizeof(TokenId) +
          token_rows_.size() * sizeof(std::uint64_t);
+}
+
+TOPKSOFTMAX_INLINE std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t) {
+  std::vector<TokenId> ids(d2t.size());
+  for (std::size_t row = 0; row < d2t.size(); ++row) {
+    constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
+    const auto at = static_cast<std::int64_t>(row);
+    if (d2t[row] < -at || d2t[row] > most - at) {
+      throw Error("mapped: d2t[" + std::to_string(row) + "] is " + std::to_string(d2t[row]) +
+                  "; with the row's number it must be an id, at least 0 and at most " + std::to_string(most));
+    }
+    ids[row] = static_cast<TokenId>(at + d2t[row]);
+  }
+  return ids;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "topksoftmax/allowed_tokens.hpp"
@@ -71,6 +72,10 @@ class TOPKSOFTMAX_EXPORT RowMap {
   std::vector<TokenId> rows_;              ///< their rows, unless these are the first ones
   std::vector<std::uint64_t> token_rows_;  ///< rows that are tokens, by blocks of 64; empty: all are
 };
+
+/// The tokens of the rows of an EAGLE-3 head, from its tensor d2t: row r is token r + d2t[r]. Throws Error
+/// for a sum that is not an id.
+TOPKSOFTMAX_EXPORT std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
 

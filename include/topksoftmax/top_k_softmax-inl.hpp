@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/answer_scratch.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/candidates_edited.hpp"
 #include "topksoftmax/check_query.hpp"
@@ -437,20 +436,9 @@ TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float
   std::optional<Candidates> found = do_candidates(query, workspace);
   if (found && (few_allowed(query) || !detail::has_answer(*found, query, rows_, workspace)))
     found->everything = true;
-  if (found && detail::takes_off_forbidden(query, *found)) take_off_forbidden(query, *found, workspace);
+  if (found) detail::take_off_forbidden(layer_, query, workspace, *found);
   if (found && row_map_) name_candidates(*found, workspace);
   return found;
-}
-
-/// Leaves of the learned mass outside that of the rows which are allowed.
-TOPKSOFTMAX_INLINE void TopKSoftmax::take_off_forbidden(const Query& query, Candidates& candidates,
-                                                        Workspace& workspace) const {
-  Query unbiased = query;
-  unbiased.edits.bias_count = 0;
-  const auto rows = detail::with_edited_tokens(unbiased, candidates, rows_, workspace);
-  auto* const logits = workspace.scratch<detail::AnswerScratch>().logits.get<float>(rows.size());
-  scan_gathered(workspace, layer_.rows(), rows.data(), rows.size(), query.h, logits);
-  candidates.outside = detail::learned_outside(candidates, rows.size(), logits, workspace);
 }
 
 /// Turns the rows of candidates into tokens, and drops those that are none.

@@ -371,7 +371,6 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                       const Body& body) const;
   void score_tokens(std::span<const float> h, std::span<const TokenId> ids, const Workspace& workspace,
                     std::span<float> logits) const;
-  void take_off_forbidden(const Query& query, Candidates& candidates, Workspace& workspace) const;
   void name_candidates(Candidates& candidates, Workspace& workspace) const;
 
   SoftmaxLayer layer_;

@@ -26,12 +26,12 @@ const WtaHashOptions kHash = {.K = 4, .units_per_band = 3, .bands = 40};
 
 class WtaLshEachTest : public ::testing::Test {
  protected:
-  static std::vector<TokenId> screen(const WtaLshEach& head, const Eigen::VectorXf& h, std::size_t effort = 0,
-                                     const AllowedTokens& allowed = {}) {
+  std::vector<TokenId> screen(const WtaLshEach& head, const Eigen::VectorXf& h, std::size_t effort = 0,
+                              const AllowedTokens& allowed = {}) {
     Query query;
     query.effort = effort;
     query.edits.allowed = allowed;
-    return screened(head, h, query);
+    return screened(head, h, query, workspace_);
   }
 
   /// The tokens hit most often, by sorting them all, in ascending order.

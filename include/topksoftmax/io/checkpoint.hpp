@@ -16,7 +16,7 @@
 #include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/safetensors_shards.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
-#include "topksoftmax/mapped_vocabulary.hpp"
+#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
