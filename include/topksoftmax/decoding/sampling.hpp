@@ -231,20 +231,20 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
   return token;
 }
 
-inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const float> context,
-                                        std::uint64_t seed, const QueryOptions& query) {
+inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
+                                        const QueryOptions& query) {
   const TokenGumbels gumbels(seed);
-  if (options_.temperature == 0.0) return draw_best(head, context, query);
+  if (options_.temperature == 0.0) return draw_best(head, h, query);
   const Needed needed = this->needed(excludes(gumbels));
   if (head.exhaustive() || !head.certifies() || needed == Needed::logits) {
-    return draw_from_all(head, context, gumbels, query);
+    return draw_from_all(head, h, gumbels, query);
   }
   QueryOptions asked = query;
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
   asked.probabilities = needed == Needed::log_z || (options_.top_k == 0 && query.probabilities);
   asked.k = options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
   detail::Race race = {.head = head,
-                       .h = context,
+                       .h = h,
                        .gumbels = gumbels,
                        .query = asked,
                        .workspace = workspace_,
