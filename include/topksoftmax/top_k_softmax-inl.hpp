@@ -68,9 +68,6 @@ struct RowsOfTokens {
   ScratchBuffer rows;
 };
 
-/// The logit of a forbidden token, and of one that has no row.
-inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
-
 /// Lends a workspace a crew for one query.
 class CrewOfQuery {
  public:
@@ -295,9 +292,9 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::sp
   score_tokens(h, ids, workspace, logits);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const TokenBias* const bias = query.edits.bias_of(ids[i]);
-    const bool has_row = logits[i] != detail::kNoLogit;
+    const bool has_row = logits[i] != detail::kForbidden;
     if (has_row && bias != nullptr) logits[i] = kernels::add_bias(logits[i], bias->bias);
-    if (!query.edits.allows(ids[i])) logits[i] = detail::kNoLogit;
+    if (!query.edits.allows(ids[i])) logits[i] = detail::kForbidden;
   }
 }
 
@@ -316,7 +313,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::score_tokens(std::span<const float> h, std:
     }
     do_logits_of(h.data(), {rows.data(), count}, workspace, {of_some, count});
     for (std::size_t i = some.size(); count < i--;) {  // the others are in their places
-      of_some[i] = row_map_->row_of(some[i]) != RowMap::none ? of_some[--count] : detail::kNoLogit;
+      of_some[i] = row_map_->row_of(some[i]) != RowMap::none ? of_some[--count] : detail::kForbidden;
     }
   }
 }
@@ -356,7 +353,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std:
   }
   if (!row_map_) return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (row_map_->row_of(ids[i]) == RowMap::none) bounds[i] = detail::kNoLogit;
+    if (row_map_->row_of(ids[i]) == RowMap::none) bounds[i] = detail::kForbidden;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <limits>
 
 #include "topksoftmax/config.hpp"
 
@@ -42,3 +43,10 @@ struct TokenBias {
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// The logit of a token that is forbidden, or has no row.
+inline constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -23,20 +23,48 @@ struct topk_cursor {
         h(context.begin(), context.end()),
         cursor(*backend, h, c::options_of(options, biases)) {}
 
+  /// Begins again. Where it throws, nothing has changed, or the next token is asked for in vain.
+  void start(std::span<const float> context, const topk_query_options* options) {
+    std::vector<float> other_h(context.begin(), context.end());
+    std::vector<TokenBias> other_biases;
+    const QueryOptions query = c::options_of(options, other_biases);
+    h.swap(other_h);
+    biases.swap(other_biases);
+    cursor.start(h, query);
+  }
+
   std::shared_ptr<const TopKSoftmax> backend;
   std::vector<float> h;
   std::vector<TokenBias> biases;
   TokenCursor cursor;  ///< over all of these
 };
 
+namespace {
+
+/// The context h [dim], which is looked at before it is copied.
+std::span<const float> context_of(const TopKSoftmax& backend, const float* h, size_t dim) {
+  c::required(h, "h");
+  topksoftmax::detail::check_dimension(dim, backend.layer().dim());
+  return {h, dim};
+}
+
+}  // namespace
+
 topk_status topk_cursor_new(const topk_backend* backend, const float* h, size_t dim,
                             const topk_query_options* options, topk_cursor** cursor, topk_error* error) {
   return c::guarded(error, [&] {
     const topk_backend& asked = c::required(backend, "backend");
-    c::required(h, "h");
+    const std::span<const float> context = context_of(*asked.backend, h, dim);
     c::required(cursor, "cursor");
-    topksoftmax::detail::check_dimension(dim, asked.backend->layer().dim());  // before h is copied
-    *cursor = new topk_cursor(asked, {h, dim}, options);
+    *cursor = new topk_cursor(asked, context, options);
+  });
+}
+
+topk_status topk_cursor_start(topk_cursor* cursor, const float* h, size_t dim,
+                              const topk_query_options* options, topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(cursor, "cursor");
+    cursor->start(context_of(*cursor->backend, h, dim), options);
   });
 }
 

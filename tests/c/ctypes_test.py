@@ -246,6 +246,10 @@ class CtypesTest(unittest.TestCase):
         self.assertEqual(next(cursor), (top.ids[0], top.logits[0]))
         self.assertEqual(list(cursor), list(zip(top.ids[1:], top.logits[1:])))
         self.assertEqual(list(cursor), [])
+        cursor.start(self.test[1])
+        self.assertEqual(next(cursor)[0], head.query(self.test[1], k=1).ids[0])
+        with self.assertRaises(ValueError):
+            cursor.start(self.test[1][1:])
 
     def test_indexes(self):
         head = tks.Backend.build(self.layer, "l2s", self.train, clusters=8, rounds=1)

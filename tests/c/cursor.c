@@ -34,6 +34,7 @@ void test_cursor(void) {
   topk_token_bias passing = bias;
   options.biases = &passing;
   CHECK_OK(topk_cursor_new(backend, h, kDim, &options, &cursor, &error), error);
+  topk_backend* const other_backend = build(&p, "fused", NULL);
   topk_backend_free(backend);
   memset(h, 0xFF, sizeof h);
   passing.id = -5;
@@ -49,6 +50,19 @@ void test_cursor(void) {
     CHECK_OK(topk_cursor_next(cursor, &id, &logit, &error), error);
     CHECK(id == -1 && logit == -HUGE_VALF);
   }
+
+  /* Begun again, without the mask and the bias. */
+  const float* const other = p.contexts + kDim;
+  options = (topk_query_options)TOPK_QUERY_OPTIONS_INIT;
+  options.k = kVocab;
+  CHECK_OK(topk_query(other_backend, other, kDim, &options, p.workspace, ids, logits, &answer, &error),
+           error);
+  CHECK_OK(topk_cursor_start(cursor, other, kDim, NULL, &error), error);
+  for (size_t i = 0; i < answer.count; ++i) {
+    CHECK_OK(topk_cursor_next(cursor, &id, &logit, &error), error);
+    CHECK(id == ids[i] && logit == logits[i]);
+  }
+  topk_backend_free(other_backend);
   topk_cursor_free(cursor);
   topk_cursor_free(NULL);
   CHECK(topk_cursor_certified(NULL) == 0);
@@ -87,6 +101,13 @@ void test_cursor_errors(void) {
   CHECK_OK(topk_cursor_new(backend, p.contexts, kDim, NULL, &cursor, &error), error);
   CHECK_FAILS(topk_cursor_next(cursor, NULL, NULL, &error), error, TOPK_INVALID_ARGUMENT, "id");
   CHECK(id == 77);
+  CHECK_FAILS(topk_cursor_start(NULL, p.contexts, kDim, NULL, &error), error, TOPK_INVALID_ARGUMENT,
+              "cursor");
+  CHECK_FAILS(topk_cursor_start(cursor, NULL, kDim, NULL, &error), error, TOPK_INVALID_ARGUMENT, "h");
+  CHECK_FAILS(topk_cursor_start(cursor, p.contexts, kDim - 1, NULL, &error), error, TOPK_INVALID_ARGUMENT,
+              "23 values");
+  CHECK_OK(topk_cursor_next(cursor, &id, NULL, &error), error);
+  CHECK(id >= 0);
   topk_cursor_free(cursor);
   topk_backend_free(backend);
   free_problem(&p);

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "conformance/backends.hpp"
@@ -26,10 +28,14 @@ using testing::random_layer;
 constexpr Eigen::Index kVocab = 700;
 constexpr Eigen::Index kDim = 24;
 
-std::vector<TokenId> all_of(TokenCursor cursor) {
+std::vector<TokenId> all_of(TokenCursor& cursor) {
   std::vector<TokenId> ids;
   while (const std::optional<ScoredToken> token = cursor.next()) ids.push_back(token->id);
   return ids;
+}
+
+std::vector<TokenId> all_of(TokenCursor&& cursor) {
+  return all_of(cursor);
 }
 
 TEST(TokenCursor, GivesEveryTokenInOrder) {
@@ -49,6 +55,31 @@ TEST(TokenCursor, GivesEveryTokenInOrder) {
       std::sort(ids.begin(), ids.end());
       EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << backend.name;
     }
+  }
+}
+
+TEST(TokenCursor, CanBeStartedAgain) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  const Fused fused(layer);
+  const TokenBias bias[] = {{5, 90.0F}};
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(layer, contexts);
+    TokenCursor cursor(*head, {contexts.row(0).data(), kDim}, {.logit_bias = bias});
+    EXPECT_EQ(cursor.next()->id, 5) << backend.name;
+    for (Eigen::Index row = 0; row < 3; ++row) {
+      const std::span<const float> h(contexts.row(row).data(), kDim);
+      // After tokens that bounds tell, and after some that only queries do.
+      for (int i = 0; i < (row == 1 ? 100 : 3); ++i) cursor.next();
+      cursor.start(h);
+      const std::vector<TokenId> ids = all_of(cursor);
+      EXPECT_EQ(ids, all_of(TokenCursor(*head, h))) << backend.name;
+    }
+    const std::vector<float> wrong(kDim, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_THROW(cursor.start(wrong), std::invalid_argument);
+    EXPECT_THROW(cursor.next(), std::invalid_argument);
+    cursor.start({contexts.row(0).data(), kDim});
+    EXPECT_TRUE(cursor.next());
   }
 }
 

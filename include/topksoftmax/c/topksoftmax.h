@@ -449,12 +449,18 @@ typedef struct topk_cursor topk_cursor;
 /// A cursor over the tokens for the context h [dim]. Of `options`, which may be NULL, the mask, the biases
 /// and the effort count. The words of a mask are borrowed until the cursor is freed; all else is copied.
 ///
-/// Cost: a query for 8 tokens; as the cursor goes on, queries for 32, for 128 and so on, each where the
+/// Cost on a backend that certifies: the context is bounded once, the rows are found that may be among some 8
+/// best ones, then, when these are used up, among about 24, 72 and so on, and a token is scored when its
+/// bound lets it be the next one. On others: queries for 8 tokens, for 32, for 128 and so on, each where the
 /// tokens of the one before did not suffice. Errors: as of topk_query.
 TOPK_API topk_status topk_cursor_new(const topk_backend* backend, const float* h, size_t dim,
                                      const topk_query_options* options, topk_cursor** cursor,
                                      topk_error* error);
 TOPK_API void topk_cursor_free(topk_cursor* cursor);
+
+/// The same for another context and other options, in the memory that the cursor has: faster than a new one.
+TOPK_API topk_status topk_cursor_start(topk_cursor* cursor, const float* h, size_t dim,
+                                       const topk_query_options* options, topk_error* error);
 
 /// The next best token; the id −1 and the logit −∞ where there is none left. `logit` may be NULL. After a
 /// call that fails, the next one goes on where the last that succeeded ended. Errors: as of topk_query.

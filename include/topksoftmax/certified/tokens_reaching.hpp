@@ -30,13 +30,18 @@ inline bool likely_tokens(const BoundedQuery& bounded, std::size_t count, std::v
   return true;
 }
 
-/// All tokens that may reach a logit, by their prefixes: see TopKSoftmax::tokens_reaching().
+/// All tokens that may reach a logit, by their prefixes and tails: see TopKSoftmax::tokens_reaching().
 inline bool tokens_reaching(const BoundedQuery& bounded, float least, BoundedTokens& tokens) {
   if (!can_rule_out(bounded, least)) return false;
   Query query = bounded.query;
   query.probabilities = false;  // of the others
-  const ReachingRows rows =
-      rows_reaching({bounded.layer, bounded.index, query, bounded.bounds, bounded.workspace}, least);
+  const BoundedQuery alone = {bounded.layer, bounded.index, query, bounded.bounds, bounded.workspace};
+  ReachingRows rows = rows_reaching(alone, least);
+  if (!bounded.index.tails.empty()) {
+    tail_bounds(bounded.workspace, bounded.index.tails.tails(), bounded.bounds.tail, rows.places, rows.count,
+                rows.estimates, rows.radii);
+    keep_reaching(alone, least, rows);
+  }
   const std::size_t count = rows.count;
   const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, count);
   constexpr float kUnbounded = std::numeric_limits<float>::infinity();

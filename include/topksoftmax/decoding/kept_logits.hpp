@@ -23,8 +23,6 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-inline constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-
 /// The logits of all tokens and what the options leave of them. Nothing is sorted: what stays are the tokens
 /// that rank from the first to the last one that stays. Cost: a few passes over the logits.
 class KeptLogits {

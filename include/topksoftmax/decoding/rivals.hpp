@@ -11,7 +11,6 @@
 
 #include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/numeric/tempered.hpp"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/decoding/falling_tokens.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -21,26 +22,48 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// best one. What a certifying backend gives is the order of all logits; an approximate one gives what it
 /// finds, no token twice.
 ///
-/// Cost: queries for 8 tokens, for 32, for 128 and so on, each where the tokens of the one before did not
-/// suffice. A query is asked again as a whole but for what the head still knows of the context
-/// (QueryOptions::same_context), at a third or less of what the next one costs where costs grow with k.
+/// Cost on a backend that certifies: the context is bounded once, and the rows are found that may be among 8
+/// likely ones; once these are used up, those that may be among about three times as many, and so on. A token
+/// is scored when its bound lets it be the next one, and never twice. From a sixteenth of the rows on, where
+/// few tokens are allowed, and on other backends: queries for 8 tokens, for 32, for 128 and so on, each where
+/// the tokens of the one before did not suffice.
 class TokenCursor {
  public:
   /// For the context h [d] and the tokens that the mask allows. Of `query` the mask, the biases and the
   /// effort count. The head, the context, mask and biases must outlive it and stay as they are. Throws as a
   /// query does.
   TokenCursor(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query = {})
-      : head_(&head), h_(h), query_(query) {
-    query_.k = kFirst;
+      : head_(&head), falling_(head) {
+    start(h, query);
+  }
+
+  /// Begins again, with another context and other tokens; throws as the constructor does. The cursor keeps
+  /// its memory: to start one again for each context is faster than to make new ones.
+  void start(std::span<const float> h, const QueryOptions& query = {}) {
+    h_ = h;
+    query_ = query;
     query_.probabilities = false;
     query_.log_z_tolerance = std::numeric_limits<double>::infinity();
-    head.query(h_, query_, workspace_, answer_);
+    given_.clear();
+    answer_ = {};
+    asked_ = 0;
+    at_ = 0;
+    is_bounded_ = false;
+    certified_ = true;
+    is_bounded_ = falling_.start(h_, query_, workspace_);
+    if (is_bounded_) return;
+    ask(kFirst);
     certified_ = answer_.certified;
   }
 
   /// The next best token; nothing where there is none left. Throws as a query does, and can then be called
   /// again: no token is lost.
   std::optional<ScoredToken> next() {
+    if (is_bounded_) {
+      if (const std::optional<ScoredToken> token = falling_.next(workspace_)) return token;
+      given_ = falling_.given();
+      is_bounded_ = false;
+    }
     for (;;) {
       for (; at_ < answer_.size(); ++at_) {
         const TokenId id = answer_.ids[at_];
@@ -50,13 +73,8 @@ class TokenCursor {
         certified_ &= answer_.certified;
         return ScoredToken{answer_.logits[at_], id};
       }
-      if (answer_.size() < query_.k) return std::nullopt;
-      QueryOptions wider = query_;
-      wider.k *= kGrowth;
-      wider.same_context = true;
-      head_->query(h_, wider, workspace_, answer_);
-      query_ = wider;
-      at_ = 0;
+      if (answer_.size() < asked_) return std::nullopt;
+      ask(std::max(kFirst, std::max(asked_, given_.size()) * kGrowth));
     }
   }
 
@@ -68,14 +86,25 @@ class TokenCursor {
   static constexpr std::size_t kFirst = 8;
   static constexpr std::size_t kGrowth = 4;
 
+  void ask(std::size_t k) {
+    query_.k = k;
+    head_->query(h_, query_, workspace_, answer_);
+    query_.same_context = true;
+    asked_ = k;
+    at_ = 0;
+  }
+
   const TopKSoftmax* head_;
   std::span<const float> h_;
   QueryOptions query_;
   Workspace workspace_;
-  TopK answer_;
-  bool certified_ = false;      ///< every answer was that gave a token
+  detail::FallingTokens falling_;
+  bool is_bounded_ = false;  ///< the next token is one of these; else:
+  TopK answer_;              ///< for `asked_` tokens
+  std::size_t asked_ = 0;
   std::size_t at_ = 0;          ///< what follows in the answer …
   std::vector<TokenId> given_;  ///< … but for these, ascending
+  bool certified_ = false;      ///< every answer was that gave a token
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
