@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the steps of a query of Certified cost: certified/costs.hpp says what its constants are of these
-// figures, in units of a byte of a prefix.
+// What the steps of a query of Certified cost: certified/building/costs.hpp says what its constants are of
+// these figures, in units of a byte of a prefix.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

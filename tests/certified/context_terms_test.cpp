@@ -15,8 +15,8 @@
 #include "support/layers.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/certified.hpp"
-#include "topksoftmax/certified/coordinates.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "support/layers.hpp"
-#include "topksoftmax/certified/box_maker.hpp"
-#include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/building/box_maker.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
+#include "topksoftmax/certified/building/packing.hpp"
+#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/index.hpp"
-#include "topksoftmax/certified/packing.hpp"
-#include "topksoftmax/certified/projections.hpp"
-#include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 
 namespace topksoftmax {

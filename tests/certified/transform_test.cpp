@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
-#include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/workspace.hpp"

@@ -29,22 +29,23 @@
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
-// From contexts to an answer, in the order of the proof below. Building (build.hpp):
+// From contexts to an answer, in the order of the proof below. Building (build.hpp; in building/ what no
+// query needs):
 //   options.hpp      what can be asked for
-//   coordinates.hpp  Q and R, learned from contexts and rows
+//   building/coordinates.hpp  Q and R, learned from contexts and rows
 //   transform.hpp    Q and R as they are stored; c and h' of a context, how long and how wrong these are
-//   row_projector.hpp  w' and w⊥ of these
-//   projections.hpp  h' and h⊥ of contexts, an order in which rows are similar
-//   trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
-//   costs.hpp        what it costs to read these
-//   code_choice.hpp  how many coordinates to have as codes, and what that makes of work
-//   choice.hpp       the prefix, the width, boxes or none: what makes least work
+//   building/row_projector.hpp  w' and w⊥ of these
+//   building/projections.hpp  h' and h⊥ of contexts, an order in which rows are similar
+//   building/trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
+//   building/costs.hpp        what it costs to read these
+//   building/code_choice.hpp  how many coordinates to have as codes, and what that makes of work
+//   building/choice.hpp       the prefix, the width, boxes or none: what makes least work
 //   radii.hpp        the terms that an estimate leaves out, and their weights κ
 //   dither.hpp       what is random of codes, and how far that may lead
-//   packing.hpp      ŵ and the radii of rows, written to
-//   tails.hpp        ŵ₂ of all rows (tail_writer.hpp; kernels/prefix_tails.hpp), and
-//   boxes.hpp        the boxes (box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
-//   learn_outside.hpp  what log Z's estimate is learned from
+//   building/packing.hpp      ŵ and the radii of rows, written to
+//   tails.hpp        ŵ₂ of all rows (building/tail_writer.hpp; kernels/prefix_tails.hpp), and
+//   boxes.hpp        the boxes (building/box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
+//   building/learn_outside.hpp  what log Z's estimate is learned from
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
@@ -72,11 +73,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// Proof. Q [M×d] has orthonormal rows (to within η, measured), R [M×M] is any matrix; c = Qh, h' = Rc
 /// (transform.hpp). For each row w let w' [M] be the least-squares solution of QᵀRᵀw' ≈ w and w⊥ = w −
-/// QᵀRᵀw' (row_projector.hpp). Then, identically,
+/// QᵀRᵀw' (building/row_projector.hpp). Then, identically,
 ///   w·h = w'·h' + w⊥·h = w'₁·h'₁ + w'₂·h'₂ + w⊥·h,         where 1 is the prefix, 2 the other coordinates.
 /// w⊥ is orthogonal to Q's rows, so |w⊥·h| ≤ ‖w⊥‖·‖h⊥‖ with ‖h⊥‖² ≤ ‖h‖² − ‖c‖²/(1+η). The prefix is stored
-/// as ŵ₁ (int8, packing.hpp) and asked with ĥ₁ (15 bits, bounds.hpp): w'₁·h'₁ = ŵ₁·ĥ₁ + (w'₁−ŵ₁)·h'₁ +
-/// ŵ₁·(h'₁−ĥ₁), and ŵ₁·ĥ₁ is computed in exact integers. What remains are sums of products a·x, a known at
+/// as ŵ₁ (int8, building/packing.hpp) and asked with ĥ₁ (15 bits, bounds.hpp): w'₁·h'₁ = ŵ₁·ĥ₁ + (w'₁−ŵ₁)·h'₁
+/// + ŵ₁·(h'₁−ĥ₁), and ŵ₁·ĥ₁ is computed in exact integers. What remains are sums of products a·x, a known at
 /// build time, x of the query; with any weights κ_i > 0 and by Cauchy–Schwarz, Σ a_i·x_i ≤ √Σ(‖a_i‖/κ_i)² ·
 /// √Σ(κ_i‖x_i‖)² = radius(row) · radius(context) (radii.hpp). Its terms are w'₂, w⊥, w'₁−ŵ₁, and one for all
 /// roundings: N = max(‖w‖, ‖w'‖, ‖ŵ₁‖) times a bound E on the errors of c, h', ĥ₁ and of the exact kernel's
@@ -118,9 +119,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// are transformed, outward: a tanh each.
 ///
 /// The balanced coordinates: Q spans the leading directions of E[hhᵀ]/tr + WᵀW/tr, R turns and scales them so
-/// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal (coordinates.hpp): no other choice makes both
-/// tails shorter. Where coordinates are int4, those that rows have little of are stretched, and the contexts'
-/// shrunk: the rounding costs less then.
+/// that within it E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal (building/coordinates.hpp): no other choice
+/// makes both tails shorter. Where coordinates are int4, those that rows have little of are stretched, and
+/// the contexts' shrunk: the rounding costs less then.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h' (d², of bytes, where M = d), V·(prefix + 8) bytes of
 /// the prefixes (with boxes, an eighth of that and those of the boxes that are opened; with codes,

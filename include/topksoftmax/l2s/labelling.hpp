@@ -23,7 +23,7 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 // Work is counted in multiply-adds of a batched scan: 0.021 ns each on a core of the machine of
-// certified/costs.hpp. The figures are of heads of 32,000 × 512 and 151,936 × 1,024.
+// certified/building/costs.hpp. The figures are of heads of 32,000 × 512 and 151,936 × 1,024.
 
 /// What Certified takes to build, in scans of a context for each of the d dimensions.
 inline constexpr double kBuildScans = 35.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
-#include "topksoftmax/certified/coordinates.hpp"
-#include "topksoftmax/certified/costs.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
+#include "topksoftmax/certified/building/costs.hpp"
+#include "topksoftmax/certified/building/trials.hpp"
 #include "topksoftmax/certified/dither.hpp"
-#include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"

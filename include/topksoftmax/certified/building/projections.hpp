@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/coordinates.hpp"
-#include "topksoftmax/certified/row_projector.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
+#include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/certified/code_choice.hpp"
+#include "topksoftmax/certified/building/code_choice.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/box_maker.hpp"
+#include "topksoftmax/certified/building/box_maker.hpp"
+#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/row_projector.hpp"
+#include "topksoftmax/certified/building/tail_writer.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
-#include "topksoftmax/certified/projections.hpp"
 #include "topksoftmax/certified/radii.hpp"
-#include "topksoftmax/certified/row_projector.hpp"
-#include "topksoftmax/certified/tail_writer.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/learning/reported_parts.hpp"

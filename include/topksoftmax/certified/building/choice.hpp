@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/code_choice.hpp"
-#include "topksoftmax/certified/coordinates.hpp"
-#include "topksoftmax/certified/costs.hpp"
+#include "topksoftmax/certified/building/code_choice.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
+#include "topksoftmax/certified/building/costs.hpp"
+#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/row_projector.hpp"
+#include "topksoftmax/certified/building/trials.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
-#include "topksoftmax/certified/projections.hpp"
-#include "topksoftmax/certified/row_projector.hpp"
 #include "topksoftmax/certified/transform.hpp"
-#include "topksoftmax/certified/trials.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/projections.hpp"
-#include "topksoftmax/certified/row_projector.hpp"
+#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"

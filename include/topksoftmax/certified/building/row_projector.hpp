@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "topksoftmax/certified/coordinates.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
