@@ -10,6 +10,7 @@
 #include "harness/ablation.hpp"
 #include "harness/choice.hpp"
 #include "harness/copied_layer.hpp"
+#include "harness/cursors.hpp"
 #include "harness/head.hpp"
 #include "harness/html.hpp"
 #include "harness/language_model/request.hpp"
@@ -30,7 +31,7 @@ namespace {
 /// Builds the chosen backends and measures them. Of "all", those that cannot be built for this head are left
 /// out, with a note.
 Measurement measure_once(const Measurer& measurer, const MeasureRequest& request,
-                         const std::vector<Choice>& choices) {
+                         std::span<const Choice> choices) {
   std::vector<Contestant> contestants;
   std::vector<std::string> notes;
   for (const Choice& choice : choices) {
@@ -53,11 +54,12 @@ void print(const Machine& machine, const Measurer& measurer, const Measurement& 
   print_rows(measurer, measurement, out);
 }
 
-std::string option_of(LanguageModelExperiment experiment) {
-  switch (experiment) {
-    case LanguageModelExperiment::decode:
+/// The option that asks for what takes a language model.
+std::string option_of(Measurand what) {
+  switch (what) {
+    case Measurand::decode:
       return "--decode";
-    case LanguageModelExperiment::perplexity:
+    case Measurand::perplexity:
       return "--perplexity";
     default:
       return "--batching";
@@ -80,11 +82,11 @@ void run_experiment(const MeasureRequest& request, std::span<const Choice> choic
       .model = model, .head = learning, .choices = choices, .text = request.text, .progress = progress};
   std::ostringstream table;
   nlohmann::ordered_json json = {{"machine", to_json(describe_machine())}, {"head", to_json(head)}};
-  switch (request.experiment) {
-    case LanguageModelExperiment::decode:
+  switch (request.what) {
+    case Measurand::decode:
       json["decoding"] = run_decode(experiment, table);
       break;
-    case LanguageModelExperiment::perplexity:
+    case Measurand::perplexity:
       json["perplexity"] = run_perplexity(experiment, table);
       break;
     default:
@@ -96,14 +98,61 @@ void run_experiment(const MeasureRequest& request, std::span<const Choice> choic
   if (!request.json.empty()) write_json(request.json, json);
 }
 
-void run_sampling(const Machine& machine, const MeasureRequest& request, std::span<const Choice> choices,
-                  const Head& head, std::ostream& out, Progress& progress) {
+void run_sampling(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
+                  std::ostream& out, Progress& progress) {
+  const Machine machine = describe_machine();
   const SamplingMeasurement measurement =
       measure_sampling(head, choices, request.drawn_by, request.measure, progress);
   progress.clear();
   print_sampling(machine, head, measurement, out);
   out.flush();
   if (!request.json.empty()) write_json(request.json, sampling_to_json(machine, head, measurement));
+}
+
+void run_cursors(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
+                 std::ostream& out, Progress& progress) {
+  const Machine machine = describe_machine();
+  const CursorMeasurement measurement =
+      measure_cursors(head, choices, request.cursor_tokens, request.measure, progress);
+  progress.clear();
+  print_cursors(machine, head, measurement, out);
+  out.flush();
+  if (!request.json.empty()) write_json(request.json, cursors_to_json(machine, head, measurement));
+}
+
+void run_ablation(const Registry& registry, const MeasureRequest& request, const Head& head,
+                  std::ostream& out, Progress& progress) {
+  const Ablation& ablation = find_ablation(request.ablation);
+  std::ostringstream table;
+  ablation.run({.registry = registry,
+                .head = head,
+                .settings = request.settings,
+                .measure = request.measure,
+                .progress = progress},
+               table);
+  progress.clear();
+  out << head.name << ": " << ablation.summary << "\n\n" << table.str();
+}
+
+/// The table, or the sweep.
+void run_table(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
+               const std::string& command, std::ostream& out, Progress& progress) {
+  const Machine machine = describe_machine();
+  const bool sweeps = request.what == Measurand::sweep;
+  Measurer measurer(head, request.measure, progress);
+  const Measurement measurement =
+      sweeps ? sweep(measurer, choices) : measure_once(measurer, request, choices);
+  progress.clear();
+  if (sweeps) {
+    print(machine, measurer, pareto_rows(measurement, request.measure.ks), out);
+    out << '\n';
+    print_scoreboard(measurement, out);
+  } else {
+    print(machine, measurer, measurement, out);
+  }
+  out.flush();
+  if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
+  if (!request.html.empty()) write_output(request.html, to_html(machine, measurer, measurement, command));
 }
 
 void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
@@ -131,7 +180,7 @@ void measure(const MeasureRequest& request, const Invocation& invocation) {
         {.backend = std::make_shared<const BackendDescription>(describe_copied_layer(request.copied_as)),
          .settings = {}});
   }
-  if (request.sweep) check_sweep(choices);
+  if (request.what == Measurand::sweep) check_sweep(choices);
   for (Choice& choice : choices) choice = suited_to(request.measure.largest_k(), std::move(choice));
   const std::array<NamedFile, 2> outputs = {{{"--json", request.json}, {"--html", request.html}}};
   std::vector<NamedFile> inputs = files_of(request.head);
@@ -142,42 +191,27 @@ void measure(const MeasureRequest& request, const Invocation& invocation) {
   }
   progress.show("reading " + request.head.head.string());
   const Head head = on_cache_lines(load_head(request.head));
-  if (request.experiment != LanguageModelExperiment::none && !is_language_model(request.head.head)) {
-    throw Error(head.file + ": " + option_of(request.experiment) + " needs a language model file (lstm.*)");
+  if (takes_language_model(request.what) && !is_language_model(request.head.head)) {
+    throw Error(head.file + ": " + option_of(request.what) + " needs a language model file (lstm.*)");
   }
   require_test_contexts(head);
-  if (request.ranks) return run_on_ranks(request, choices, head, out, progress);
-  if (request.experiment != LanguageModelExperiment::none)
-    return run_experiment(request, choices, head, out, progress);
-  if (!request.ablation.empty()) {
-    const Ablation& ablation = find_ablation(request.ablation);
-    std::ostringstream table;
-    ablation.run({.registry = registry,
-                  .head = head,
-                  .settings = request.settings,
-                  .measure = request.measure,
-                  .progress = progress},
-                 table);
-    progress.clear();
-    out << head.name << ": " << ablation.summary << "\n\n" << table.str();
-    return;
+  switch (request.what) {
+    case Measurand::table:
+    case Measurand::sweep:
+      return run_table(request, choices, head, command, out, progress);
+    case Measurand::ablation:
+      return run_ablation(registry, request, head, out, progress);
+    case Measurand::sampling:
+      return run_sampling(request, choices, head, out, progress);
+    case Measurand::cursor:
+      return run_cursors(request, choices, head, out, progress);
+    case Measurand::ranks:
+      return run_on_ranks(request, choices, head, out, progress);
+    case Measurand::decode:
+    case Measurand::perplexity:
+    case Measurand::batching:
+      return run_experiment(request, choices, head, out, progress);
   }
-  const Machine machine = describe_machine();
-  if (request.sampling) return run_sampling(machine, request, choices, head, out, progress);
-  Measurer measurer(head, request.measure, progress);
-  const Measurement measurement =
-      request.sweep ? sweep(measurer, choices) : measure_once(measurer, request, choices);
-  progress.clear();
-  if (request.sweep) {
-    print(machine, measurer, pareto_rows(measurement, request.measure.ks), out);
-    out << '\n';
-    print_scoreboard(measurement, out);
-  } else {
-    print(machine, measurer, measurement, out);
-  }
-  out.flush();
-  if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
-  if (!request.html.empty()) write_output(request.html, to_html(machine, measurer, measurement, command));
 }
 
 }  // namespace topksoftmax::bench

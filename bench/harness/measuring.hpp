@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -13,8 +14,24 @@
 
 namespace topksoftmax::bench {
 
-/// What is measured on a language model instead of its softmax layer alone.
-enum class LanguageModelExperiment : std::uint8_t { none, decode, perplexity, batching };
+/// What is measured: a table of backends, or something instead.
+enum class Measurand : std::uint8_t {
+  table,
+  sweep,     ///< each backend at every value of its own trade-off
+  ablation,  ///< an experiment of the papers
+  sampling,  ///< tokens are drawn
+  cursor,    ///< the next best tokens are taken on demand
+  ranks,     ///< slices of the vocabulary are asked, on the ranks of MPI
+  // On a language model instead of its softmax layer alone:
+  decode,
+  perplexity,
+  batching
+};
+
+/// Whether it takes a language model.
+inline bool takes_language_model(Measurand what) {
+  return what >= Measurand::decode;
+}
 
 /// What is to be measured.
 struct MeasureRequest {
@@ -23,15 +40,13 @@ struct MeasureRequest {
   std::vector<std::string> settings;  ///< of --set
   std::string copied_as;              ///< a type that the layer is stored as besides its own; empty: none
   MeasureOptions measure;
-  bool sweep = false;        ///< each backend at every value of its own trade-off
-  std::string ablation;      ///< its name; empty: none
-  bool sampling = false;     ///< tokens are drawn instead of asked for
-  SamplingOptions drawn_by;  ///< the options of that
-  bool ranks = false;        ///< slices of the vocabulary are asked, on the ranks of MPI
-  LanguageModelExperiment experiment = LanguageModelExperiment::none;
-  std::filesystem::path text;  ///< of --text, for the perplexity; empty: the model writes one
-  std::filesystem::path json;  ///< empty: none is written
-  std::filesystem::path html;  ///< likewise
+  Measurand what = Measurand::table;
+  std::string ablation;                    ///< the name of one
+  SamplingOptions drawn_by;                ///< of sampling
+  std::vector<std::size_t> cursor_tokens;  ///< how many are taken
+  std::filesystem::path text;              ///< of --text, for the perplexity; empty: the model writes one
+  std::filesystem::path json;              ///< empty: none is written
+  std::filesystem::path html;              ///< likewise
 };
 
 /// Measures it. Throws UsageError and Error.

@@ -97,10 +97,10 @@ TEST(BenchProgramItself, TellsItsVersion) {
 TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
   const std::string help = run_tool("measure --help").out;
   for (const char* option :
-       {"--head",   "--backends",    "--k",        "--queries",  "--timed",    "--rounds",      "--set",
-        "--as",     "--threads",     "--batch",    "--json",     "--html",     "--sweep",       "--ablation",
-        "--decode", "--perplexity",  "--batching", "--text",     "--sampling", "--temperature", "--top-p",
-        "--min-p",  "--log-z-error", "--ranks",    "--contexts", "--tensor",   "--bias"}) {
+       {"--head",   "--backends",    "--k",        "--queries", "--timed",    "--rounds",      "--set",
+        "--as",     "--threads",     "--batch",    "--json",    "--html",     "--sweep",       "--ablation",
+        "--decode", "--perplexity",  "--batching", "--text",    "--sampling", "--temperature", "--top-p",
+        "--min-p",  "--log-z-error", "--cursor",   "--ranks",   "--contexts", "--tensor",      "--bias"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
@@ -135,6 +135,24 @@ TEST_F(BenchProgram, DrawsTokens) {
   expect_error(measure("--sampling --temperature 0"), 2, "greedy");
   expect_error(measure("--sampling --sweep"), 2, "--sampling goes without --sweep");
   expect_error(measure("--top-p 0.9"), 2, "--top-p goes with --sampling");
+}
+
+TEST_F(BenchProgram, TakesTokensOnDemand) {
+  const nlohmann::json report = measured_json("--cursor 1,20 --backends fused,certified");
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"cursor", "head", "machine"}));
+  ASSERT_EQ(report.at("cursor").size(), 4U);
+  for (const nlohmann::json& row : report.at("cursor")) {
+    EXPECT_EQ(row.at("different_share"), 0.0) << row;
+    EXPECT_GT(row.at("us_query"), 0.0);
+    EXPECT_GT(row.at("us_cursor"), 0.0);
+  }
+  EXPECT_EQ(report.at("cursor")[3].at("backend"), "certified");
+  EXPECT_EQ(report.at("cursor")[3].at("tokens"), 20);
+  const ProgramRun run = measure("--cursor 3");
+  EXPECT_NE(run.out.find("cursor/query"), std::string::npos) << run.out;
+  expect_error(measure("--cursor 0"), 2, "--cursor");
+  expect_error(measure("--cursor 1000000"), 1, "there are no 1000000 tokens among");
+  expect_error(measure("--cursor 3 --sampling"), 2, "--cursor goes without --sampling");
 }
 
 TEST_F(BenchProgram, MeasuresSlicesOnRanks) {

@@ -38,15 +38,21 @@ std::string ablation_names() {
 /// What tokens are drawn by.
 constexpr std::array<const char*, 4> kDrawnBy = {"--temperature", "--top-p", "--min-p", "--log-z-error"};
 
-/// The backends that an experiment is made with where none are named.
-std::string default_backends(LanguageModelExperiment experiment) {
-  switch (experiment) {
-    case LanguageModelExperiment::perplexity:
+/// The backends that are measured where none are named.
+std::string default_backends(Measurand what) {
+  switch (what) {
+    case Measurand::sampling:
+    case Measurand::cursor:
+    case Measurand::ranks:
+      return "fused,certified";
+    case Measurand::decode:
+      return "exact,fused,l2s,certified";
+    case Measurand::perplexity:
       return "svd,adaptive,fgd,l2s,certified";
-    case LanguageModelExperiment::batching:
+    case Measurand::batching:
       return "fused,l2s";
     default:
-      return "exact,fused,l2s,certified";
+      return "all";
   }
 }
 
@@ -67,33 +73,45 @@ void check_usable(const SamplingOptions& options) {
   }
 }
 
+/// Throws UsageError for options that what is measured has no use for.
+void check_sense(const CLI::App& app, const MeasureRequest& request) {
+  switch (request.what) {
+    case Measurand::ablation:
+      find_ablation(request.ablation);
+      return refuse(app, "--ablation", {"--sweep", "--backends", "--as", "--json", "--html"});
+    case Measurand::sampling:
+      refuse(app, "--sampling",
+             {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch",
+              "--decode", "--perplexity", "--batching"});
+      return check_usable(request.drawn_by);
+    case Measurand::cursor:
+      return refuse(app, "--cursor",
+                    {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch",
+                     "--sampling", "--decode", "--perplexity", "--batching"});
+    case Measurand::ranks:
+      return refuse(app, "--ranks",
+                    {"--sweep", "--ablation", "--html", "--as", "--queries", "--threads", "--sampling",
+                     "--cursor", "--decode", "--perplexity", "--batching"});
+    case Measurand::decode:
+    case Measurand::perplexity:
+    case Measurand::batching:
+      return refuse(app, "an experiment on a language model",
+                    {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--timed", "--rounds",
+                     "--threads", "--batch"});
+    default:
+      return;
+  }
+}
+
 void check(const CLI::App& app, MeasureRequest& request) {
-  if (!request.text.empty() && request.experiment != LanguageModelExperiment::perplexity) {
+  if (!request.text.empty() && request.what != Measurand::perplexity) {
     throw UsageError("--text goes with --perplexity");
   }
-  if (request.experiment != LanguageModelExperiment::none) {
-    refuse(app, "an experiment on a language model",
-           {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--timed", "--rounds", "--threads",
-            "--batch"});
-  }
-  if (!request.ablation.empty()) {
-    find_ablation(request.ablation);
-    refuse(app, "--ablation", {"--sweep", "--backends", "--as", "--json", "--html"});
-  }
-  if (request.sampling) {
-    refuse(app, "--sampling",
-           {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch", "--decode",
-            "--perplexity", "--batching"});
-    check_usable(request.drawn_by);
-  } else {
-    for (const char* const option : kDrawnBy) {
-      if (app.count(option) > 0) throw UsageError(std::string(option) + " goes with --sampling");
+  check_sense(app, request);
+  for (const char* const option : kDrawnBy) {
+    if (app.count(option) > 0 && request.what != Measurand::sampling) {
+      throw UsageError(std::string(option) + " goes with --sampling");
     }
-  }
-  if (request.ranks) {
-    refuse(app, "--ranks",
-           {"--sweep", "--ablation", "--html", "--as", "--queries", "--threads", "--sampling", "--decode",
-            "--perplexity", "--batching"});
   }
   if (request.measure.batch > 1 && request.measure.threads > request.measure.batch) {
     throw UsageError(
@@ -102,8 +120,8 @@ void check(const CLI::App& app, MeasureRequest& request) {
         " or more, as threads share the contexts of a batch, or --batch 1, where they share each query");
   }
   std::vector<std::size_t>& ks = request.measure.ks;
-  if (request.sweep || !request.html.empty() || !request.ablation.empty())
-    ks.insert(ks.end(), kBoardKs.begin(), kBoardKs.end());
+  const bool has_boards = request.what == Measurand::sweep || request.what == Measurand::ablation;
+  if (has_boards || !request.html.empty()) ks.insert(ks.end(), kBoardKs.begin(), kBoardKs.end());
   std::sort(ks.begin(), ks.end());
   ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
 }
@@ -115,7 +133,8 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
   app.add_option("--backends", request.backends, "Names separated by commas, or all")
       ->type_name("NAMES")
       ->capture_default_str();
-  app.add_option("--k", measure.ks, "The k of P@k, separated by commas; the largest is asked for and built for")
+  app.add_option("--k", measure.ks,
+                 "The k of P@k, separated by commas; the largest is asked for and built for")
       ->delimiter(',')
       ->check(count())
       ->type_name("K")
@@ -155,26 +174,36 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
       ->type_name("OUT");
 }
 
+/// A flag that has something else measured.
+void add_measurand(CLI::App& app, const char* name, Measurand what, MeasureRequest& request,
+                   const char* help) {
+  app.add_flag_callback(
+      name, [&request, what] { request.what = what; }, help);
+}
+
 /// What is done instead of one table.
 void declare_experiments(CLI::App& app, MeasureRequest& request) {
-  app.add_flag(
-      "--sweep", request.sweep,
+  add_measurand(
+      app, "--sweep", Measurand::sweep, request,
       "Measure each backend at many settings of its own trade-off, print those that no other beats and "
       "the fastest at each precision");
-  app.add_option("--ablation", request.ablation,
-                 "Repeat an experiment of the papers instead: " + ablation_names())
+  app.add_option_function<std::string>(
+         "--ablation",
+         [&request](const std::string& name) {
+           request.what = Measurand::ablation;
+           request.ablation = name;
+         },
+         "Repeat an experiment of the papers instead: " + ablation_names())
       ->type_name("NAME");
   auto* const with_model =
       app.add_option_group("Language model", "On a language model file whole instead (lstm.*, vocab.utf8)");
-  const auto add = [&](const char* name, LanguageModelExperiment experiment, const char* help) {
-    with_model->add_flag_callback(
-        name, [&request, experiment] { request.experiment = experiment; }, help);
-  };
-  add("--decode", LanguageModelExperiment::decode,
-      "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
-  add("--perplexity", LanguageModelExperiment::perplexity,
+  add_measurand(*with_model, "--decode", Measurand::decode, request,
+                "Tokens a second, end to end, of greedy, beam, sampled and speculative decoding");
+  add_measurand(
+      *with_model, "--perplexity", Measurand::perplexity, request,
       "Perplexity with each backend, by its learned log Z or with low-rank logits outside of its candidates");
-  add("--batching", LanguageModelExperiment::batching, "Mini-, maxi- and top-up batching of sentences");
+  add_measurand(*with_model, "--batching", Measurand::batching, request,
+                "Mini-, maxi- and top-up batching of sentences");
   with_model->require_option(0, 1);
   app.add_option("--text", request.text,
                  "File whose test.tokens --perplexity scores; without it, text that the model writes")
@@ -182,8 +211,8 @@ void declare_experiments(CLI::App& app, MeasureRequest& request) {
 }
 
 void declare_sampling(CLI::App& app, MeasureRequest& request) {
-  app.add_flag("--sampling", request.sampling,
-               "Draw tokens from exactly the layer's distribution instead, one after each timed context");
+  add_measurand(app, "--sampling", Measurand::sampling, request,
+                "Draw tokens from exactly the layer's distribution instead, one after each timed context");
   const auto add = [&app](const char* name, double& value, const char* help) {
     app.add_option(name, value, help)->type_name("X")->capture_default_str();
   };
@@ -195,22 +224,32 @@ void declare_sampling(CLI::App& app, MeasureRequest& request) {
       "Of --sampling: what the log Z of a nucleus may be off but for one draw in 1,000; 0: exact");
 }
 
+void declare_cursor(CLI::App& app, MeasureRequest& request) {
+  app.add_option_function<std::vector<std::size_t>>(
+         "--cursor",
+         [&request](const std::vector<std::size_t>& tokens) {
+           request.what = Measurand::cursor;
+           request.cursor_tokens = tokens;
+         },
+         "Take so many next best tokens on demand instead, as 9,50,200, against queries for as many")
+      ->delimiter(',')
+      ->check(count())
+      ->type_name("N");
+}
+
 void declare_ranks(CLI::App& app, MeasureRequest& request) {
-  app.add_flag(
-      "--ranks", request.ranks,
+  add_measurand(
+      app, "--ranks", Measurand::ranks, request,
       "Under mpirun: measure backends over as many slices of the vocabulary as there are ranks instead, "
       "against each over the whole of it");
 }
 
 /// Defaults that depend on what else was asked for.
 void complete(const CLI::App& app, MeasureRequest& request) {
-  if (app.count("--backends") == 0) {
-    if (request.experiment != LanguageModelExperiment::none)
-      request.backends = default_backends(request.experiment);
-    if (request.sampling || request.ranks) request.backends = "fused,certified";
-  }
-  if (request.sweep && app.count("--timed") == 0) request.measure.timed = kSweepTimed;
-  if (request.sweep && app.count("--rounds") == 0) request.measure.rounds = kSweepRounds;
+  if (app.count("--backends") == 0) request.backends = default_backends(request.what);
+  if (request.what != Measurand::sweep) return;
+  if (app.count("--timed") == 0) request.measure.timed = kSweepTimed;
+  if (app.count("--rounds") == 0) request.measure.rounds = kSweepRounds;
 }
 
 }  // namespace
@@ -220,6 +259,7 @@ Action declare_measure(CLI::App& app) {
   declare_measuring(app, *request);
   declare_experiments(app, *request);
   declare_sampling(app, *request);
+  declare_cursor(app, *request);
   declare_ranks(app, *request);
   return [request, &app](const Invocation& invocation) {
     complete(app, *request);
