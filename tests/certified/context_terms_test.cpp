@@ -65,8 +65,11 @@ class Prepared {
       : coordinates_(detail::coordinate_room(index)),
         n_(detail::short_room(index), std::int16_t{99}),
         bytes_(detail::code_room(index)) {
-    detail::prepare(index, h.data(), kBest, coordinates_.data(), n_.data(), bytes_.data(), bounds_,
-                    Workspace());
+    float* const projected = coordinates_.data();
+    detail::ContextTransform::Application applied = {h.data(), projected,
+                                                     projected + index.transform.projected_room()};
+    index.transform.apply({&applied, 1}, Workspace());
+    detail::prepare(index, applied, kBest, n_.data(), bytes_.data(), bounds_);
     const float* const x = bounds_.coordinates;
     transformed = Eigen::Map<const Eigen::VectorXf>(x, static_cast<Eigen::Index>(index.transform.width()))
                       .cast<double>();

@@ -17,6 +17,7 @@
 
 #include "support/layers.hpp"
 #include "topksoftmax/certified/building/coordinates.hpp"
+#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -138,6 +139,35 @@ TEST(ContextTransform, NothingIsLeftBehindAContextThatFillsNoGroup) {
   std::array<std::int16_t, 100> n;
   std::memcpy(n.data(), used.data(), sizeof(n));
   for (std::size_t j = 97; j < n.size(); ++j) EXPECT_EQ(n[j], 0) << j;
+}
+
+/// Contexts are transformed together as they are alone, where RQ is more than they meet at a time too.
+TEST(ContextTransform, ABatchIsTransformedAsEachContextIs) {
+  constexpr std::size_t kBatch = 3;
+  for (const Eigen::Index size : {97, 760}) {
+    const Eigen::MatrixXd B = testing::random_matrix(size, size, 1).cast<double>();
+    const ContextTransform whole = detail::transform_of({Eigen::MatrixXd::Identity(size, size), B});
+    ASSERT_TRUE(whole.in_bytes());
+    EXPECT_EQ(whole.bytes() > detail::kPartBytes, size == 760);
+    std::vector<Eigen::VectorXf> contexts;
+    std::vector<std::vector<float>> worked_in(kBatch, std::vector<float>(whole.projected_room()));
+    std::vector<std::vector<float>> transformed(kBatch, std::vector<float>(whole.room(), 7.0F));
+    std::vector<ContextTransform::Application> batch;
+    for (std::size_t q = 0; q < kBatch; ++q) {
+      contexts.push_back(testing::random_vector(size, static_cast<unsigned>(2 + q)));
+      batch.push_back({contexts[q].data(), worked_in[q].data(), transformed[q].data()});
+    }
+    whole.apply(batch, Workspace());
+    for (std::size_t q = 0; q < kBatch; ++q) {
+      std::vector<float> alone(whole.room(), 7.0F);
+      const ContextTransform::Lengths lengths =
+          whole.apply(contexts[q].data(), worked_in[q].data(), alone.data(), Workspace());
+      EXPECT_EQ(transformed[q], alone);
+      EXPECT_EQ(batch[q].lengths.context.high, lengths.context.high);
+      EXPECT_EQ(batch[q].lengths.transformed.low, lengths.transformed.low);
+      EXPECT_EQ(batch[q].lengths.lost, lengths.lost);
+    }
+  }
 }
 
 TEST(ContextTransform, LengthsAreBoundedFromBothSides) {

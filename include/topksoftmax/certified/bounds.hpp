@@ -11,6 +11,7 @@
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/last_context.hpp"
+#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -79,9 +80,6 @@ struct BoundedQuery {
 
   CertifiedScratch& scratch() const { return workspace.scratch<CertifiedScratch>(); }
 };
-
-/// Contexts that bound_batch() takes at the most.
-inline constexpr std::size_t kBoundBatch = 4;
 
 /// Bounds all rows by their prefixes, or all boxes if there are any, for batch.size() ≤ kBoundBatch contexts
 /// at query.h, `stride` floats apart, in one pass. Reads index.bytes_scanned().
@@ -175,17 +173,16 @@ inline kernels::PrefixContext box_context(const CertifiedIndex& index, BoundTerm
   return {.n = prefix.n, .scale = prefix.scale, .radius = context_radius(terms, index.box_weights)};
 }
 
-/// Transforms a context: coordinates [coordinate_room()], n [short_room()], bytes [code_room()], and what is
-/// of the context alone in its bounds, for the k best.
-inline void prepare(const CertifiedIndex& index, const float* h, std::size_t k, float* coordinates,
-                    std::int16_t* n, std::int8_t* bytes, ContextBounds& bounds, const Workspace& workspace) {
+/// Rounds a context that has been transformed, with transformed_room() values, to n [short_room()] and bytes
+/// [code_room()], and finds what is of the context alone in its bounds, for the k best.
+inline void prepare(const CertifiedIndex& index, const ContextTransform::Application& applied, std::size_t k,
+                    std::int16_t* n, std::int8_t* bytes, ContextBounds& bounds) {
   const ContextTransform& transform = index.transform;
   const std::size_t width = transform.width();
   const std::size_t prefix = index.prefixes.blocks().width;
-  float* const projected = coordinates;
-  float* const transformed = projected + transform.projected_room();
-  const ContextTransform::Lengths lengths = transform.apply(h, projected, transformed, workspace);
-  std::fill(transformed + transform.room(), coordinates + coordinate_room(index), 0.0F);
+  const ContextTransform::Lengths& lengths = applied.lengths;
+  float* const transformed = applied.transformed;
+  std::fill(transformed + transform.room(), transformed + transformed_room(index), 0.0F);
   bounds.coordinates = transformed;
   bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
                   index.longest_row * lengths.context.high + index.largest_bias <= kLargestSum;
@@ -231,24 +228,6 @@ inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds
         });
 }
 
-inline void bound_prefixes(const CertifiedIndex& index, std::span<const ContextBounds> batch,
-                           const Workspace& workspace) {
-  const kernels::PrefixBlocks& all = index.prefixes.blocks();
-  if (batch.size() == 1) {
-    return prefix_bounds(workspace, all, batch[0].prefix, batch[0].estimates, batch[0].radii);
-  }
-  // All contexts meet a part of the prefixes while it is in the second cache.
-  const std::size_t part = std::max<std::size_t>(CertifiedIndex::kPartBytes / all.block_bytes(), 1);
-  for (std::size_t first = 0; first < all.blocks(); first += part) {
-    kernels::PrefixBlocks blocks = all.part(first, std::min(part, all.blocks() - first));
-    for (const ContextBounds& bounds : batch) {
-      kernels::prefix_bounds(blocks, bounds.prefix, bounds.estimates + first * kBlockRows,
-                             bounds.radii + first * kBlockRows);
-      blocks.whole_bytes = 0;  // there they are now
-    }
-  }
-}
-
 inline void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
                         std::span<ContextBounds> batch, Workspace& workspace) {
   const kernels::PrefixBlocks& all = index.prefixes.blocks();
@@ -263,20 +242,29 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   auto* const bytes = scratch.bytes.get<std::int8_t>(batch.size() * bytes_each);
   auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
   auto* const radii = scratch.radii.get<float>(batch.size() * room);
+  ContextTransform::Application applied[kBoundBatch];
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    float* const projected = coordinates + q * coordinates_each;
+    applied[q] = {query.h + q * stride, projected, projected + index.transform.projected_room()};
+  }
+  index.transform.apply({applied, batch.size()}, workspace);
   for (std::size_t q = 0; q < batch.size(); ++q) {
     batch[q].bytes_read = index.bytes_scanned();
     batch[q].bounded = index.bounds_scanned();
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
-    prepare(index, query.h + q * stride, query.k, coordinates + q * coordinates_each,
-            shorts + q * shorts_each, bytes + q * bytes_each, batch[q], workspace);
+    prepare(index, applied[q], query.k, shorts + q * shorts_each, bytes + q * bytes_each, batch[q]);
   }
   if (index.has_boxes()) {
     std::int16_t* const magnitudes = shorts + batch.size() * shorts_each;
     for (const ContextBounds& bounds : batch) bound_boxes(index, bounds, magnitudes, workspace);
     return;
   }
-  bound_prefixes(index, batch, workspace);
+  PrefixProducts products[kBoundBatch];
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    products[q] = {batch[q].prefix, batch[q].estimates, batch[q].radii};
+  }
+  multiply_prefixes(workspace, all, {products, batch.size()});
   for (const ContextBounds& bounds : batch) {
     kernels::leave_out_edited(query.edits, index.rows(), bounds.estimates);
   }

@@ -15,6 +15,7 @@
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/outside_features.hpp"
+#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/tails.hpp"
 #include "topksoftmax/certified/transform.hpp"
@@ -72,17 +73,17 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   explicit CertifiedIndex(const IndexReader& in);
   void save(IndexWriter& out) const;
 
-  /// Bytes of prefixes that stay in the second cache while all contexts of a batch meet them.
-  static constexpr std::size_t kPartBytes = std::size_t{512} * 1024;
-
   std::size_t rows() const { return prefixes.blocks().rows; }
   TokenId token(std::size_t place) const { return order.token(place); }
   /// Whether likely rows are sought in a few boxes only.
   bool has_boxes() const { return boxes().count() > 0; }
   kernels::PrefixBoxes boxes() const { return box_store.boxes(); }
 
-  /// Whether the prefixes are all read, and are more than the second cache holds for the next context anyway.
-  bool gains_from_batches() const { return !has_boxes() && prefixes.blocks().bytes() > kPartBytes; }
+  /// Whether what every context reads, of the transform and where there are no boxes of the prefixes, is more
+  /// than the second cache holds for the next context anyway.
+  bool gains_from_batches() const {
+    return transform.bytes() + (has_boxes() ? 0 : prefixes.blocks().bytes()) > kPartBytes;
+  }
 
   std::size_t bytes() const {
     return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
@@ -18,7 +20,6 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
-#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -57,27 +58,39 @@ TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
   if (!is_whole()) out.array("R", {width(), room()}, R_);
 }
 
-TOPKSOFTMAX_INLINE ContextTransform::Lengths ContextTransform::apply(const float* h, float* projected,
-                                                                     float* transformed,
-                                                                     const Workspace& workspace) const {
-  Lengths lengths{.context = length_of(h, dim()), .projected = {}, .transformed = {}};
-  if (in_bytes()) {
-    const kernels::PrefixBlocks& rows = whole_.blocks();
-    auto* const n = reinterpret_cast<std::int16_t*>(projected);
-    const float step = round_to_shorts(h, dim(), n);
+/// The same of a whole transform in int8.
+TOPKSOFTMAX_INLINE void ContextTransform::apply_bytes(std::span<Application> batch,
+                                                      const Workspace& workspace) const {
+  const kernels::PrefixBlocks& rows = whole_.blocks();
+  PrefixProducts products[kBoundBatch];
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    Application& one = batch[q];
+    auto* const n = reinterpret_cast<std::int16_t*>(one.projected);
+    const float step = round_to_shorts(one.h, dim(), n);
     std::fill(n + dim(), n + rows.width, std::int16_t{0});
-    prefix_bounds(workspace, rows, {.n = n, .scale = step}, transformed, projected + room());
-    std::fill(transformed + width(), transformed + room(), 0.0F);
-    lengths.lost = rounded_to_shorts(step) * std::sqrt(static_cast<double>(dim()));
-  } else if (is_whole()) {
-    kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), h, transformed);
-  } else {
-    kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), h, projected);
-    kernels::combine_rows(as_rows(R_, room(), WeightType::float32), projected, transformed);
-    lengths.projected = length_of(projected, width());
+    one.lengths.lost = rounded_to_shorts(step) * std::sqrt(static_cast<double>(dim()));
+    products[q] = {{.n = n, .scale = step}, one.transformed, one.projected + room()};
   }
-  lengths.transformed = length_of(transformed, width());
-  return lengths;
+  multiply_prefixes(workspace, rows, {products, batch.size()});
+  for (const Application& one : batch) {
+    std::fill(one.transformed + width(), one.transformed + room(), 0.0F);
+  }
+}
+
+TOPKSOFTMAX_INLINE void ContextTransform::apply(std::span<Application> batch,
+                                                const Workspace& workspace) const {
+  if (in_bytes()) apply_bytes(batch, workspace);
+  for (Application& one : batch) {
+    one.lengths.context = length_of(one.h, dim());
+    if (!in_bytes() && is_whole()) {
+      kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), one.h, one.transformed);
+    } else if (!in_bytes()) {
+      kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), one.h, one.projected);
+      kernels::combine_rows(as_rows(R_, room(), WeightType::float32), one.projected, one.transformed);
+      one.lengths.projected = length_of(one.projected, width());
+    }
+    one.lengths.transformed = length_of(one.transformed, width());
+  }
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::projection_error(const Lengths& lengths) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "topksoftmax/config.hpp"
@@ -92,9 +93,25 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
     double lost = 0.0;         ///< what h loses at the most before it is transformed
   };
 
-  /// c = Qh [projected_room()] and h' = Rc [room()], both with zeros behind `width`. Of a whole transform
-  /// there is no c: what it is given as is worked in. The workspace's crew shares what is in int8.
-  Lengths apply(const float* h, float* projected, float* transformed, const Workspace& workspace) const;
+  /// A context h [d] and what becomes of it: c = Qh [projected_room()] and h' = Rc [room()], both with zeros
+  /// behind `width`. Of a whole transform there is no c: what it is given as is worked in.
+  struct Application {
+    const float* h;
+    float* projected;
+    float* transformed;
+    Lengths lengths = {};
+  };
+
+  /// Transforms some contexts: all meet a part of RQ in int8 while it is in the second cache. The workspace's
+  /// crew shares what is in int8 of a single one.
+  void apply(std::span<Application> batch, const Workspace& workspace) const;
+
+  /// The same for one.
+  Lengths apply(const float* h, float* projected, float* transformed, const Workspace& workspace) const {
+    Application one = {.h = h, .projected = projected, .transformed = transformed};
+    apply({&one, 1}, workspace);
+    return one.lengths;
+  }
 
   /// ‖h⊥‖ at the most.
   double outside(const Lengths& lengths) const;
@@ -103,6 +120,7 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   double error(const Lengths& lengths) const;
 
  private:
+  void apply_bytes(std::span<Application> batch, const Workspace& workspace) const;
   double projection_error(const Lengths& lengths) const;
 
   std::size_t dim_ = 0;
