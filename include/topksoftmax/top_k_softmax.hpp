@@ -191,7 +191,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Of `options`, only the mask, the biases and same_context count; biased tokens are among them even where
   /// they are forbidden, no other forbidden one is. False where the backend has no bounds, none for h, or
   /// none for such a logit; then, and where memory runs out, nothing in `tokens` counts. A backend that
-  /// certifies reads what its bounds read, but for those that it has just made for h
+  /// certifies reads what its bounds read, but for the first ones where it has just made these for h
   /// (QueryOptions::same_context), and no weights. Throws std::invalid_argument as query does.
   bool tokens_reaching(std::span<const float> h, float least, const QueryOptions& options,
                        Workspace& workspace, BoundedTokens& tokens) const;
