@@ -221,7 +221,7 @@ double error_beside(const CertifiedIndex& index, const Prepared& prepared, const
   std::vector<float> transformed(transform.room());
   EXPECT_TRUE(prepared.bounds().usable);
   return static_cast<double>(bound) -
-         transform.error(transform.apply(h.data(), projected.data(), transformed.data(), Workspace()));
+         transform.error(transform.apply({h.data(), projected.data(), transformed.data()}, Workspace()));
 }
 
 TEST(ContextTerms, ErrorsHaveTheRoundingOfThePrefix) {

@@ -102,7 +102,7 @@ TEST(ContextTransform, AWholeTransformMeetsARoundedContextExactly) {
     std::vector<float> worked_in(whole.projected_room());
     std::vector<float> transformed(whole.room());
     const ContextTransform::Lengths lengths =
-        whole.apply(h.data(), worked_in.data(), transformed.data(), Workspace());
+        whole.apply({h.data(), worked_in.data(), transformed.data()}, Workspace());
     const double lost = (h.cast<double>() - rounded).norm();
     EXPECT_GE(lengths.lost, lost);
     EXPECT_LE(lengths.lost, 0.52 * step * std::sqrt(static_cast<double>(kDim)));
@@ -130,11 +130,11 @@ TEST(ContextTransform, NothingIsLeftBehindAContextThatFillsNoGroup) {
   const Eigen::VectorXf h = testing::random_vector(kSize, 2);
   std::vector<float> transformed(whole.room());
   std::vector<float> clean(whole.projected_room());
-  whole.apply(h.data(), clean.data(), transformed.data(), Workspace());
+  whole.apply({h.data(), clean.data(), transformed.data()}, Workspace());
   const std::vector<float> right = transformed;
   std::vector<float> used(whole.projected_room());
   std::memset(used.data(), 0x7f, used.size() * sizeof(float));  // as another context may have left it
-  whole.apply(h.data(), used.data(), transformed.data(), Workspace());
+  whole.apply({h.data(), used.data(), transformed.data()}, Workspace());
   EXPECT_EQ(transformed, right);
   std::array<std::int16_t, 100> n;
   std::memcpy(n.data(), used.data(), sizeof(n));
@@ -161,7 +161,7 @@ TEST(ContextTransform, ABatchIsTransformedAsEachContextIs) {
     for (std::size_t q = 0; q < kBatch; ++q) {
       std::vector<float> alone(whole.room(), 7.0F);
       const ContextTransform::Lengths lengths =
-          whole.apply(contexts[q].data(), worked_in[q].data(), alone.data(), Workspace());
+          whole.apply({contexts[q].data(), worked_in[q].data(), alone.data()}, Workspace());
       EXPECT_EQ(transformed[q], alone);
       EXPECT_EQ(batch[q].lengths.context.high, lengths.context.high);
       EXPECT_EQ(batch[q].lengths.transformed.low, lengths.transformed.low);

@@ -106,9 +106,9 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   /// The workspace's crew shares what is in int8 of a single one.
   void apply(std::span<Application> batch, const Workspace& workspace) const;
 
-  /// The same for one.
-  Lengths apply(const float* h, float* projected, float* transformed, const Workspace& workspace) const {
-    Application one = {.h = h, .projected = projected, .transformed = transformed};
+  /// The same for one context, which is given as {h, projected, transformed}: tells how long it is, and what
+  /// becomes of it.
+  Lengths apply(Application one, const Workspace& workspace) const {
     apply({&one, 1}, workspace);
     return one.lengths;
   }

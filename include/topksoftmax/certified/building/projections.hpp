@@ -43,19 +43,20 @@ inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,
       outside(contexts.rows()),
       errors(contexts.rows()) {
   constexpr std::size_t kTransformedAtOnce = 16;
-  for_each_part(executor, static_cast<std::size_t>(contexts.rows()), kTransformedAtOnce,
-                [&](std::size_t first, std::size_t count) {
-                  std::vector<float> projected(transform.projected_room());
-                  std::vector<float> transformed(transform.room());
-                  const Workspace workspace;  // nobody else's threads
-                  for (std::size_t i = first; i < first + count; ++i) {
-                    const auto at = static_cast<Eigen::Index>(i);
-                    const float* const h = contexts.row(at).data();
-                    const auto lengths = transform.apply(h, projected.data(), transformed.data(), workspace);
-                    outside[at] = transform.outside(lengths);
-                    errors[at] = transform.error(lengths);
-                  }
-                });
+  for_each_part(
+      executor, static_cast<std::size_t>(contexts.rows()), kTransformedAtOnce,
+      [&](std::size_t first, std::size_t count) {
+        std::vector<float> projected(transform.projected_room());
+        std::vector<float> transformed(transform.room());
+        const Workspace workspace;  // nobody else's threads
+        for (std::size_t i = first; i < first + count; ++i) {
+          const auto at = static_cast<Eigen::Index>(i);
+          const float* const h = contexts.row(at).data();
+          const auto lengths = transform.apply({h, projected.data(), transformed.data()}, workspace);
+          outside[at] = transform.outside(lengths);
+          errors[at] = transform.error(lengths);
+        }
+      });
 }
 
 inline Eigen::Index widest_coordinate(const Eigen::MatrixXf& points, std::span<const TokenId> rows) {
