@@ -4,13 +4,14 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <utility>
 
+#include "harness/beside_reads.hpp"
 #include "harness/build_backend.hpp"
 #include "harness/report.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/token_cursor.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/evaluation/bandwidth.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 
@@ -87,32 +88,19 @@ CursorMeasurement measure_cursors(const Head& head, std::span<const Choice> choi
       for (std::size_t i = first; i < first + number; ++i) giver.step(context(i));
     });
   }
-  ReadProbe probe(head.layer.bytes());
-  works.emplace_back([&probe](std::size_t, std::size_t number) {
-    for (std::size_t i = 0; i < number; ++i) probe.read(1);
-  });
-  std::vector<Timing> timings;
-  {
-    const PinnedThread pinned;
-    timings = time_interleaved(works, count,
-                               {.rounds = measure.rounds, .slice = kSlice, .progress = [&](double share) {
-                                  progress.show("timing", share);
-                                }});
-  }
+  const TimedBesideReads timed = time_beside_reads(std::move(works), count, kSlice, head, measure, progress);
   for (std::size_t g = 0; g < givers.size(); ++g) {
-    measurement.rows[g].us_query = 1e6 * timings[2 * g].seconds_per_item;
-    measurement.rows[g].us_cursor = 1e6 * timings[2 * g + 1].seconds_per_item;
+    measurement.rows[g].us_query = 1e6 * timed.timings[2 * g].seconds_per_item;
+    measurement.rows[g].us_cursor = 1e6 * timed.timings[2 * g + 1].seconds_per_item;
   }
-  measurement.read_gb_s = 1e-9 * static_cast<double>(probe.bytes()) / timings.back().seconds_per_item;
+  measurement.read_gb_s = timed.read_gb_s;
   return measurement;
 }
 
 void print_cursors(const Machine& machine, const Head& head, const CursorMeasurement& measurement,
                    std::ostream& out) {
-  out << machine.cpu << ", " << machine.simd << ", reads " << fixed(measurement.read_gb_s, 1)
-      << " GB/s from a buffer of the layer's size\n"
-      << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim()
-      << "; next best tokens after " << measurement.contexts << " of " << head.test.rows()
+  print_beside_reads(machine, measurement.read_gb_s, head, out);
+  out << "; next best tokens after " << measurement.contexts << " of " << head.test.rows()
       << " test contexts, one thread\n\n";
   Table table({"backend", "tokens", "µs/query", "µs/cursor", "cursor/query"});
   for (const CursorRow& row : measurement.rows) {

@@ -98,26 +98,17 @@ void run_experiment(const MeasureRequest& request, std::span<const Choice> choic
   if (!request.json.empty()) write_json(request.json, json);
 }
 
-void run_sampling(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
-                  std::ostream& out, Progress& progress) {
+/// Prints a measurement, and writes it where the request wants JSON.
+template <class Measured>
+void publish(const MeasureRequest& request, const Head& head, const Measured& measured,
+             void (*print)(const Machine&, const Head&, const Measured&, std::ostream&),
+             nlohmann::ordered_json (*to_json)(const Machine&, const Head&, const Measured&),
+             std::ostream& out, Progress& progress) {
   const Machine machine = describe_machine();
-  const SamplingMeasurement measurement =
-      measure_sampling(head, choices, request.drawn_by, request.measure, progress);
   progress.clear();
-  print_sampling(machine, head, measurement, out);
+  print(machine, head, measured, out);
   out.flush();
-  if (!request.json.empty()) write_json(request.json, sampling_to_json(machine, head, measurement));
-}
-
-void run_cursors(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,
-                 std::ostream& out, Progress& progress) {
-  const Machine machine = describe_machine();
-  const CursorMeasurement measurement =
-      measure_cursors(head, choices, request.cursor_tokens, request.measure, progress);
-  progress.clear();
-  print_cursors(machine, head, measurement, out);
-  out.flush();
-  if (!request.json.empty()) write_json(request.json, cursors_to_json(machine, head, measurement));
+  if (!request.json.empty()) write_json(request.json, to_json(machine, head, measured));
 }
 
 void run_ablation(const Registry& registry, const MeasureRequest& request, const Head& head,
@@ -161,12 +152,7 @@ void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices
   Progress silent(nullptr);
   const RanksMeasurement measurement =
       ranks.measure(head, choices, request.measure, ranks.first() ? progress : silent);
-  if (!ranks.first()) return;
-  const Machine machine = describe_machine();
-  progress.clear();
-  print_ranks(machine, head, measurement, out);
-  out.flush();
-  if (!request.json.empty()) write_json(request.json, ranks_to_json(machine, head, measurement));
+  if (ranks.first()) publish(request, head, measurement, print_ranks, ranks_to_json, out, progress);
 }
 
 }  // namespace
@@ -202,9 +188,13 @@ void measure(const MeasureRequest& request, const Invocation& invocation) {
     case Measurand::ablation:
       return run_ablation(registry, request, head, out, progress);
     case Measurand::sampling:
-      return run_sampling(request, choices, head, out, progress);
+      return publish(request, head,
+                     measure_sampling(head, choices, request.drawn_by, request.measure, progress),
+                     print_sampling, sampling_to_json, out, progress);
     case Measurand::cursor:
-      return run_cursors(request, choices, head, out, progress);
+      return publish(request, head,
+                     measure_cursors(head, choices, request.cursor_tokens, request.measure, progress),
+                     print_cursors, cursors_to_json, out, progress);
     case Measurand::ranks:
       return run_on_ranks(request, choices, head, out, progress);
     case Measurand::decode:

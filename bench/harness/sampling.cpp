@@ -6,12 +6,12 @@
 #include <ostream>
 #include <utility>
 
+#include "harness/beside_reads.hpp"
 #include "harness/build_backend.hpp"
 #include "harness/report.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
-#include "topksoftmax/evaluation/bandwidth.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
@@ -92,38 +92,25 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
       for (std::size_t i = first; i < first + number; ++i) drawer.draw(contexts, i);
     });
   }
-  ReadProbe probe(head.layer.bytes());
-  works.emplace_back([&probe](std::size_t, std::size_t number) {
-    for (std::size_t i = 0; i < number; ++i) probe.read(1);
-  });
-  std::vector<Timing> timings;
-  {
-    const PinnedThread pinned;
-    timings = time_interleaved(works, count,
-                               {.rounds = measure.rounds, .slice = kSlice, .progress = [&](double share) {
-                                  progress.show("timing", share);
-                                }});
-  }
+  const TimedBesideReads timed = time_beside_reads(std::move(works), count, kSlice, head, measure, progress);
   double fastest = 0.0;
   for (std::size_t i = 0; i < drawers.size(); ++i) {
-    const double seconds = timings[i].seconds_per_item;
+    const double seconds = timed.timings[i].seconds_per_item;
     measurement.rows[i].us_per_token = 1e6 * seconds;
     if (!drawers[i].head->exhaustive() || (fastest > 0.0 && fastest <= seconds)) continue;
     fastest = seconds;
     measurement.reference = drawers[i].name;
   }
   for (SamplingRow& row : measurement.rows) row.speedup = 1e6 * fastest / row.us_per_token;
-  measurement.read_gb_s = 1e-9 * static_cast<double>(probe.bytes()) / timings.back().seconds_per_item;
+  measurement.read_gb_s = timed.read_gb_s;
   return measurement;
 }
 
 void print_sampling(const Machine& machine, const Head& head, const SamplingMeasurement& measurement,
                     std::ostream& out) {
   const SamplingOptions& options = measurement.options;
-  out << machine.cpu << ", " << machine.simd << ", reads " << fixed(measurement.read_gb_s, 1)
-      << " GB/s from a buffer of the layer's size\n"
-      << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim()
-      << "; a token drawn after " << measurement.contexts << " of " << head.test.rows()
+  print_beside_reads(machine, measurement.read_gb_s, head, out);
+  out << "; a token drawn after " << measurement.contexts << " of " << head.test.rows()
       << " test contexts, one thread\ntemperature " << three_digits(options.temperature);
   if (options.top_p < 1.0) out << ", top-p " << three_digits(options.top_p);
   if (options.min_p > 0.0) out << ", min-p " << fixed(options.min_p, 3);

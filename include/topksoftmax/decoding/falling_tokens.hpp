@@ -89,10 +89,10 @@ inline bool FallingTokens::start(std::span<const float> h, const QueryOptions& q
   }
   query_.same_context = true;
   for (const ScoredToken& token : scored_) met_.allow(token.id);
+  std::nth_element(scored_.begin(), scored_.begin() + (kFirst - 1), scored_.end(), ranks_before);
+  const float cut = scored_[kFirst - 1].logit;
   std::make_heap(scored_.begin(), scored_.end(), is_behind);
-  std::vector<ScoredToken> best = scored_;
-  std::nth_element(best.begin(), best.begin() + (kFirst - 1), best.end(), ranks_before);
-  return name_above(best[kFirst - 1].logit, workspace);
+  return name_above(cut, workspace);
 }
 
 /// Leaves no token of the context before.
