@@ -4,10 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "harness/contexts_file.hpp"
@@ -15,6 +13,7 @@
 #include "harness/numpy_file.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint.hpp"
+#include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -27,11 +26,6 @@ namespace {
 
 constexpr std::array<const char*, 4> kWeights = {"weight", "W", "lm_head.weight", "lm_head"};
 constexpr std::array<const char*, 3> kBiases = {"bias", "b", "lm_head.bias"};
-
-/// Whether a safetensors file is a head file, and not a model's checkpoint.
-bool is_head_file(const std::filesystem::path& path) {
-  return path.extension() != ".json" && SafetensorsFile::open(path).contains("weight");
-}
 
 Head from_head_file(const HeadSource& source) {
   const HeadFile file = HeadFile::open(source.head);
@@ -121,10 +115,10 @@ Head from_numpy(const HeadSource& source) {
 
 Head read(const HeadSource& source) {
   if (is_folder(source.head)) return from_checkpoint(source);
-  if (is_gguf(source.head)) return from_gguf(source);
+  if (GgufFile::recognises(source.head)) return from_gguf(source);
   if (NumpyFile::recognises(source.head)) return from_numpy(source);
   const bool named = !source.tensor.empty() || !source.bias.empty();
-  return !named && is_head_file(source.head) ? from_head_file(source) : from_checkpoint(source);
+  return !named && HeadFile::recognises(source.head) ? from_head_file(source) : from_checkpoint(source);
 }
 
 }  // namespace
@@ -152,12 +146,6 @@ Head on_cache_lines(Head head) {
   const auto bias_count = static_cast<std::ptrdiff_t>(rows.bias == nullptr ? 0 : rows.count);
   head.layer = SoftmaxLayer::own(rows, bias_count, std::move(storage));
   return head;
-}
-
-bool is_gguf(const std::filesystem::path& path) {
-  std::array<char, 4> magic = {};
-  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
-  return std::string_view(magic.data(), magic.size()) == "GGUF";
 }
 
 void check_finite(const std::filesystem::path& file, const std::string& tensor,

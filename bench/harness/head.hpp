@@ -32,9 +32,6 @@ Head load_head(const HeadSource& source);
 /// any address, and vectors that cross cache lines read slower.
 Head on_cache_lines(Head head);
 
-/// Whether a file begins as GGUF does.
-bool is_gguf(const std::filesystem::path& path);
-
 /// Throws Error where a value of a file's tensor is not finite: with its row and column.
 void check_finite(const std::filesystem::path& file, const std::string& tensor, const RowMajorMatrix& values);
 

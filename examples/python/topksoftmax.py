@@ -93,6 +93,7 @@ _P, _N = c_void_p, c_size_t
 # Functions that return a status, by their parameters before the last, which takes the error.
 _CALLS = {
     "topk_layer_borrow": [_P, _P],
+    "topk_layer_open": [c_char_p, _P],
     "topk_layer_with_transform": [_P, c_float, c_float, _P],
     "topk_head_file_open": [c_char_p, _P],
     "topk_head_file_layer": [_P, _P],
@@ -100,6 +101,7 @@ _CALLS = {
     "topk_head_file_read_counts": [_P, _P],
     "topk_build": [_P, c_char_p, c_char_p, _P, _P],
     "topk_load": [c_char_p, _P, _P],
+    "topk_map_vocabulary": [_P, _P, _N, _N, _P],
     "topk_save": [_P, c_char_p],
     "topk_verify_index": [c_char_p],
     "topk_workspace_new": [_N, _P, _P],
@@ -120,9 +122,12 @@ _FUNCTIONS = {
     "topk_version": (c_char_p, []),
     "topk_layer_vocab": (_N, [_P]),
     "topk_layer_dim": (_N, [_P]),
+    "topk_layer_token_of_row": (ctypes.POINTER(c_int32), [_P]),
     "topk_head_file_context_count": (_N, [_P, c_int]),
     "topk_head_file_has_counts": (c_int, [_P]),
     "topk_backend_name": (c_char_p, [_P]),
+    "topk_backend_vocab": (_N, [_P]),
+    "topk_backend_dim": (_N, [_P]),
     "topk_backend_index_bytes": (_N, [_P]),
     "topk_backend_certifies": (c_int, [_P]),
     "topk_backend_log_z_error": (c_int, [_P, _P, _P]),
@@ -271,6 +276,13 @@ class Layer(_Handle):
         _Handle.__init__(layer, "layer", "topk_layer_borrow", byref(weights))
         return layer
 
+    @classmethod
+    def open(cls, path):
+        """The layer of a model: its folder as Transformers save it, a GGUF file, or a head file."""
+        layer = cls.__new__(cls)
+        _Handle.__init__(layer, "layer", "topk_layer_open", _text(path))
+        return layer
+
     def with_transform(self, logit_scale=1.0, soft_cap=0.0):
         """The same layer with logits logit_scale·(W·h + b), or with a cap cap·tanh(logit_scale·(W·h + b)/cap)."""
         layer = Layer.__new__(Layer)
@@ -282,6 +294,12 @@ class Layer(_Handle):
     def shape(self):
         """V and d."""
         return _library.topk_layer_vocab(self), _library.topk_layer_dim(self)
+
+    @property
+    def token_of_row(self):
+        """The tokens [V] that the rows are, where the layer's file says that they are not all; or else None."""
+        tokens = _library.topk_layer_token_of_row(self)
+        return np.ctypeslib.as_array(tokens, (self.shape[0],)).copy() if tokens else None
 
 
 class HeadFile(_Handle):
@@ -411,12 +429,23 @@ class Backend(_Handle):
         """The one whose index save() has written, for the same layer."""
         return cls(layer, "topk_load", _text(path), layer)
 
+    def mapped(self, token_of_row, vocab):
+        """The same with the ids of a model of `vocab` tokens: token_of_row [rows] of int32, -1 for padding."""
+        rows = len(token_of_row)
+        tokens = _vector(token_of_row, np.int32, rows, "token_of_row")
+        return Backend(self.layer, "topk_map_vocabulary", self, _address(tokens), rows, vocab)
+
     def save(self, path):
         _call("topk_save", self, _text(path))
 
     @property
     def name(self):
         return _library.topk_backend_name(self).decode()
+
+    @property
+    def shape(self):
+        """V, the number of tokens, and d, the length of a context."""
+        return _library.topk_backend_vocab(self), _library.topk_backend_dim(self)
 
     @property
     def index_bytes(self):
@@ -438,7 +467,7 @@ class Backend(_Handle):
 
     def query(self, h, k=1, workspace=None, **options):
         """The Answer for a context h [d] of float32."""
-        vocab, dim = self.layer.shape
+        vocab, dim = self.shape
         _vector(h, np.float32, dim, "h")
         ids, logits, answer = np.empty(k, np.int32), np.empty(k, np.float32), _Answer()
         _call("topk_query", self, _address(h), dim, _Query(vocab, k, **options), workspace or Workspace(),
@@ -460,13 +489,13 @@ class Backend(_Handle):
         flat = _FlatAnswers(ids=_address(out.ids), logits=_address(out.logits), log_z=_address(out.log_z),
                             certified=_address(out.certified))
         _call("topk_query_batch", self, _address(contexts), count, dim, stride,
-              _Query(self.layer.shape[0], k, **options), workspace or Workspace(0), byref(flat))
+              _Query(self.shape[0], k, **options), workspace or Workspace(0), byref(flat))
         return out
 
     def logits(self, contexts, workspace=None, **options):
         """The logits of every token [B, V] for contexts [B, d]; −∞: forbidden."""
         stride = _stride(contexts, np.float32, "contexts")
-        vocab = self.layer.shape[0]
+        vocab = self.shape[0]
         values = np.empty((len(contexts), vocab), np.float32)
         _call("topk_logits", self, _address(contexts), *contexts.shape, stride, _Query(vocab, **options),
               workspace or Workspace(), _address(values))
@@ -475,7 +504,7 @@ class Backend(_Handle):
 
     def logits_of(self, h, ids, workspace=None, **options):
         """The logits [n] of the tokens ids [n] of int32 for a context h [d]; −∞: forbidden."""
-        vocab, dim = self.layer.shape
+        vocab, dim = self.shape
         values = np.empty(len(ids), np.float32)
         _call("topk_logits_of", self, _address(_vector(h, np.float32, dim, "h")), dim,
               _address(_vector(ids, np.int32, len(ids), "ids")), len(ids), _Query(vocab, **options),
@@ -488,7 +517,7 @@ class Backend(_Handle):
         They are for queries, draws and cursors of the same h, and have `biases` in them, which are added
         first.
         """
-        vocab, dim = self.layer.shape
+        vocab, dim = self.shape
         room = np.empty(len(history) + len(biases or {}), _BIAS)
         penalties = _Penalties(repetition=repetition, presence=presence, frequency=frequency)
         count = c_size_t()
@@ -507,7 +536,7 @@ class Cursor(_Handle):
     next best one. They are found when they are asked for, some 8, 24, 72, … at once."""
 
     def __init__(self, head, h, **options):
-        vocab, dim = head.layer.shape
+        vocab, dim = head.shape
         self._head = head
         self._query = _Query(vocab, **options)
         super().__init__("cursor", "topk_cursor_new", head, _address(_vector(h, np.float32, dim, "h")), dim,
@@ -515,7 +544,7 @@ class Cursor(_Handle):
 
     def start(self, h, **options):
         """Begins again with another context h [d] and other options: faster than a new Cursor."""
-        vocab, dim = self._head.layer.shape
+        vocab, dim = self._head.shape
         query = _Query(vocab, **options)
         _call("topk_cursor_start", self, _address(_vector(h, np.float32, dim, "h")), dim, query)
         self._query = query
@@ -574,7 +603,7 @@ class Sampler(_Handle):
         probabilities=False may take less time; log_prob may then be the middle of an interval as wide as the
         draw left it.
         """
-        vocab, dim = head.layer.shape
+        vocab, dim = head.shape
         token = _SampledToken()
         _call("topk_draw", self, head, _address(_vector(h, np.float32, dim, "h")), dim, random,
               _Query(vocab, **options), byref(token))

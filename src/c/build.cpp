@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "c/executor.hpp"
 #include "c/guard.hpp"
@@ -13,7 +14,9 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/registry/standard.hpp"
+#include "topksoftmax/types.hpp"
 
 using namespace topksoftmax;
 
@@ -84,6 +87,17 @@ topk_status topk_build(const topk_layer* layer, const char* name, const char* op
                                  .progress = progress_of(given)};
     *backend =
         new topk_backend(Registry::standard().build(&c::required(name, "name"), views, settings_of(options)));
+  });
+}
+
+topk_status topk_map_vocabulary(const topk_backend* over_rows, const int32_t* token_of_row, size_t rows,
+                                size_t vocab, topk_backend** mapped, topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(mapped, "mapped");
+    const topk_backend& given = c::required(over_rows, "over_rows");
+    c::require_values(token_of_row, rows, "token_of_row");
+    *mapped = new topk_backend(MappedVocabulary::wrap(
+        given.backend, std::vector<TokenId>(token_of_row, token_of_row + rows), vocab));
   });
 }
 

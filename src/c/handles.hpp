@@ -14,6 +14,7 @@
 
 struct topk_layer {
   topksoftmax::SoftmaxLayer layer;
+  std::vector<topksoftmax::TokenId> token_of_row = {};  ///< empty: row i is token i
 };
 
 struct topk_backend {

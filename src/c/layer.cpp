@@ -14,6 +14,7 @@
 #include "topksoftmax/c/topksoftmax.h"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/io/model_layer.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -86,8 +87,21 @@ topk_status topk_layer_with_transform(const topk_layer* layer, float logit_scale
   return c::guarded(error, [&] {
     c::required(transformed, "transformed");
     const LogitTransform transform = {.scale = logit_scale, .soft_cap = soft_cap};
-    *transformed = new topk_layer{c::required(layer, "layer").layer.with(transform)};
+    const topk_layer& given = c::required(layer, "layer");
+    *transformed = new topk_layer{given.layer.with(transform), given.token_of_row};
   });
+}
+
+topk_status topk_layer_open(const char* path, topk_layer** layer, topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(layer, "layer");
+    ModelLayer model = open_model_layer(&c::required(path, "path"));
+    *layer = new topk_layer{std::move(model.layer), std::move(model.token_of_row)};
+  });
+}
+
+const int32_t* topk_layer_token_of_row(const topk_layer* layer) {
+  return layer != nullptr && !layer->token_of_row.empty() ? layer->token_of_row.data() : nullptr;
 }
 
 size_t topk_layer_vocab(const topk_layer* layer) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/gguf.hpp"
 
+#include <array>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "io/file_bytes.hpp"
@@ -73,6 +76,12 @@ std::optional<GgmlBlock> ggml_block(GgmlType type) {
 std::string ggml_type_name(GgmlType type) {
   const std::optional<KnownType> known = known_type(type);
   return known ? known->name : "type " + std::to_string(static_cast<std::uint32_t>(type));
+}
+
+bool GgufFile::recognises(const std::filesystem::path& path) {
+  std::array<char, kGgufMagic.size()> begin = {};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == kGgufMagic;
 }
 
 GgufFile GgufFile::open(const std::filesystem::path& path) {

@@ -18,7 +18,6 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 namespace {
 
-constexpr std::string_view kMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::uint32_t kDefaultAlignment = 32;
 
@@ -118,7 +117,8 @@ class Cursor {
 
 void check_magic_and_version(Cursor& in) {
   in.read("the header");
-  if (in.left() < kMagic.size() || std::memcmp(in.bytes(kMagic.size()).data(), kMagic.data(), 4) != 0) {
+  if (in.left() < kGgufMagic.size() ||
+      std::memcmp(in.bytes(kGgufMagic.size()).data(), kGgufMagic.data(), kGgufMagic.size()) != 0) {
     throw in.error("does not begin with \"GGUF\"; is this a GGUF file?");
   }
   const auto version = in.number<std::uint32_t>();

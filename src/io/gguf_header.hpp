@@ -13,6 +13,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
+/// What a file begins with.
+inline constexpr std::string_view kGgufMagic = "GGUF";
+
 struct GgufHeader {
   std::vector<GgufValue> metadata;  ///< in the order of the file
   std::vector<GgufTensor> tensors;  ///< in the order of their bytes

@@ -16,6 +16,8 @@ static const struct {
     {"transforms", test_transforms},
     {"layers_are_checked", test_layers_are_checked},
     {"head_file", test_head_file},
+    {"opened_layer", test_opened_layer},
+    {"mapped_vocabulary", test_mapped_vocabulary},
     {"backends_agree", test_backends_agree},
     {"save_and_load", test_save_and_load},
     {"list_of_backends", test_list_of_backends},

@@ -346,6 +346,33 @@ class CtypesTest(unittest.TestCase):
         head = tks.Backend.build(file.layer, "shortlist", counts=file.counts(), top_frequent=50)
         self.assertLess(head.query_batch(file.contexts("test")[:20], k=K).ids.max(), 51)
 
+    def test_layer_of_a_model(self):
+        layer = tks.Layer.open(pathlib.Path(__file__).parents[2] / "examples/data/novels-lm.safetensors")
+        self.assertEqual(layer.shape, (10000, 200))
+        self.assertIsNone(layer.token_of_row)
+        with self.assertRaisesRegex(tks.Error, "nothing.gguf: cannot open"):
+            tks.Layer.open("nothing.gguf")
+
+    def test_vocabulary_with_gaps(self):
+        tokens = np.arange(VOCAB, dtype=np.int32) * 2 + 1
+        tokens[-1] = -1  # padding
+        vocab = 2 * VOCAB
+        head = tks.Backend.build(self.layer, "certified", self.train).mapped(tokens, vocab)
+        self.assertEqual(head.name, "mapped:certified")
+        self.assertEqual(head.shape, (vocab, DIM))
+        W, b = np.zeros((vocab, DIM), np.float32), np.zeros(vocab, np.float32)
+        W[tokens[:-1]], b[tokens[:-1]] = self.W[:-1], self.b[:-1]
+        for mask in (None, np.arange(vocab) % 3 == 0):
+            allowed = np.isin(np.arange(vocab), tokens) if mask is None else np.isin(np.arange(vocab), tokens) & mask
+            reference = Reference(W, b, self.test, allowed)
+            reference.check(self, head.query_batch(self.test, k=K, mask=mask))
+            top = head.query(self.test[0], k=K, mask=mask)
+            np.testing.assert_array_equal(top.ids, reference.ids[0, :K])
+        token = tks.Sampler(top_k=K).draw(head, self.test[0], tks.Random(seed=3))
+        self.assertIn(token.id, Reference(W, b, self.test, np.isin(np.arange(vocab), tokens)).ids[0, :K])
+        with self.assertRaisesRegex(tks.Error, "mapped"):
+            head.mapped(tokens, vocab)
+
 
 if __name__ == "__main__":
     unittest.main()

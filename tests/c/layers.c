@@ -196,3 +196,82 @@ void test_head_file(void) {
   CHECK_FAILS(topk_head_file_open(NULL, &file, &error), error, TOPK_INVALID_ARGUMENT, "path");
   topk_head_file_free(NULL);
 }
+
+void test_opened_layer(void) {
+  topk_error error;
+  topk_layer* layer;
+  CHECK_OK(topk_layer_open(TOPKSOFTMAX_TEST_HEAD, &layer, &error), error);
+  CHECK(topk_layer_vocab(layer) == 10000 && topk_layer_dim(layer) == 200);
+  CHECK(topk_layer_token_of_row(layer) == NULL);
+  topk_layer* const untouched = layer;
+  CHECK_FAILS(topk_layer_open("no.gguf", &layer, &error), error, TOPK_ERROR, "no.gguf: cannot open");
+  CHECK_FAILS(topk_layer_open(NULL, &layer, &error), error, TOPK_INVALID_ARGUMENT, "path");
+  CHECK_FAILS(topk_layer_open(TOPKSOFTMAX_TEST_HEAD, NULL, &error), error, TOPK_INVALID_ARGUMENT, "layer");
+  CHECK(layer == untouched && topk_layer_token_of_row(NULL) == NULL);
+  topk_layer_free(layer);
+}
+
+/* A draft's checkpoint: three rows of the two weights 1 0, 2 0 and 3 0, which are tokens 1, 4 and 6. */
+static const char* write_draft(void) {
+  static const char header[] =
+      "{\"lm_head.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+      "\"d2t\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[24,48]}} ";
+  const uint64_t length = sizeof header - 1;
+  const float weights[] = {1.0F, 0.0F, 2.0F, 0.0F, 3.0F, 0.0F};
+  const int64_t d2t[] = {1, 3, 4};
+  const char* const path = temporary_file("draft.safetensors");
+  FILE* const file = fopen(path, "wb");
+  if (file == NULL) exit(EXIT_FAILURE);
+  fwrite(&length, sizeof length, 1, file);
+  fwrite(header, 1, sizeof header - 1, file);
+  fwrite(weights, sizeof weights, 1, file);
+  fwrite(d2t, sizeof d2t, 1, file);
+  CHECK(fclose(file) == 0);
+  return path;
+}
+
+void test_mapped_vocabulary(void) {
+  topk_error error;
+  topk_layer* layer;
+  topk_backend* over_rows;
+  topk_backend* mapped;
+  topk_workspace* workspace;
+  const char* const path = write_draft();
+  CHECK_OK(topk_layer_open(path, &layer, &error), error);
+  remove(path);
+  const int32_t* const tokens = topk_layer_token_of_row(layer);
+  CHECK(tokens != NULL && tokens[0] == 1 && tokens[1] == 4 && tokens[2] == 6);
+  topk_layer* scaled;
+  CHECK_OK(topk_layer_with_transform(layer, 2.0F, 0.0F, &scaled, &error), error);
+  CHECK(topk_layer_token_of_row(scaled) != NULL && topk_layer_token_of_row(scaled)[2] == 6);
+  topk_layer_free(scaled);
+
+  CHECK_OK(topk_build(layer, "fused", NULL, NULL, &over_rows, &error), error);
+  CHECK_OK(topk_map_vocabulary(over_rows, tokens, 3, 8, &mapped, &error), error);
+  topk_backend* const untouched = mapped;
+  CHECK_FAILS(topk_map_vocabulary(over_rows, tokens, 2, 8, &mapped, &error), error, TOPK_ERROR, "2");
+  CHECK_FAILS(topk_map_vocabulary(over_rows, tokens, 3, 6, &mapped, &error), error, TOPK_ERROR, "6");
+  CHECK_FAILS(topk_map_vocabulary(untouched, tokens, 3, 8, &mapped, &error), error, TOPK_ERROR, "mapped");
+  CHECK_FAILS(topk_map_vocabulary(NULL, tokens, 3, 8, &mapped, &error), error, TOPK_INVALID_ARGUMENT,
+              "over_rows");
+  CHECK_FAILS(topk_map_vocabulary(over_rows, NULL, 3, 8, &mapped, &error), error, TOPK_INVALID_ARGUMENT,
+              "token_of_row");
+  CHECK_FAILS(topk_map_vocabulary(over_rows, tokens, 3, 8, NULL, &error), error, TOPK_INVALID_ARGUMENT,
+              "mapped");
+  CHECK(mapped == untouched);
+  topk_backend_free(over_rows);
+  topk_layer_free(layer);
+
+  CHECK(strcmp(topk_backend_name(mapped), "mapped:fused") == 0 && topk_backend_vocab(mapped) == 8);
+  CHECK_OK(topk_workspace_new(1, NULL, &workspace, &error), error);
+  topk_query_options options = TOPK_QUERY_OPTIONS_INIT;
+  options.k = 8;
+  topk_answer answer = TOPK_ANSWER_INIT;
+  const float h[] = {1.0F, 5.0F};
+  int32_t ids[8];
+  float logits[8];
+  CHECK_OK(topk_query(mapped, h, 2, &options, workspace, ids, logits, &answer, &error), error);
+  CHECK(answer.count == 3 && ids[0] == 6 && ids[1] == 4 && ids[2] == 1 && logits[0] == 3.0F);
+  topk_workspace_free(workspace);
+  topk_backend_free(mapped);
+}

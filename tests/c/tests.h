@@ -15,6 +15,8 @@ void test_strided_rows(void);
 void test_transforms(void);
 void test_layers_are_checked(void);
 void test_head_file(void);
+void test_opened_layer(void);
+void test_mapped_vocabulary(void);
 /* backends.c */
 void test_backends_agree(void);
 void test_save_and_load(void);

@@ -21,6 +21,7 @@
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
+#include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/index_file.hpp"
@@ -248,7 +249,7 @@ void run_inspect(const Request& request, const Invocation& invocation) {
                  std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
   Json json = {{"file", request.file.string()}};
   const bool is_model = is_folder(request.file) || request.file.extension() == ".json";
-  if (!is_model && !is_gguf(request.file)) {
+  if (!is_model && !GgufFile::recognises(request.file)) {
     print_safetensors(request, invocation.registry, out, json);
   } else if (request.verify || !request.head.empty()) {
     throw UsageError("--verify and --head go with an index; " + request.file.string() + " is a model");

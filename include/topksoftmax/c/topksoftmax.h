@@ -121,6 +121,19 @@ TOPK_API void topk_layer_free(topk_layer* layer);
 TOPK_API topk_status topk_layer_with_transform(const topk_layer* layer, float logit_scale, float soft_cap,
                                                topk_layer** transformed, topk_error* error);
 
+/// Opens the softmax layer of a model, its weights where they lie in the mapped file and with the model's own
+/// scale and soft cap. `path` is the model's folder as Hugging Face's Transformers save it, or the
+/// model.safetensors or model.safetensors.index.json in it, a GGUF file, or a head file (below). A file may
+/// be replaced or removed while the layer is used, but must not be changed in place.
+///
+/// Cost: reads W once. TOPK_ERROR where there is no such layer, or it cannot be read.
+TOPK_API topk_status topk_layer_open(const char* path, topk_layer** layer, topk_error* error);
+
+/// The tokens that the rows of a layer are, [V], where its file says that these are not all of the model's
+/// (d2t, as the drafts of EAGLE-3 have it): what topk_map_vocabulary takes. They live as long as the layer.
+/// NULL of any other layer, and of NULL: row i is token i.
+TOPK_API const int32_t* topk_layer_token_of_row(const topk_layer* layer);
+
 /// V and d; 0 of NULL.
 TOPK_API size_t topk_layer_vocab(const topk_layer* layer);
 TOPK_API size_t topk_layer_dim(const topk_layer* layer);
@@ -229,6 +242,17 @@ TOPK_API topk_status topk_load(const char* path, const topk_layer* layer, topk_b
 /// Cost: reads the file too.
 TOPK_API topk_status topk_load_copy(const char* path, const topk_layer* layer, topk_backend** backend,
                                     topk_error* error);
+
+/// Gives a backend the ids of a model whose layer it has fewer, or other, rows of: a trimmed vocabulary, or
+/// rows that are padding and never an answer. token_of_row[r] is the token of row r, below `vocab`, or -1 for
+/// padding; tokens rise strictly from row to row. Ids in answers, masks and biases are the model's then, and
+/// tokens without a row count as forbidden. Both backends may be freed in any order; the new one is saved
+/// and loaded as any is, for the layer of rows.
+///
+/// Cost: copies `rows` ids. TOPK_ERROR for other ids, for another number of `rows` than the backend has,
+/// where no row is a token, and for a backend that is mapped already.
+TOPK_API topk_status topk_map_vocabulary(const topk_backend* over_rows, const int32_t* token_of_row,
+                                         size_t rows, size_t vocab, topk_backend** mapped, topk_error* error);
 
 TOPK_API void topk_backend_free(topk_backend* backend);
 

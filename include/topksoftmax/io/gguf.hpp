@@ -118,6 +118,9 @@ class TOPKSOFTMAX_EXPORT GgufFile {
   /// offsets that are not aligned, overlap or lead past the end.
   static GgufFile open(const std::filesystem::path& path);
 
+  /// Whether a file begins as GGUF files do. False where it cannot be read.
+  static bool recognises(const std::filesystem::path& path);
+
   /// The file that was opened.
   const std::filesystem::path& path() const { return path_; }
 
