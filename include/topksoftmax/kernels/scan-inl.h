@@ -18,8 +18,8 @@
 #include <limits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/batch_tile-inl.h"
 #include "topksoftmax/kernels/logit_edits.hpp"
-#include "topksoftmax/kernels/multiply-inl.h"
 #include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/row_dot-inl.h"
 #include "topksoftmax/kernels/transform-inl.h"
@@ -54,86 +54,6 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
     ScanRows<decltype(type)::value>(rows, RowsNamed{ids, count - 1}, count, h, logits);
   });
   TransformLogits(rows.transform, logits, count);
-}
-
-/// Columns whose sums the first cache holds, and rows that are added to them at a time.
-constexpr std::size_t kWideColumns = 1024;
-constexpr std::size_t kRowsAtOnce = 8;
-
-/// Adds Σ_j x_j · m[j][i] over kRows rows from the j-th on to sums [count], in two chains.
-template <WeightType type, std::size_t kRows>
-HWY_INLINE void AddRows(const Rows& m, std::size_t j, std::size_t first, std::size_t count,
-                        const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
-  using Lane = typename Stored<type>::Lane;
-  const FloatTag d;
-  const Lane* const row = RowStart<Lane>(m, j) + first;
-  FloatVec factors[kRows];
-  TOPKSOFTMAX_UNROLL
-  for (std::size_t r = 0; r < kRows; ++r) factors[r] = hn::Set(d, x[j + r]);
-  for (std::size_t i = 0; i < count; i += kLanes) {
-    FloatVec even = hn::Mul(Stored<type>::Load(row + i), factors[0]);
-    if constexpr (kRows > 1) {
-      FloatVec odd = hn::Mul(Stored<type>::Load(row + m.stride + i), factors[1]);
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t r = 2; r + 1 < kRows; r += 2) {
-        even = hn::MulAdd(Stored<type>::Load(row + r * m.stride + i), factors[r], even);
-        odd = hn::MulAdd(Stored<type>::Load(row + (r + 1) * m.stride + i), factors[r + 1], odd);
-      }
-      even = hn::Add(even, odd);
-    }
-    hn::Store(hn::Add(hn::Load(d, sums + i), even), d, sums + i);
-  }
-}
-
-/// The same for `count` columns from `first` on, at most kWideColumns: rows are read from one end
-/// to the other, as memory likes it, and sums stay in the first cache.
-template <WeightType type>
-HWY_INLINE void CombineWide(const Rows& m, std::size_t first, std::size_t count, const float* HWY_RESTRICT x,
-                            float* HWY_RESTRICT sums) {
-  const FloatTag d;
-  HWY_ALIGN float block[kWideColumns];
-  HWY_ALIGN float total[kWideColumns];
-  for (std::size_t i = 0; i < count; i += kLanes) hn::Store(hn::Zero(d), d, total + i);
-  for (std::size_t j = 0; j < m.count;) {
-    for (std::size_t i = 0; i < count; i += kLanes) hn::Store(hn::Zero(d), d, block + i);
-    const std::size_t end = std::min(j + kCombined, m.count);
-    for (; j + kRowsAtOnce <= end; j += kRowsAtOnce) AddRows<type, kRowsAtOnce>(m, j, first, count, x, block);
-    for (; j < end; ++j) AddRows<type, 1>(m, j, first, count, x, block);
-    for (std::size_t i = 0; i < count; i += kLanes) {
-      hn::Store(hn::Add(hn::Load(d, total + i), hn::Load(d, block + i)), d, total + i);
-    }
-  }
-  for (std::size_t i = 0; i < count; i += kLanes) hn::StoreU(hn::Load(d, total + i), d, sums + first + i);
-}
-
-/// Rows of fewer columns are as good as read from end to end where some columns are summed up at a time.
-constexpr std::size_t kNarrow = 256;
-
-template <WeightType type>
-HWY_INLINE void CombineNarrow(const Rows& m, const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
-  std::size_t first = 0;
-  const auto combine = [&](auto vectors) HWY_ATTR {
-    CombineTile<type, 1, decltype(vectors)::value>(RowStart<typename Stored<type>::Lane>(m, 0) + first,
-                                                   m.stride, m.count, x, 0, sums + first, 0);
-    first += decltype(vectors)::value * kLanes;
-  };
-  while (first + 4 * kLanes <= m.dim && m.dim - first != 5 * kLanes && m.dim - first != 6 * kLanes) {
-    combine(std::integral_constant<std::size_t, 4>());
-  }
-  while (first + 3 * kLanes <= m.dim) combine(std::integral_constant<std::size_t, 3>());
-  while (first + 2 * kLanes <= m.dim) combine(std::integral_constant<std::size_t, 2>());
-  while (first < m.dim) combine(std::integral_constant<std::size_t, 1>());
-}
-
-/// Of kCombined rows at a time: a long sum's roundings stay few.
-inline void CombineRows(const Rows& m, const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
-  WithSingleType(m.type, [&](auto type) HWY_ATTR {
-    constexpr WeightType kType = decltype(type)::value;
-    if (m.dim < kNarrow) return CombineNarrow<kType>(m, x, sums);
-    for (std::size_t first = 0; first < m.dim; first += kWideColumns) {
-      CombineWide<kType>(m, first, std::min(kWideColumns, m.dim - first), x, sums);
-    }
-  });
 }
 
 /// Rows whose logits the fused kernels hold at a time.
@@ -192,119 +112,46 @@ inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits,
   });
 }
 
-/// kTile rows of a batch, the last one repeated where there are fewer, in tiles with as many contexts.
-template <WeightType type>
-class BatchTile {
- public:
-  template <class RowOf>
-  HWY_INLINE BatchTile(const Rows& rows, const RowOf& row_of, std::size_t count)
-      : dim_(rows.dim),
-        parts_{MakePart(rows, row_of, count, 0), MakePart(rows, row_of, count, 1),
-               MakePart(rows, row_of, count, 2), MakePart(rows, row_of, count, 3)} {}
-
-  /// logits[q·kFusedBlock + r] of row r and context q < context_count ≤ kTileContexts. Asks for the rows so
-  /// many bytes ahead.
-  HWY_INLINE void Scan(const float* const* contexts, std::size_t context_count, std::size_t ahead,
-                       float* HWY_RESTRICT logits) const {
-    HWY_ALIGN float sums[kTile];
-    for (std::size_t part = 0; part < kParts; ++part) {
-      DotTileBatch<type>(parts_[part].rows, dim_, contexts, context_count, ahead, sums);
-      parts_[part].ends.Finish(sums);
-      for (std::size_t q = 0; q < context_count; ++q) {
-        std::memcpy(logits + q * kFusedBlock + part * kTileRows, sums + q * kTileRows,
-                    kTileRows * sizeof(float));
-      }
-    }
-  }
-
- private:
-  using Lane = typename Stored<type>::Lane;
-  static constexpr std::size_t kParts = kTile / kTileRows;
-  static_assert(kParts == 4);
-
-  struct Part {
-    const Lane* rows[kTileRows];
-    TileEnds<type> ends;
-  };
-
-  template <class RowOf>
-  static HWY_INLINE Part MakePart(const Rows& rows, const RowOf& row_of, std::size_t count,
-                                  std::size_t part) {
-    const auto row_at = [&](std::size_t r) {
-      return row_of(std::min(part * kTileRows + r % kTileRows, count - 1));
-    };
-    Part made = {{}, {rows, row_at}};
-    for (std::size_t r = 0; r < kTileRows; ++r) {
-      made.rows[r] = RowStart<Lane>(rows, row_at(r));
-    }
-    return made;
-  }
-
-  std::size_t dim_;
-  Part parts_[kParts];
-};
-
-/// The `count` contexts from the q-th on.
-HWY_INLINE void TileContexts(const float* contexts, std::size_t stride, std::size_t q, std::size_t count,
-                             const float** tile) {
-  for (std::size_t i = 0; i < count; ++i) tile[i] = contexts + (q + i) * stride;
-}
-
 /// Asks for the lines of a row that will be read soon.
 HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
   const std::byte* const data = rows.row(row);
   for (std::size_t at = 0; at < rows.row_bytes(); at += kLine) prefetch(data + at);
 }
 
-/// logits[q·count + i] for i < count of the rows that row_of names and `batch` contexts; soon(i) is told
+/// logits[q·count + i] for i < count of the rows that row_of names and a batch of contexts; soon(i) is told
 /// ahead of time that row i will be read, and those so many bytes ahead are asked for.
 template <class RowOf, class Soon>
 HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon& soon, std::size_t ahead,
-                              std::size_t count, const float* contexts, std::size_t stride, std::size_t batch,
-                              float* HWY_RESTRICT logits) {
+                              std::size_t count, const ContextRows& contexts, float* HWY_RESTRICT logits) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
-    using Lane = typename Stored<decltype(type)::value>::Lane;
-    const auto row_at = [&](std::size_t i) { return row_of(std::min(i, count - 1)); };
-    const float* tile[kTileContexts];
-    HWY_ALIGN float block[kTile];
-    for (std::size_t i = 0; i < count; i += kTileRows) {
-      const Lane* p[kTileRows];
-      for (std::size_t r = 0; r < kTileRows; ++r) {
-        p[r] = RowStart<Lane>(rows, row_at(i + r));
-        soon(row_at(i + kTileRows + r));
-      }
-      const std::size_t size = std::min(kTileRows, count - i);
-      const TileEnds<decltype(type)::value> ends(rows,
-                                                 [&](std::size_t r) { return row_at(i + r % kTileRows); });
-      for (std::size_t q = 0, together = 0; q < batch; q += together) {
-        together = ContextsOfTile<decltype(type)::value>(batch - q);
-        TileContexts(contexts, stride, q, together, tile);
-        DotTileBatch<decltype(type)::value>(p, rows.dim, tile, together, q == 0 ? ahead : 0, block);
-        ends.Finish(block);
-        for (std::size_t c = 0; c < together; ++c) {
-          std::memcpy(logits + (q + c) * count + i, block + c * kTileRows, size * sizeof(float));
-        }
-      }
+    for (std::size_t i = 0; i < count; i += kTile) {
+      const BatchTile<decltype(type)::value> tile(
+          rows, [&](std::size_t r) { return row_of(i + r); }, std::min(kTile, count - i));
+      const auto soon_behind = [&](std::size_t part) {
+        const std::size_t next = i + kTile + part * kTileRows;
+        for (std::size_t r = next; r < std::min(next + kTileRows, count); ++r) soon(row_of(r));
+      };
+      tile.Scan(contexts, ahead, soon_behind, logits + i, count);
     }
   });
-  TransformLogits(rows.transform, logits, batch * count);
+  TransformLogits(rows.transform, logits, contexts.count * count);
 }
 
 inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                       float* logits) {
   ScanRowsBatch(
-      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, AheadOf(rows), rows.count, contexts, stride,
-      batch, logits);
+      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, AheadOf(rows), rows.count,
+      {contexts, stride, batch}, logits);
 }
 
 inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits) {
   ScanRowsBatch(
       rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); },
-      [&rows](std::size_t row) { PrefetchRow(rows, row); }, 0, count, contexts, stride, batch, logits);
+      [&rows](std::size_t row) { PrefetchRow(rows, row); }, 0, count, {contexts, stride, batch}, logits);
 }
 
-/// Contexts that share a tile of rows while it is in the first cache, as they are themselves.
+/// Contexts whose logits for a block of rows are kept at a time.
 constexpr std::size_t kGroupContexts = 64;
 
 inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
@@ -318,19 +165,15 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
       const std::size_t count = std::min(kFusedBlock, rows.count - first);
       std::size_t next_bias = block_bias;
       for (std::size_t group = 0; group < batch; group += kGroupContexts) {
-        const std::size_t size = std::min(kGroupContexts, batch - group);
+        const ContextRows of_group = {contexts + group * stride, stride,
+                                      std::min(kGroupContexts, batch - group)};
         for (std::size_t i = 0; i < count; i += kTile) {
-          const BatchTile<decltype(type)::value> rows_of_tile(
+          const BatchTile<decltype(type)::value> tile(
               rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i));
-          for (std::size_t q = 0, together = 0; q < size; q += together) {
-            together = ContextsOfTile<decltype(type)::value>(size - q);
-            const float* tile[kTileContexts];
-            TileContexts(contexts, stride, group + q, together, tile);
-            rows_of_tile.Scan(tile, together, group + q == 0 ? AheadOf(rows) : 0,
-                              logits + q * kFusedBlock + i);
-          }
+          tile.Scan(
+              of_group, group == 0 ? AheadOf(rows) : 0, [](std::size_t) {}, logits + i, kFusedBlock);
         }
-        for (std::size_t q = 0; q < size; ++q) {
+        for (std::size_t q = 0; q < of_group.count; ++q) {
           float* const of_context = logits + q * kFusedBlock;
           next_bias = block_bias;
           TransformLogits(rows.transform, of_context, count);
