@@ -25,9 +25,12 @@ import os
 import struct
 import sys
 
-import torch
+try:
+    import torch
+except ImportError:  # --help needs none
+    torch = None
 
-STORED_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+STORED_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"} if torch else {}
 ALIGNMENT = 64  # of each tensor in the file: what lies so is used where it lies
 
 
@@ -130,6 +133,8 @@ def main():
     parser.add_argument("--contexts", type=int, default=50_000, help="contexts to collect at most (default %(default)s)")
     parser.add_argument("--window", type=int, default=512, help="tokens that are read at a time (default %(default)s)")
     arguments = parser.parse_args()
+    if torch is None:
+        sys.exit("dump_contexts: PyTorch is not installed: pip install torch")
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:

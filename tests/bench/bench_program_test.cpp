@@ -512,6 +512,7 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
   expect_error(measure("--ablation k" + json), 2, "--ablation goes without --json");
   expect_error(measure("--ablation k --backends fused"), 2, "--ablation goes without --backends");
   expect_error(measure("--ablation k --sweep"), 2, "--ablation goes without --sweep");
+  expect_error(measure("--decode --sweep"), 2, "--decode goes without --sweep");
   expect_error(run_tool("--decode --head x --html y"), 2, "goes without --html");
   expect_error(run_tool(json + " tune --head x"), 2, "tune");
   expect_error(measure("--sweep --backends fgd --set fgd.ef_search=30"), 2, "--sweep varies fgd.ef_search");

@@ -73,31 +73,37 @@ void check_usable(const SamplingOptions& options) {
   }
 }
 
+/// Throws UsageError where more than one thing is to be measured.
+void check_single(const CLI::App& app) {
+  constexpr std::array<const char*, 8> kMeasurands = {
+      "--ablation", "--ranks", "--cursor", "--sampling", "--decode", "--perplexity", "--batching", "--sweep"};
+  const char* given = nullptr;
+  for (const char* const option : kMeasurands) {
+    if (app.count(option) == 0) continue;
+    if (given != nullptr) refuse(app, given, {option});
+    given = option;
+  }
+}
+
 /// Throws UsageError for options that what is measured has no use for.
 void check_sense(const CLI::App& app, const MeasureRequest& request) {
+  check_single(app);
   switch (request.what) {
     case Measurand::ablation:
       find_ablation(request.ablation);
-      return refuse(app, "--ablation", {"--sweep", "--backends", "--as", "--json", "--html"});
+      return refuse(app, "--ablation", {"--backends", "--as", "--json", "--html"});
     case Measurand::sampling:
-      refuse(app, "--sampling",
-             {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch",
-              "--decode", "--perplexity", "--batching"});
+      refuse(app, "--sampling", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});
       return check_usable(request.drawn_by);
     case Measurand::cursor:
-      return refuse(app, "--cursor",
-                    {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--threads", "--batch",
-                     "--sampling", "--decode", "--perplexity", "--batching"});
+      return refuse(app, "--cursor", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});
     case Measurand::ranks:
-      return refuse(app, "--ranks",
-                    {"--sweep", "--ablation", "--html", "--as", "--queries", "--threads", "--sampling",
-                     "--cursor", "--decode", "--perplexity", "--batching"});
+      return refuse(app, "--ranks", {"--html", "--as", "--queries", "--threads"});
     case Measurand::decode:
     case Measurand::perplexity:
     case Measurand::batching:
       return refuse(app, "an experiment on a language model",
-                    {"--sweep", "--ablation", "--html", "--as", "--k", "--queries", "--timed", "--rounds",
-                     "--threads", "--batch"});
+                    {"--html", "--as", "--k", "--queries", "--timed", "--rounds", "--threads", "--batch"});
     default:
       return;
   }

@@ -283,6 +283,48 @@ class AdaptiveTiers {
   double longest_ = 0.0;
 };
 
+/// Tokens that are scored, tier by tier, in the scratch, and the best of them.
+class ScoredTiers {
+ public:
+  ScoredTiers(const SoftmaxLayer& layer, const Query& query, std::size_t room, AdaptiveScratch& scratch)
+      : rows_(layer.rows()),
+        query_(query),
+        ids_(scratch.ids.get<TokenId>(room)),
+        logits_(scratch.logits.get<float>(room)),
+        best_(scratch.best.get<ScoredToken>(enough()), enough()) {}
+
+  void add(std::span<const TokenId> tokens) {
+    float* const logits = logits_ + count_;
+    std::copy(tokens.begin(), tokens.end(), ids_ + count_);
+    kernels::scan_gathered(rows_, tokens.data(), tokens.size(), query_.h, logits);
+    count_ += tokens.size();
+    if (query_.edits.allowed.empty()) return kernels::select(logits, tokens.data(), tokens.size(), best_);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (query_.edits.allows(tokens[i]) && logits[i] >= best_.threshold())
+        best_.push({logits[i], tokens[i]});
+    }
+  }
+
+  /// What the logits of tokens must reach to count.
+  float threshold() const { return best_.threshold(); }
+
+  void put(Candidates& candidates) const {
+    candidates.ids = {ids_, count_};
+    candidates.logits = logits_;
+  }
+
+ private:
+  /// Logits are without the query's biases: of so many best at least k are as they will be.
+  std::size_t enough() const { return query_.k + query_.edits.bias_count; }
+
+  const kernels::Rows& rows_;
+  const Query& query_;
+  TokenId* ids_;
+  float* logits_;
+  std::size_t count_ = 0;
+  kernels::TopKHeap best_;
+};
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -304,42 +346,23 @@ inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace&
   auto* const says = scratch.gates.get<float>(tiers.size());
   kernels::scan(gates, 0, tiers.size(), query.h, says);
 
-  auto* const ids = scratch.ids.get<TokenId>(tiers.vocab());
-  auto* const logits = scratch.logits.get<float>(tiers.vocab());
-  // Logits without the query's biases: of the k + bias_count best at least k are as they will be.
-  const std::size_t enough = query.k + query.edits.bias_count;
-  kernels::TopKHeap best(scratch.best.get<ScoredToken>(enough), enough);
-  std::size_t count = 0;
-  const auto score = [&](std::span<const TokenId> tokens) {
-    std::copy(tokens.begin(), tokens.end(), ids + count);
-    kernels::scan_gathered(layer_.rows(), tokens.data(), tokens.size(), query.h, logits + count);
-    if (query.edits.allowed.empty()) {
-      kernels::select(logits + count, tokens.data(), tokens.size(), best);
-    } else {
-      for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const float logit = logits[count + i];
-        if (query.edits.allows(tokens[i]) && logit >= best.threshold()) best.push({logit, tokens[i]});
-      }
-    }
-    count += tokens.size();
-  };
-  score(tiers.head());
   const std::optional<OutsideMass>& masses = tiers.masses();
   const bool counts = masses && always == 0 && OutsideMass::serves(query);
   auto* const outside = scratch.masses.get<float>(tiers.size());
   if (counts) kernels::scan(masses->models().rows(), 0, tiers.size(), query.h, outside);
   std::size_t left_out = 0;
+  detail::ScoredTiers scored(layer_, query, tiers.vocab(), scratch);
+  scored.add(tiers.head());
   for (std::size_t t = 0; t < tiers.size(); ++t) {
     const double product = static_cast<double>(says[t]) + tiers.reach(t) * length + lost;
     const double upper = kernels::highest_logit(layer_.transform(), product);
-    if (t < always || upper >= static_cast<double>(best.threshold())) {
-      score(tiers.tier(t));
+    if (t < always || upper >= static_cast<double>(scored.threshold())) {
+      scored.add(tiers.tier(t));
     } else if (counts) {
       outside[left_out++] = outside[t];
     }
   }
-  candidates.ids = {ids, count};
-  candidates.logits = logits;
+  scored.put(candidates);
   candidates.screened = tiers.size();
   candidates.bytes_read = gates.bytes(tiers.size());
   if (left_out > 0) masses->count(kernels::log_sum_exp(outside, left_out), tiers.size(), candidates);
