@@ -2,6 +2,7 @@
 #include "harness/figures.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -116,6 +117,27 @@ std::vector<PlotPanel> precision_figure(const std::vector<MeasurementFile>& file
   return panels;
 }
 
+namespace {
+
+/// Throws Error where times of one run say nothing of the other's.
+void check_comparable(const MeasurementFile& file, const MeasurementFile& with) {
+  constexpr std::array<std::pair<const char*, const char*>, 5> kConditions = {
+      {{"/machine/cpu", "the CPU"},
+       {"/head/dim", "d"},
+       {"/head/type", "the type of W"},
+       {"/threads", "threads"},
+       {"/batch", "batch"}}};
+  for (const auto& [where, what] : kConditions) {
+    const json& here = file.measurement.at(json::json_pointer(where));
+    const json& there = with.measurement.at(json::json_pointer(where));
+    if (here == there) continue;
+    throw Error(file.name + ": " + what + " is " + here.dump() + ", that of " + with.name + " is " +
+                there.dump() + "; only V may differ in this figure");
+  }
+}
+
+}  // namespace
+
 std::vector<PlotPanel> vocabulary_figure(const std::vector<MeasurementFile>& files) {
   Styles styles;
   std::map<std::string, std::map<double, double>> times;  // of each system, by V
@@ -123,6 +145,7 @@ std::vector<PlotPanel> vocabulary_figure(const std::vector<MeasurementFile>& fil
   std::vector<double> all;
   std::vector<std::string> order;
   const auto read = [&](const MeasurementFile& file) {
+    check_comparable(file, files.front());
     sizes.push_back(file.measurement.at("head").at("vocab").get<double>());
     for (const auto& [name, results] : by_system(file.measurement)) {
       if (times.find(name) == times.end()) order.push_back(name);

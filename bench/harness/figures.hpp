@@ -24,7 +24,8 @@ struct MeasurementFile {
 std::vector<PlotPanel> precision_figure(const std::vector<MeasurementFile>& files, std::size_t k);
 
 /// Microseconds a query against the number of tokens, log–log: a curve for each system, through heads that
-/// differ in V. Of a system's settings the first counts.
+/// differ in V. Of a system's settings the first counts. Throws Error too for runs that differ in more: in
+/// the CPU, d, the type of the weights, threads or batch.
 std::vector<PlotPanel> vocabulary_figure(const std::vector<MeasurementFile>& files);
 
 }  // namespace topksoftmax::bench

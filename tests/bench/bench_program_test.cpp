@@ -390,6 +390,26 @@ TEST_F(BenchProgram, DrawsFiguresOfItsMeasurements) {
   EXPECT_NE(read_text(figure).find(">V, tokens</text>"), std::string::npos);
 }
 
+TEST_F(BenchProgram, DrawsTimeAgainstTheVocabularyOfComparableRunsAlone) {
+  const auto write = [&](const char* name, const char* head, const char* rest) {
+    std::ofstream(folder_.path() / name)
+        << R"({"machine":{"cpu":"one"},"batch":1,"results":[{"backend":"fused","us_per_query":2}],"head":)"
+        << head << rest;
+    return (folder_.path() / name).string();
+  };
+  const std::string first = write("1.json", R"({"vocab":10,"dim":4,"type":"float32"})", R"(,"threads":1})");
+  const std::string larger = write("2.json", R"({"vocab":99,"dim":4,"type":"float32"})", R"(,"threads":1})");
+  const std::string longer = write("3.json", R"({"vocab":99,"dim":8,"type":"float32"})", R"(,"threads":1})");
+  const std::string shared = write("4.json", R"({"vocab":99,"dim":4,"type":"float32"})", R"(,"threads":2})");
+  const auto plot = [&](const std::string& files) {
+    return run_tool("plot vocabulary --json " + files + " --out " + (folder_.path() / "v.svg").string());
+  };
+  EXPECT_EQ(plot(first + " " + larger).exit_code, 0);
+  expect_error(plot(first + " " + longer), 1,
+               longer + ": d is 8, that of " + first + " is 4; only V may differ");
+  expect_error(plot(first + " " + shared), 1, "threads is 2");
+}
+
 TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
   const std::string out = " --out " + (folder_.path() / "figure.svg").string();
   const std::filesystem::path other = folder_.path() / "other.json";
