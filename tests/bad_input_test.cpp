@@ -186,6 +186,9 @@ const std::vector<BadInput>& rows() {
        [] { refused({}, context_with(-kInfinity)); }},
       {"h of another length", argument, "query: h has 7 values; the layer's dimension is 8",
        [] { refused({}, random_vector(kDim - 1, 2)); }},
+      {"h for a W that is transposed", argument,
+       "query: h has 100 values; the layer's dimension is 8, and W has 100 rows: is it transposed?",
+       [] { refused({}, random_vector(kVocab, 2)); }},
       {"k = 0", argument, "query: k is 0; at least 1 token must be asked for", [] { refused({.k = 0}); }},
       {"k > V", "V tokens", "",
        [] {

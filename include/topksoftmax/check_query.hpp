@@ -11,6 +11,7 @@
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/query_options.hpp"
+#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 // What is asked of a backend is looked at before it is answered: all throw std::invalid_argument.
@@ -63,10 +64,10 @@ inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::s
 }
 
 /// Throws unless a context has as many values as the layer's rows. Looks at none of them.
-inline void check_dimension(std::size_t dim, std::size_t of_layer) {
-  if (dim == of_layer) return;
-  throw std::invalid_argument("query: h has " + std::to_string(dim) + " values; the layer's dimension is " +
-                              std::to_string(of_layer));
+inline void check_dimension(std::size_t dim, const SoftmaxLayer& layer) {
+  if (dim == layer.dim()) return;
+  throw std::invalid_argument("query: h has " + std::to_string(dim) + " values; " +
+                              other_dimension(dim, layer));
 }
 
 /// What to throw where log Z cannot be sampled as exactly.

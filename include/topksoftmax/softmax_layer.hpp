@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "topksoftmax/config.hpp"
@@ -137,6 +138,17 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What there is to say of vectors of another length than the layer's rows.
+inline std::string other_dimension(std::size_t length, const SoftmaxLayer& layer) {
+  return "the layer's dimension is " + std::to_string(layer.dim()) +
+         (length == layer.vocab() ? ", and W has " + std::to_string(length) + " rows: is it transposed?"
+                                  : "");
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)
 #include "topksoftmax/softmax_layer-inl.hpp"

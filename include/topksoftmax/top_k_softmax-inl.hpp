@@ -91,7 +91,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
                                             const QueryOptions& options) const {
-  detail::check_dimension(dim, layer_.dim());
+  detail::check_dimension(dim, layer_);
   if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
   if (!options.allowed.empty() && options.allowed.tokens() < vocab()) {
     throw std::invalid_argument("query: the mask has bits for " + std::to_string(options.allowed.tokens()) +

@@ -44,7 +44,7 @@ namespace {
 /// The context h [dim], which is looked at before it is copied.
 std::span<const float> context_of(const TopKSoftmax& backend, const float* h, size_t dim) {
   c::required(h, "h");
-  topksoftmax::detail::check_dimension(dim, backend.layer().dim());
+  topksoftmax::detail::check_dimension(dim, backend.layer());
   return {h, dim};
 }
 

@@ -16,8 +16,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// finite.
 inline void check_contexts(const SoftmaxLayer& layer, const Contexts& contexts, std::string_view backend) {
   if (contexts.dim != layer.dim()) {
-    throw Error(std::string(backend) + ": contexts have " + std::to_string(contexts.dim) +
-                " values, the layer's dimension is " + std::to_string(layer.dim()));
+    throw Error(std::string(backend) + ": contexts have " + std::to_string(contexts.dim) + " values, " +
+                other_dimension(contexts.dim, layer));
   }
   for (std::size_t i = 0; i < contexts.count; ++i) {
     if (!all_finite(contexts.row(i), contexts.dim)) {
