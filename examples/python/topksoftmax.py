@@ -116,6 +116,7 @@ _CALLS = {
     "topk_random_new": [c_uint64, _P],
     "topk_sampler_new": [_P, _P],
     "topk_draw": [_P, _P, _P, _N, _P, _P, _P],
+    "topk_draw_own": [_P, _P, _P, _N, _P, _P, _P],
 }
 # The others: what they return, and their parameters.
 _FUNCTIONS = {
@@ -581,9 +582,8 @@ class Token(NamedTuple):
 
 
 class Sampler(_Handle):
-    """Draws from exactly the layer's distribution, after the options in the order of `order`: "hugging_face"
-    or "llama_cpp". With log_z_error, top_p and XTC cut by a log Z that may be so far off, but for one draw in a
-    thousand."""
+    """Draws tokens, after the options in the order of `order`: "hugging_face" or "llama_cpp". With log_z_error,
+    top_p and XTC cut by a log Z that may be so far off, but for one draw in a thousand."""
 
     _ORDERS = {"hugging_face": 0, "llama_cpp": 1}
 
@@ -598,13 +598,20 @@ class Sampler(_Handle):
         super().__init__("sampler", "topk_sampler_new", byref(options))
 
     def draw(self, head, h, random, **options):
-        """The Token after a context h [d] of float32. Options: mask, biases, effort and probabilities of a query.
+        """The Token after a context h [d] of float32, from exactly the layer's distribution.
 
-        probabilities=False may take less time; log_prob may then be the middle of an interval as wide as the
-        draw left it.
+        Options: mask, biases, effort and probabilities of a query. probabilities=False may take less time;
+        log_prob may then be the middle of an interval as wide as the draw left it.
         """
+        return self._draw("topk_draw", head, h, random, options)
+
+    def draw_own(self, head, h, random, **options):
+        """The same from the distribution that an approximate head itself has: as good as it is, and as fast."""
+        return self._draw("topk_draw_own", head, h, random, options)
+
+    def _draw(self, name, head, h, random, options):
         vocab, dim = head.shape
         token = _SampledToken()
-        _call("topk_draw", self, head, _address(_vector(h, np.float32, dim, "h")), dim, random,
+        _call(name, self, head, _address(_vector(h, np.float32, dim, "h")), dim, random,
               _Query(vocab, **options), byref(token))
         return Token(token.id, token.logit, token.log_prob)

@@ -8,6 +8,7 @@
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/decoding/backend_sampler.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/types.hpp"
@@ -19,9 +20,58 @@ struct topk_random {
 };
 
 struct topk_sampler {
-  Sampler sampler;
+  explicit topk_sampler(const SamplingOptions& options) : of_layer(options), of_backend(options) {}
+
+  Sampler of_layer;
+  BackendSampler of_backend;
   std::vector<TokenBias> biases = {};
 };
+
+namespace {
+
+SamplingOptions options_of(const topk_sampling_options& given) {
+  if (given.order > TOPK_ORDER_LLAMA_CPP) {
+    throw std::invalid_argument("sampling: order is " + std::to_string(given.order) +
+                                "; it must be TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP");
+  }
+  return {
+      .temperature = given.temperature,
+      .top_k = given.top_k,
+      .top_p = given.top_p,
+      .min_p = given.min_p,
+      .typical_p = given.typical_p,
+      .top_n_sigma = given.top_n_sigma,
+      .xtc_probability = given.xtc_probability,
+      .xtc_threshold = given.xtc_threshold,
+      .order = given.order == TOPK_ORDER_LLAMA_CPP ? SamplingOrder::llama_cpp : SamplingOrder::hugging_face,
+      .log_z_error = given.log_z_error};
+}
+
+/// Draws by one of a sampler's two.
+template <class By>
+topk_status draw_by(By topk_sampler::*by, topk_sampler* sampler, const topk_backend* backend, const float* h,
+                    size_t dim, topk_random* random, const topk_query_options* query,
+                    topk_sampled_token* token, topk_error* error) {
+  return c::guarded(error, [&] {
+    topk_sampler& memory = c::required(sampler, "sampler");
+    const TopKSoftmax& asked = *c::required(backend, "backend").backend;
+    topk_random& stream = c::required(random, "random");
+    c::required(h, "h");
+    c::check_size(c::required(token, "token"), "token");
+    RandomStream after = stream.stream;  // a draw that fails takes no number
+    const SampledToken drawn = (memory.*by).draw(asked, h, dim, after, c::options_of(query, memory.biases));
+    stream.stream = after;
+    c::store({.struct_size = sizeof(topk_sampled_token),
+              .log_prob = drawn.log_prob,
+              .log_prob_low = drawn.log_prob_low,
+              .log_prob_high = drawn.log_prob_high,
+              .logit = drawn.logit,
+              .id = drawn.id},
+             *token);
+  });
+}
+
+}  // namespace
 
 topk_status topk_random_new(uint64_t seed, topk_random** random, topk_error* error) {
   return c::guarded(error, [&] {
@@ -38,23 +88,7 @@ topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler*
                              topk_error* error) {
   return c::guarded(error, [&] {
     c::required(sampler, "sampler");
-    const topk_sampling_options given = c::known(options, TOPK_SAMPLING_OPTIONS_INIT, "options");
-    if (given.order > TOPK_ORDER_LLAMA_CPP) {
-      throw std::invalid_argument("sampling: order is " + std::to_string(given.order) +
-                                  "; it must be TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP");
-    }
-    *sampler =
-        new topk_sampler{Sampler({.temperature = given.temperature,
-                                  .top_k = given.top_k,
-                                  .top_p = given.top_p,
-                                  .min_p = given.min_p,
-                                  .typical_p = given.typical_p,
-                                  .top_n_sigma = given.top_n_sigma,
-                                  .xtc_probability = given.xtc_probability,
-                                  .xtc_threshold = given.xtc_threshold,
-                                  .order = given.order == TOPK_ORDER_LLAMA_CPP ? SamplingOrder::llama_cpp
-                                                                               : SamplingOrder::hugging_face,
-                                  .log_z_error = given.log_z_error})};
+    *sampler = new topk_sampler(options_of(c::known(options, TOPK_SAMPLING_OPTIONS_INIT, "options")));
   });
 }
 
@@ -65,21 +99,11 @@ void topk_sampler_free(topk_sampler* sampler) {
 topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
                       topk_random* random, const topk_query_options* query, topk_sampled_token* token,
                       topk_error* error) {
-  return c::guarded(error, [&] {
-    topk_sampler& memory = c::required(sampler, "sampler");
-    const TopKSoftmax& asked = *c::required(backend, "backend").backend;
-    topk_random& stream = c::required(random, "random");
-    c::required(h, "h");
-    c::check_size(c::required(token, "token"), "token");
-    RandomStream after = stream.stream;  // a draw that fails takes no number
-    const SampledToken drawn = memory.sampler.draw(asked, h, dim, after, c::options_of(query, memory.biases));
-    stream.stream = after;
-    c::store({.struct_size = sizeof(topk_sampled_token),
-              .log_prob = drawn.log_prob,
-              .log_prob_low = drawn.log_prob_low,
-              .log_prob_high = drawn.log_prob_high,
-              .logit = drawn.logit,
-              .id = drawn.id},
-             *token);
-  });
+  return draw_by(&topk_sampler::of_layer, sampler, backend, h, dim, random, query, token, error);
+}
+
+topk_status topk_draw_own(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
+                          topk_random* random, const topk_query_options* query, topk_sampled_token* token,
+                          topk_error* error) {
+  return draw_by(&topk_sampler::of_backend, sampler, backend, h, dim, random, query, token, error);
 }

@@ -39,6 +39,7 @@ static const struct {
     {"cursor_errors", test_cursor_errors},
     {"sampling", test_sampling},
     {"sampled_log_z", test_sampled_log_z},
+    {"draws_of_a_backend", test_draws_of_a_backend},
     {"sampling_errors", test_sampling_errors},
     {"executors", test_executors},
     {"build_on_an_executor", test_build_on_an_executor},

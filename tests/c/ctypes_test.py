@@ -346,6 +346,16 @@ class CtypesTest(unittest.TestCase):
         head = tks.Backend.build(file.layer, "shortlist", counts=file.counts(), top_frequent=50)
         self.assertLess(head.query_batch(file.contexts("test")[:20], k=K).ids.max(), 51)
 
+    def test_draws_of_an_approximate_head(self):
+        head = tks.Backend.build(self.layer, "l2s", self.train, clusters=8, budget=100)
+        sampler, random, draws = tks.Sampler(), tks.Random(3), 5000
+        h = self.test[0]
+        found = np.bincount([sampler.draw_own(head, h, random).id for _ in range(draws)], minlength=VOCAB)
+        top = head.query(h, k=K)
+        expected = np.exp(top.log_probs)
+        deviations = np.abs(found[top.ids] - draws * expected) / np.sqrt(draws * expected + 1)
+        self.assertLess(deviations.max(), 5)
+
     def test_layer_of_a_model(self):
         layer = tks.Layer.open(pathlib.Path(__file__).parents[2] / "examples/data/novels-lm.safetensors")
         self.assertEqual(layer.shape, (10000, 200))

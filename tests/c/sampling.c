@@ -158,6 +158,51 @@ void test_sampled_log_z(void) {
   free_problem(&p);
 }
 
+void test_draws_of_a_backend(void) {
+  enum { kListed = 5 };
+  problem p = make_problem();
+  topk_backend* const certified = build(&p, "certified", NULL);
+  topk_backend* const l2s = build(&p, "l2s", "clusters=8 budget=150 rounds=2");
+  topk_sampler* const sampler = sampler_of(1.0, 0, 1.0);
+  topk_sampled_token expected[kDraws];
+  draw(&p, certified, sampler, 5, NULL, expected);
+  topk_random* const one = random_of(5);
+  topk_random* const other = random_of(5);
+  topk_error error;
+  size_t listed = 0;
+  for (size_t i = 0; i < kDraws; ++i) {
+    const float* const h = p.contexts + i * kDim;
+    topk_sampled_token token = TOPK_SAMPLED_TOKEN_INIT;
+    CHECK_OK(topk_draw_own(sampler, certified, h, kDim, one, NULL, &token, &error), error);
+    CHECK(token.id == expected[i].id); /* what is proven has the layer's distribution */
+
+    CHECK_OK(topk_draw_own(sampler, l2s, h, kDim, other, NULL, &token, &error), error);
+    topk_query_options query = TOPK_QUERY_OPTIONS_INIT;
+    query.k = kListed;
+    topk_answer answer = TOPK_ANSWER_INIT;
+    int32_t ids[kListed];
+    CHECK_OK(topk_query(l2s, h, kDim, &query, p.workspace, ids, NULL, &answer, &error), error);
+    for (size_t j = 0; j < answer.count; ++j) {
+      if (ids[j] != token.id) continue;
+      CHECK(fabs(token.log_prob - (token.logit - answer.log_z)) < 1e-4); /* by its own log Z */
+      ++listed;
+    }
+  }
+  CHECK(listed > kDraws / 4);
+
+  topk_sampled_token token = TOPK_SAMPLED_TOKEN_INIT;
+  CHECK_FAILS(topk_draw_own(sampler, l2s, NULL, kDim, other, NULL, &token, &error), error,
+              TOPK_INVALID_ARGUMENT, "h");
+  CHECK_FAILS(topk_draw_own(sampler, l2s, p.contexts, kDim - 1, other, NULL, &token, &error), error,
+              TOPK_INVALID_ARGUMENT, "dimension");
+  topk_random_free(other);
+  topk_random_free(one);
+  topk_sampler_free(sampler);
+  topk_backend_free(l2s);
+  topk_backend_free(certified);
+  free_problem(&p);
+}
+
 void test_sampling_errors(void) {
   problem p = make_problem();
   topk_error error;

@@ -43,6 +43,7 @@ void test_cursor_errors(void);
 /* sampling.c */
 void test_sampling(void);
 void test_sampled_log_z(void);
+void test_draws_of_a_backend(void);
 void test_sampling_errors(void);
 /* executors.c */
 void test_executors(void);

@@ -532,8 +532,7 @@ typedef struct topk_sampling_options {
 #define TOPK_SAMPLING_OPTIONS_INIT \
   { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.1, TOPK_ORDER_HUGGING_FACE, 0.0 }
 
-/// Draws tokens from exactly the distribution that the layer has, whatever backend is asked, and the same
-/// ones for a seed. Backends that cannot prove their answers are asked for a greedy choice alone.
+/// What tokens are drawn by, and the memory that this takes.
 typedef struct topk_sampler topk_sampler;
 
 /// `options` may be NULL. TOPK_INVALID_ARGUMENT where they are out of range.
@@ -558,7 +557,9 @@ typedef struct topk_sampled_token {
 #define TOPK_SAMPLED_TOKEN_INIT \
   { sizeof(topk_sampled_token), 0.0, 0.0, 0.0, 0.0F, 0 }
 
-/// Draws the token after the context h [dim]. Of `query`, which may be NULL, the mask, the biases and the
+/// Draws the token after the context h [dim] from exactly the distribution that the layer has, whatever
+/// backend is asked, and the same one for a seed. Backends that cannot prove their answers are asked for a
+/// greedy choice alone. Of `query`, which may be NULL, the mask, the biases and the
 /// effort count, and whether probabilities are wanted: without, the bounds of log_prob are as wide as the
 /// draw left them, and log_prob may be no more than the middle between them. Takes one number of the stream,
 /// unless it fails. TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
@@ -572,6 +573,19 @@ typedef struct topk_sampled_token {
 TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
                                topk_random* random, const topk_query_options* query,
                                topk_sampled_token* token, topk_error* error);
+
+/// The same from the distribution that the backend itself has, where that is not the layer's: its candidates
+/// for this query have their exact logits, and all other tokens have together the mass that its log Z counts
+/// for them (none with TOPK_NORMALIZER_CANDIDATES: they never come). As good as the backend, and as fast. Of
+/// `query` its k counts too; whether probabilities are wanted does not. Backends that certify, or score every
+/// token for every answer, are drawn from as topk_draw does, and so is any at temperature 0, and where it
+/// answers the query from all tokens that are allowed.
+///
+/// Cost: the backend's screening, and candidates·d weights; a scan, V·d weights with V exponentials, where a
+/// token outside of the candidates is drawn, or a cut turns on how their mass is shared.
+TOPK_API topk_status topk_draw_own(topk_sampler* sampler, const topk_backend* backend, const float* h,
+                                   size_t dim, topk_random* random, const topk_query_options* query,
+                                   topk_sampled_token* token, topk_error* error);
 
 #ifdef __cplusplus
 }
