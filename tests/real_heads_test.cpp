@@ -119,7 +119,7 @@ TEST_P(DrawsOnRealHeads, AreFromTheLayersDistribution) {
   if (!std::filesystem::exists(path(GetParam()))) GTEST_SKIP() << path(GetParam()) << " is not there";
   constexpr std::size_t draws = 20000;
   const HeadFile file = HeadFile::open(path(GetParam()));
-  const SoftmaxLayer layer = file.stored_layer();
+  const SoftmaxLayer layer = file.layer();
   const auto certified = Certified::build(layer, file.train_contexts().topRows(3000), {.outside_sample = 0});
   const RowMajorMatrix test = file.test_contexts().topRows(2);
   Workspace workspace;

@@ -31,7 +31,7 @@ Head from_head_file(const HeadSource& source) {
   const HeadFile file = HeadFile::open(source.head);
   return {.file = source.head.string(),
           .name = file.name(),
-          .layer = file.stored_layer(),
+          .layer = file.layer(),
           .train = file.train_contexts(),
           .test = file.test_contexts(),
           .counts = file.counts()};

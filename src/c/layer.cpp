@@ -125,7 +125,7 @@ void topk_head_file_free(topk_head_file* file) {
 topk_status topk_head_file_layer(const topk_head_file* file, topk_layer** layer, topk_error* error) {
   return c::guarded(error, [&] {
     c::required(layer, "layer");
-    *layer = new topk_layer{c::required(file, "file").file.stored_layer()};
+    *layer = new topk_layer{c::required(file, "file").file.layer()};
   });
 }
 

@@ -76,36 +76,35 @@ TEST_F(HeadFileTest, OptionalTensorsMayBeMissing) {
   EXPECT_TRUE(head.counts().empty());
 }
 
-TEST_F(HeadFileTest, StoredLayersAreUsedWhereTheyLie) {
+TEST_F(HeadFileTest, LayersAreUsedWhereTheyLie) {
   const HeadFile half = written(values<Eigen::half>(W_));
-  const SoftmaxLayer layer = half.stored_layer();
+  const SoftmaxLayer layer = half.layer();
   EXPECT_EQ(layer.weight_type(), WeightType::float16);
-  EXPECT_EQ(layer.weights(), half.layer().weights());
+  EXPECT_EQ(layer.weights(), W_.cast<Eigen::half>().cast<float>());
 
   const std::vector<float> scales = {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F};
   const std::vector<std::int8_t> q(24, 3);
   const HeadFile bytes = written(q, {tensor_view("weight.scale", {6}, scales)});
-  EXPECT_EQ(bytes.stored_layer().weight_type(), WeightType::int8);
+  EXPECT_EQ(bytes.layer().weight_type(), WeightType::int8);
   EXPECT_FLOAT_EQ(bytes.layer().weights()(5, 2), 1.8F);
   const Eigen::VectorXf h = random_vector(4, 9);
-  EXPECT_EQ(Fused::make(bytes.stored_layer())->query(h, {.k = 6}).ids,
-            Fused::make(bytes.layer())->query(h, {.k = 6}).ids);
+  const SoftmaxLayer in_float32 = SoftmaxLayer::own(bytes.layer().weights(), Eigen::VectorXf());
+  EXPECT_EQ(Fused::make(bytes.layer())->query(h, {.k = 6}).ids,
+            Fused::make(in_float32)->query(h, {.k = 6}).ids);
 }
 
 TEST_F(HeadFileTest, SomeRowsAreThoseOfTheWhole) {
   const std::vector<float> bias = values<float>(random_matrix(6, 1, 2));
   const std::vector<float> scales = {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F};
   const auto check = [](const HeadFile& head) {
-    const SoftmaxLayer whole = head.stored_layer();
-    const SoftmaxLayer some = head.stored_layer(2, 3);
+    const SoftmaxLayer whole = head.layer();
+    const SoftmaxLayer some = head.layer(2, 3);
     EXPECT_EQ(some.weight_type(), whole.weight_type());
     EXPECT_EQ(some.weights(), whole.weights().middleRows(2, 3));
     EXPECT_EQ(some.biases(), whole.biases().segment(2, 3));
-    EXPECT_THAT(error_of([&] { head.stored_layer(4, 3); }),
-                HasSubstr("has 6 rows; rows 4 to 7 are asked for"));
-    EXPECT_THAT(error_of([&] { head.stored_layer(7, 0); }),
-                HasSubstr("has 6 rows; rows 7 to 7 are asked for"));
-    EXPECT_NE(error_of([&] { head.stored_layer(6, 0); }), "");
+    EXPECT_THAT(error_of([&] { head.layer(4, 3); }), HasSubstr("has 6 rows; rows 4 to 7 are asked for"));
+    EXPECT_THAT(error_of([&] { head.layer(7, 0); }), HasSubstr("has 6 rows; rows 7 to 7 are asked for"));
+    EXPECT_NE(error_of([&] { head.layer(6, 0); }), "");
   };
   check(written(values<float>(W_)));
   check(written(values<Eigen::bfloat16>(W_), {tensor_view("bias", {6}, bias)}));
@@ -123,7 +122,7 @@ TEST_F(HeadFileTest, StoredLayersMayBeginAtAnyByte) {
     bytes += header;
     bytes.append(reinterpret_cast<const char*>(weights), sizeof(weights));
     const HeadFile head = HeadFile::open(folder_.write("hand-made.safetensors", bytes));
-    EXPECT_EQ(head.stored_layer().weights(), RowMajorMatrix(Eigen::Vector3f(1.0F, -2.0F, 3.0F)));
+    EXPECT_EQ(head.layer().weights(), RowMajorMatrix(Eigen::Vector3f(1.0F, -2.0F, 3.0F)));
   }
 }
 
@@ -138,7 +137,6 @@ TEST_F(HeadFileTest, ReadsAScaleAndASoftCap) {
   const HeadFile head = with({{"logit_scale", "0.0625"}, {"soft_cap", "30"}});
   EXPECT_EQ(head.transform(), expected);
   EXPECT_EQ(head.layer().transform(), expected);
-  EXPECT_EQ(head.stored_layer().transform(), expected);
   EXPECT_TRUE(with({{"name", "plain"}}).transform().is_identity());
   EXPECT_THAT(error_of([&] {
                 with({{"soft_cap", "thirty"}});

@@ -122,14 +122,14 @@ TEST_F(NumpyTest, AnswersFromHeadFilesOfEveryType) {
        {float_head(), write_head<Eigen::half>("float16", 1.0, {tensor_view("counts", {kVocab}, counts)}),
         write_head<Eigen::bfloat16>("bfloat16", 1.0, {tensor_view("bias", {kVocab}, bias_)}),
         write_head<std::int8_t>("int8", 60.0, {tensor_view("weight.scale", {kVocab}, scales)})}) {
-    write_answers(*Exact::make(head.stored_layer()), head);
+    write_answers(*Exact::make(head.layer()), head);
     EXPECT_EQ(complaint("numpy_answers.py", {file(head.name()), file("answers")}), "");
   }
 }
 
 TEST_F(NumpyTest, AnswersFromIndexFiles) {
   for (const HeadFile& head : {float_head(), write_head<Eigen::half>("float16", 1.0)}) {
-    const SoftmaxLayer layer = head.stored_layer();
+    const SoftmaxLayer layer = head.layer();
     const RowMajorMatrix train = head.train_contexts();
     std::vector<std::unique_ptr<const TopKSoftmax>> backends;
     backends.push_back(L2S::train(layer, train, {.clusters = 8, .budget = 60, .rounds = 2}));

@@ -37,7 +37,7 @@ std::unique_ptr<ShardedSoftmax> shard_head_file(MPI_Comm comm, const std::filesy
   const VocabularySlice slice =
       even_slice(file->vocab(), static_cast<std::size_t>(ranks.rank()), ranks.ranks());
   return ShardedSoftmax::make(
-      comm, slice, [&] { return make_backend(*file, file->stored_layer(slice.first, slice.size())); });
+      comm, slice, [&] { return make_backend(*file, file->layer(slice.first, slice.size())); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

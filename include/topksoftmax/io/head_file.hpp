@@ -59,20 +59,13 @@ class HeadFile {
   /// The model's logit scale and soft cap.
   const LogitTransform& transform() const { return transform_; }
 
-  /// The layer in float32, a copy where it is stored otherwise.
-  SoftmaxLayer layer() const {
-    return SoftmaxLayer::own(float_weights(),
-                             file_.contains("bias") ? file_.vector("bias") : Eigen::VectorXf())
-        .with(transform_);
-  }
-
   /// The layer in the type that it is stored in, used where it lies in the mapped file; a copy where it does
   /// not lie at a multiple of its weights' size.
-  SoftmaxLayer stored_layer() const { return stored_layer(0, vocab_); }
+  SoftmaxLayer layer() const { return layer(0, vocab_); }
 
   /// The same of rows first, …, first + count − 1 alone: of the weights' bytes, those of other rows are not
   /// touched. Throws Error where the file has no such rows, or none are asked for.
-  SoftmaxLayer stored_layer(std::size_t first, std::size_t count) const;
+  SoftmaxLayer layer(std::size_t first, std::size_t count) const;
 
   /// contexts.train [N×d], contexts.test [M×d] as float32; no rows where the file has none.
   RowMajorMatrix train_contexts() const { return contexts("contexts.train", train_count_); }
@@ -86,12 +79,6 @@ class HeadFile {
 
  private:
   explicit HeadFile(SafetensorsFile file) : file_(std::move(file)) {}
-
-  RowMajorMatrix float_weights() const {
-    RowMajorMatrix W = file_.matrix("weight");
-    if (file_.contains("weight.scale")) W.array().colwise() *= file_.vector("weight.scale").array();
-    return W;
-  }
 
   RowMajorMatrix contexts(const char* tensor, std::size_t count) const {
     return count == 0 ? RowMajorMatrix(0, static_cast<Eigen::Index>(dim_)) : file_.matrix(tensor);
@@ -165,7 +152,7 @@ inline HeadFile HeadFile::open(const std::filesystem::path& path) {
   return head;
 }
 
-inline SoftmaxLayer HeadFile::stored_layer(std::size_t first, std::size_t count) const {
+inline SoftmaxLayer HeadFile::layer(std::size_t first, std::size_t count) const {
   const TensorView& weight = file_.tensor("weight");
   if (first > vocab_ || count > vocab_ - first) {
     throw file_.error("weight", "has " + std::to_string(vocab_) + " rows; rows " + std::to_string(first) +

@@ -60,7 +60,7 @@ inline ModelLayer open_model_layer(const std::filesystem::path& path) {
   }
   if (HeadFile::recognises(path)) {
     const HeadFile file = HeadFile::open(path);
-    return {.name = file.name(), .layer = file.stored_layer(), .token_of_row = {}};
+    return {.name = file.name(), .layer = file.layer(), .token_of_row = {}};
   }
   return detail::checkpoint_model_layer(path);
 }
