@@ -83,7 +83,7 @@ TEST_F(ModelLayerTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal(folder_.path()), HasSubstr("is this the folder of a model?"));
   EXPECT_THAT(refusal(folder_.write("gguf", "GGUF")), HasSubstr("gguf: the header"));
   EXPECT_THAT(refusal(folder_.write("text", "some text that is no model")),
-              HasSubstr("is this a safetensors file?"));
+              HasSubstr("is a text file, not a safetensors file"));
   EXPECT_THAT(refusal(write("other", {tensor_view("x", {3, 2}, six_)})), HasSubstr("has no output layer"));
 }
 
