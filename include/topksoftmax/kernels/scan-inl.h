@@ -128,7 +128,7 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
       const BatchTile<decltype(type)::value> tile(
           rows, [&](std::size_t r) { return row_of(i + r); }, std::min(kTile, count - i));
       const auto soon_behind = [&](std::size_t part) {
-        const std::size_t next = i + kTile + part * kTileRows;
+        const std::size_t next = i + (part + 1) * kTileRows;
         for (std::size_t r = next; r < std::min(next + kTileRows, count); ++r) soon(row_of(r));
       };
       tile.Scan(contexts, ahead, soon_behind, logits + i, count);
