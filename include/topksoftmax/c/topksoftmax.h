@@ -121,10 +121,11 @@ TOPK_API void topk_layer_free(topk_layer* layer);
 TOPK_API topk_status topk_layer_with_transform(const topk_layer* layer, float logit_scale, float soft_cap,
                                                topk_layer** transformed, topk_error* error);
 
-/// Opens the softmax layer of a model, its weights where they lie in the mapped file and with the model's own
-/// scale and soft cap. `path` is the model's folder as Hugging Face's Transformers save it, or the
-/// model.safetensors or model.safetensors.index.json in it, a GGUF file, or a head file (below). A file may
-/// be replaced or removed while the layer is used, but must not be changed in place.
+/// Opens the softmax layer of a model, its weights where they lie in the mapped file (a copy where they do
+/// not lie at a multiple of their size), and with the model's own scale and soft cap. `path` is the model's
+/// folder as Hugging Face's Transformers save it, or the model.safetensors or model.safetensors.index.json in
+/// it, a GGUF file, or a head file (below). A file may be replaced or removed while the layer is used, but
+/// must not be changed in place.
 ///
 /// Cost: reads W once. TOPK_ERROR where there is no such layer, or it cannot be read.
 TOPK_API topk_status topk_layer_open(const char* path, topk_layer** layer, topk_error* error);
@@ -559,10 +560,10 @@ typedef struct topk_sampled_token {
 
 /// Draws the token after the context h [dim] from exactly the distribution that the layer has, whatever
 /// backend is asked, and the same one for a seed. Backends that cannot prove their answers are asked for a
-/// greedy choice alone. Of `query`, which may be NULL, the mask, the biases and the
-/// effort count, and whether probabilities are wanted: without, the bounds of log_prob are as wide as the
-/// draw left them, and log_prob may be no more than the middle between them. Takes one number of the stream,
-/// unless it fails. TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
+/// greedy choice alone. Of `query`, which may be NULL, the mask, the biases and the effort count, and whether
+/// probabilities are wanted: without, the bounds of log_prob are as wide as the draw left them, and log_prob
+/// may be no more than the middle between them. Takes one number of the stream, unless it fails.
+/// TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
 ///
 /// Cost: a query for 8 tokens (or top_k; 1 at temperature 0) or, without probabilities, the bounds of one;
 /// and V/16 random numbers and some tens of rows of d weights. Where that does not tell the token: bounds of
@@ -576,10 +577,11 @@ TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backen
 
 /// The same from the distribution that the backend itself has, where that is not the layer's: its candidates
 /// for this query have their exact logits, and all other tokens have together the mass that its log Z counts
-/// for them (none with TOPK_NORMALIZER_CANDIDATES: they never come). As good as the backend, and as fast. Of
-/// `query` its k counts too; whether probabilities are wanted does not. Backends that certify, or score every
-/// token for every answer, are drawn from as topk_draw does, and so is any at temperature 0, and where it
-/// answers the query from all tokens that are allowed.
+/// for them (none with TOPK_NORMALIZER_CANDIDATES: they never come). As good as the backend, and as fast.
+/// Takes one or two numbers of the stream, unless it fails. Of `query` its k counts too; whether
+/// probabilities are wanted does not. Backends that certify, or score every token for every answer, are drawn
+/// from as topk_draw does, and so is any at temperature 0, and where it answers the query from all tokens
+/// that are allowed.
 ///
 /// Cost: the backend's screening, and candidates·d weights; a scan, V·d weights with V exponentials, where a
 /// token outside of the candidates is drawn, or a cut turns on how their mass is shared.

@@ -30,7 +30,8 @@ struct ModelLayer {
 
 /// Opens the softmax layer of a model in whatever format it is: its folder as Hugging Face's Transformers
 /// save it, or the model.safetensors or model.safetensors.index.json in it (open_checkpoint_layer()), a GGUF
-/// file (open_gguf_layer()), or a head file (HeadFile). Weights are used where they lie in the mapped file.
+/// file (open_gguf_layer()), or a head file (HeadFile). Weights are used where they lie in the mapped file; a
+/// copy where they do not lie at a multiple of their size.
 ///
 /// Cost: one read of the weights. Throws Error as these do.
 inline ModelLayer open_model_layer(const std::filesystem::path& path);
