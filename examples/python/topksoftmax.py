@@ -606,7 +606,8 @@ class Sampler(_Handle):
         return self._draw("topk_draw", head, h, random, options)
 
     def draw_own(self, head, h, random, **options):
-        """The same from the distribution that an approximate head itself has: as good as it is, and as fast."""
+        """The same from the distribution that an approximate head itself has. It scans all tokens where one that the
+        head leaves out may be drawn, or a cut turns on these."""
         return self._draw("topk_draw_own", head, h, random, options)
 
     def _draw(self, name, head, h, random, options):

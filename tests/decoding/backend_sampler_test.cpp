@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,11 +61,25 @@ std::vector<double> own_logits(const TopKSoftmax& head, const Eigen::VectorXf& h
   return logits;
 }
 
+/// The same where the options take the k best of the candidates: no others are left.
+std::vector<double> own_logits(const TopKSoftmax& head, const Eigen::VectorXf& h,
+                               const SamplingOptions& options) {
+  std::vector<double> logits = own_logits(head, h);
+  Workspace workspace;
+  const std::optional<Candidates> found = head.candidates(h.data(), 24, {}, workspace);
+  if (options.top_k == 0 || options.top_k > found->ids.size()) return logits;
+  std::vector<double> left(logits.size(), -std::numeric_limits<double>::infinity());
+  for (const TokenId id : found->ids)
+    left[static_cast<std::size_t>(id)] = logits[static_cast<std::size_t>(id)];
+  return left;
+}
+
 const SamplingOptions kOptions[] = {
     {},
     {.temperature = 0.7},
     {.temperature = 1.6},
     {.top_k = 10},
+    {.top_k = 25, .top_p = 0.8},
     {.top_p = 0.9},
     {.temperature = 0.8, .top_p = 0.97, .min_p = 0.01},
     {.typical_p = 0.6},
@@ -74,7 +89,7 @@ const SamplingOptions kOptions[] = {
 /// Draws are of the backend's own distribution. Returns how many of them took a scan.
 std::size_t expect_own_draws(const TopKSoftmax& head, const Eigen::VectorXf& h,
                              const SamplingOptions& options) {
-  const std::vector<double> expected = expected_distribution(own_logits(head, h), options);
+  const std::vector<double> expected = expected_distribution(own_logits(head, h, options), options);
   BackendSampler sampler(options);
   RandomStream random(11);
   std::vector<std::size_t> counts(expected.size());
@@ -141,12 +156,21 @@ TEST(BackendSampler, ScansWhereItsListDoesNotDecideACut) {
     }
     ASSERT_NEAR(share, 0.7, 0.15) << i;
     for (const SamplingOptions& options :
-         {SamplingOptions{.top_k = 40}, SamplingOptions{.top_p = 0.97}, SamplingOptions{.min_p = 0.002}}) {
+         {SamplingOptions{.top_k = 100}, SamplingOptions{.top_p = 0.97}, SamplingOptions{.min_p = 0.002}}) {
       SCOPED_TRACE(i);
       scans += expect_own_draws(head, h, options);
     }
   }
   EXPECT_EQ(scans, 90000U);
+}
+
+TEST(BackendSampler, TakesTheBackendsOwnBestTokensWithoutAScan) {
+  const World world;
+  for (const std::size_t i : {0U, 2U, 3U}) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(expect_own_draws(*world.heads[i], world.contexts.row(0), {.temperature = 1.3, .top_k = 20}),
+              0U);
+  }
 }
 
 // Contexts unlike those that were learned from have the mass outside at its limit.

@@ -35,8 +35,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// Its candidates have their exact logits. All other tokens have together the mass that its log Z counts for
 /// them (Normalizer::learned, low_rank; none with Normalizer::candidates), shared among them as their own
-/// logits say: one of them is drawn as often as that mass is, by a scan of the layer. A temperature and cuts
-/// may depend on how the mass is shared; where its bounds do not decide, they take a scan as well. Heads that
+/// logits say: one of them is drawn as often as that mass is, by a scan of the layer. Where top-k cuts first,
+/// the k best are those of the candidates, as in the backend's answers, and no other token ever comes. A
+/// temperature and other cuts may depend on how the mass is shared; where its bounds do not decide, they take
+/// a scan as well. Heads that
 /// prove their answers, that score every token or that have no candidates are sampled as Sampler samples
 /// them, and so is any head where it answers the same query from all allowed tokens: because a mask allows
 /// few, or no more than k, or because fewer than k of its candidates are left.
@@ -188,7 +190,8 @@ inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise
   };
   const auto is_cut = [this](SamplingStep step) { return detail::cuts(options_, step); };
   const auto& steps = options_.order.steps;
-  if (std::none_of(steps.begin(), steps.end(), is_cut)) {
+  const auto first_cut = std::find_if(steps.begin(), steps.end(), is_cut);
+  if (first_cut == steps.end()) {
     const detail::Bounds outside = outside_at(temperature, total - count);
     detail::Leader leader;
     const std::size_t place = lead(noise, 0, count, leader);
@@ -197,16 +200,20 @@ inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise
     return drawn(place, static_cast<double>(listed_.logits[place]) / temperature,
                  {kernels::log_add_exp(inside, outside.low), kernels::log_add_exp(inside, outside.high)});
   }
-  // Tokens above the mass of all others rank before each of them.
+  // Tokens above the mass of all others rank before each of them, as the backend's k best do in its answers.
+  const bool takes_best = *first_cut == SamplingStep::top_k && options_.top_k <= count;
+  const auto is_sure = [&](std::size_t i) {
+    return takes_best ? i < options_.top_k : static_cast<double>(listed_.logits[i]) > outside_;
+  };
   TopK sure;
-  for (std::size_t i = 0; i<count&& static_cast<double>(listed_.logits[i])> outside_; ++i) {
+  for (std::size_t i = 0; i < count && is_sure(i); ++i) {
     sure.ids.push_back(listed_.ids[i]);
     sure.logits.push_back(listed_.logits[i]);
   }
   if (sure.size() == 0) return std::nullopt;
   sure.log_z = sure.log_z_low = sure.log_z_high = listed_.log_z;
   sure.normalizer = Normalizer::exact;
-  const std::size_t counted = outside_ == detail::kNoScore ? count : total;
+  const std::size_t counted = takes_best ? sure.size() : outside_ == detail::kNoScore ? count : total;
   const detail::Staying stay = detail::staying(sure, counted, options_, excludes(noise), [&](double at) {
     return detail::log_outside(sure, counted, at);
   });
@@ -219,22 +226,22 @@ inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise
 }
 
 /// With the logits of all: those of the others are moved alike, so that they have the mass that the backend
-/// counts.
+/// counts. One of them is drawn only where they lead together.
 inline SampledToken BackendSampler::draw_with_scan(const TopKSoftmax& head, std::span<const float> h,
                                                    const Noise& noise, const QueryOptions& query) {
   ++full_scans_;
   const std::span<const float> all = head.logits_batch(h.data(), 1, h.size(), h.size(), query, workspace_);
-  std::vector<float> own(all.begin(), all.end());
   const auto at = [](TokenId id) { return static_cast<std::size_t>(id); };
-  std::vector<bool> is_listed(own.size(), false);
-  for (const TokenId id : listed_.ids) {
-    is_listed[at(id)] = true;
-    own[at(id)] = detail::kForbidden;
+  const auto is_any = [](const std::vector<float>& logits) {
+    return kernels::max(logits.data(), logits.size()) != detail::kForbidden;
+  };
+  std::vector<float> others(all.begin(), all.end());
+  for (const TokenId id : listed_.ids) others[at(id)] = detail::kForbidden;
+  if (is_any(others)) {
+    const double moved = outside_ - detail::KeptLogits(others, {}, false).log_sum();
+    for (float& logit : others) logit = static_cast<float>(static_cast<double>(logit) + moved);
   }
-  const double moved = outside_ - detail::log_sum_exp(own, 1.0);
-  for (float& logit : own) {
-    if (logit != detail::kForbidden) logit = static_cast<float>(static_cast<double>(logit) + moved);
-  }
+  std::vector<float> own = others;
   for (std::size_t i = 0; i < listed_.size(); ++i) own[at(listed_.ids[i])] = listed_.logits[i];
   const detail::KeptLogits kept(own, options_, excludes(noise));
 
@@ -242,17 +249,15 @@ inline SampledToken BackendSampler::draw_with_scan(const TopKSoftmax& head, std:
   for (std::size_t i = 0; i < listed_.size(); ++i) {
     if (kept.stays(listed_.ids[i])) lead(noise, i, i + 1, leader);
   }
-  detail::Leader other;
-  std::vector<float> staying;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    if (is_listed[i] || !kept.stays(id)) continue;
-    staying.push_back(own[i]);
-    other.offer(static_cast<double>(own[i]) / options_.temperature + noise.others[id], {own[i], id});
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (!kept.stays(static_cast<TokenId>(i))) others[i] = detail::kForbidden;
   }
-  const double together =
-      detail::log_sum_exp(staying, options_.temperature) + noise.places[static_cast<TokenId>(listed_.size())];
-  const TokenId id = leader.score >= together ? leader.token.id : other.token.id;
+  TokenId id = leader.token.id;
+  if (is_any(others)) {
+    const detail::KeptLogits staying(others, {.temperature = options_.temperature}, false);
+    const double together = staying.log_sum() + noise.places[static_cast<TokenId>(listed_.size())];
+    if (!(leader.score >= together)) id = staying.draw(noise.others).id;
+  }
   SampledToken token = {.id = id, .logit = all[at(id)]};
   token.log_prob = token.log_prob_low = token.log_prob_high = std::log(kept[id]);
   return token;
