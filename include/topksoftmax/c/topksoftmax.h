@@ -577,11 +577,11 @@ TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backen
 
 /// The same from the distribution that the backend itself has, where that is not the layer's: its candidates
 /// for this query have their exact logits, and all other tokens have together the mass that its log Z counts
-/// for them (none with TOPK_NORMALIZER_CANDIDATES: they never come). Where top_k cuts first, the k best are
-/// those of the candidates, as in the backend's answers. As good as the backend. Takes one or two numbers of
-/// the stream, unless it fails. Of `query` its k counts too; whether probabilities are wanted does not.
-/// Backends that certify, or score every token for every answer, are drawn from as topk_draw does, and so is
-/// any at temperature 0, and where it answers the query from all tokens that are allowed.
+/// for them (none with TOPK_NORMALIZER_CANDIDATES: they never come). Where top_k cuts first, and there are k
+/// candidates, the k best are theirs, as in the backend's answers. As good as the backend. Takes one or two
+/// numbers of the stream, unless it fails. Of `query` its k counts too; whether probabilities are wanted does
+/// not. Backends that certify, or score every token for every answer, are drawn from as topk_draw does, and
+/// so is any at temperature 0, and where it answers the query from all tokens that are allowed.
 ///
 /// Cost: the backend's screening, and candidates·d weights; a scan, V·d weights with V exponentials, where a
 /// token outside of the candidates may be drawn, or another cut turns on how their mass is shared: it does

@@ -36,9 +36,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// Its candidates have their exact logits. All other tokens have together the mass that its log Z counts for
 /// them (Normalizer::learned, low_rank; none with Normalizer::candidates), shared among them as their own
 /// logits say: one of them is drawn as often as that mass is, by a scan of the layer. Where top-k cuts first,
-/// the k best are those of the candidates, as in the backend's answers, and no other token ever comes. A
-/// temperature and other cuts may depend on how the mass is shared; where its bounds do not decide, they take
-/// a scan as well. Heads that
+/// and there are k candidates, the k best are theirs, as in the backend's answers, and no other token comes.
+/// A temperature and other cuts may depend on how the mass is shared; where its bounds do not decide, they
+/// take a scan as well. Heads that
 /// prove their answers, that score every token or that have no candidates are sampled as Sampler samples
 /// them, and so is any head where it answers the same query from all allowed tokens: because a mask allows
 /// few, or no more than k, or because fewer than k of its candidates are left.
