@@ -285,6 +285,24 @@ TEST(BackendSampler, DrawsUnderAMaskFromWhatTheBackendAnswers) {
   }
 }
 
+// Of more than 40 candidates 23 are forbidden: the 30 best are not all among the others.
+TEST(BackendSampler, CountsForbiddenCandidatesAmongNoBestOnes) {
+  constexpr std::size_t kForbidden = 23;
+  const Wide world;
+  const Eigen::VectorXf h = world.contexts.row(0);
+  Workspace workspace;
+  const std::optional<Candidates> found = world.head->candidates(h.data(), 24, {}, workspace);
+  ASSERT_GT(found->ids.size(), 40U);
+  ASSERT_LT(found->ids.size(), 30 + kForbidden);
+  TokenMask mask(world.layer.vocab());
+  for (std::size_t id = 0; id < world.layer.vocab(); ++id) mask.allow(static_cast<TokenId>(id));
+  for (const TokenId id : found->ids.first(kForbidden)) mask.forbid(id);
+  BackendSampler sampler({.top_k = 30});
+  RandomStream random(11);
+  for (int n = 0; n < 50; ++n) sampler.draw(*world.head, h, random, {.allowed = mask});
+  EXPECT_EQ(sampler.full_scans(), 50U);
+}
+
 /// Biases for every other token of a vocabulary.
 std::vector<TokenBias> biases_of_half(std::size_t vocab, float bias) {
   std::vector<TokenBias> biases;
