@@ -36,8 +36,8 @@ std::unique_ptr<ShardedSoftmax> shard_head_file(MPI_Comm comm, const std::filesy
   detail::agree(ranks, [&] { file.emplace(HeadFile::open(path)); });
   const VocabularySlice slice =
       even_slice(file->vocab(), static_cast<std::size_t>(ranks.rank()), ranks.ranks());
-  return ShardedSoftmax::make(
-      comm, slice, [&] { return make_backend(*file, file->layer(slice.first, slice.size())); });
+  return ShardedSoftmax::make(comm, slice,
+                              [&] { return make_backend(*file, file->layer(slice.first, slice.size())); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
