@@ -57,9 +57,7 @@ Head from_checkpoint(const HeadSource& source) {
     tensors.weight = source.tensor;
   }
   if (!source.bias.empty()) tensors.bias = source.bias;
-  Head head =
-      with_layer(source, model.name,
-                 checkpoint_layer(model.tensors, tensors.weight, tensors.bias).with(model.config.transform));
+  Head head = with_layer(source, model.name, checkpoint_layer(model, tensors));
   head.tokens = checkpoint_token_ids(model.tensors, tensors, head.layer.vocab());
   return head;
 }

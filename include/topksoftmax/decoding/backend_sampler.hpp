@@ -20,6 +20,7 @@
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/numeric/tempered.hpp"

@@ -32,6 +32,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 inline SoftmaxLayer checkpoint_layer(const SafetensorsShards& checkpoint, std::string_view weight,
                                      std::string_view bias = {});
 
+/// The same of a model, with its transform.
+inline SoftmaxLayer checkpoint_layer(const ModelCheckpoint& model, const CheckpointHead& head) {
+  return checkpoint_layer(model.tensors, head.weight, head.bias).with(model.config.transform);
+}
+
 /// The tokens that the rows of a checkpoint's head are, `rows` of them; none where row i is token i. What
 /// MappedVocabulary::wrap() takes. Cost: reads 8·rows bytes. Throws Error for a d2t of another length or
 /// type, and for a sum that is no id.
@@ -83,8 +88,7 @@ inline std::vector<TokenId> checkpoint_token_ids(const SafetensorsShards& checkp
 
 inline SoftmaxLayer open_checkpoint_layer(const std::filesystem::path& path) {
   const ModelCheckpoint model = open_model_checkpoint(path);
-  const CheckpointHead head = find_checkpoint_head(model.tensors, model.config);
-  return checkpoint_layer(model.tensors, head.weight, head.bias).with(model.config.transform);
+  return checkpoint_layer(model, find_checkpoint_head(model.tensors, model.config));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -43,7 +43,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline ModelLayer checkpoint_model_layer(const std::filesystem::path& path) {
   const ModelCheckpoint model = open_model_checkpoint(path);
   const CheckpointHead head = find_checkpoint_head(model.tensors, model.config);
-  SoftmaxLayer layer = checkpoint_layer(model.tensors, head.weight, head.bias).with(model.config.transform);
+  SoftmaxLayer layer = checkpoint_layer(model, head);
   std::vector<TokenId> token_of_row = checkpoint_token_ids(model.tensors, head, layer.vocab());
   return {.name = model.name, .layer = std::move(layer), .token_of_row = std::move(token_of_row)};
 }

@@ -130,7 +130,7 @@ struct ContextRows {
 };
 
 /// Up to kTile rows that meet a batch. Columns are not taken part by part, so that those of rows and contexts
-/// stay in the first cache: of types and d from 512 to 8,192 only float32 at 4,096 gained by it, a tenth.
+/// stay in the first cache: of float32 and bfloat16 with d from 512 to 4,096 one gained, float32 at 4,096.
 template <WeightType type>
 class BatchTile {
  public:
