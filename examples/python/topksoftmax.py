@@ -84,6 +84,15 @@ class _Penalties(_Struct):
                 ("frequency", c_double)]
 
 
+class _LogZOptions(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("error", c_double), ("temperature", c_double), ("seed", c_uint64)]
+
+
+class _SampledLogZ(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("known", c_int), ("log_z", c_double), ("error", c_double),
+                ("rows_read", c_size_t)]
+
+
 class _SampledToken(_Struct):
     _fields_ = [("struct_size", c_size_t), ("log_prob", c_double), ("log_prob_low", c_double),
                 ("log_prob_high", c_double), ("logit", c_float), ("id", c_int32)]
@@ -109,6 +118,7 @@ _CALLS = {
     "topk_query_batch": [_P, _P, _N, _N, _N, _P, _P, _P],
     "topk_logits": [_P, _P, _N, _N, _N, _P, _P, _P],
     "topk_logits_of": [_P, _P, _N, _P, _N, _P, _P, _P],
+    "topk_sample_log_z": [_P, _P, _N, _P, _P, _P, _P],
     "topk_penalise": [_P, _P, _P, _N, _P, _N, _P, _P, _P, _P],
     "topk_cursor_new": [_P, _P, _N, _P, _P],
     "topk_cursor_start": [_P, _P, _N, _P],
@@ -502,7 +512,6 @@ class Backend(_Handle):
               workspace or Workspace(), _address(values))
         return values
 
-
     def logits_of(self, h, ids, workspace=None, **options):
         """The logits [n] of the tokens ids [n] of int32 for a context h [d]; −∞: forbidden."""
         vocab, dim = self.shape
@@ -511,6 +520,16 @@ class Backend(_Handle):
               _address(_vector(ids, np.int32, len(ids), "ids")), len(ids), _Query(vocab, **options),
               workspace or Workspace(), _address(values))
         return values
+
+    def sample_log_z(self, h, error=0.01, temperature=1.0, seed=1, workspace=None, mask=None, biases=None):
+        """(log_z, error), right within that error but for one seed in a thousand, for a context h [d]; None
+        where the head has no bounds to draw rows by. An error of 0 came out exact."""
+        vocab, dim = self.shape
+        found = _SampledLogZ()
+        how = _LogZOptions(error=error, temperature=temperature, seed=seed)
+        _call("topk_sample_log_z", self, _address(_vector(h, np.float32, dim, "h")), dim, byref(how),
+              _Query(vocab, mask=mask, biases=biases), workspace or Workspace(), byref(found))
+        return (found.log_z, found.error) if found.known else None
 
     def penalise(self, h, history, repetition=1.0, presence=0.0, frequency=0.0, workspace=None, biases=None):
         """The biases {token: bias} that penalise the tokens of a history [n] of int32 for a context h [d].

@@ -33,6 +33,8 @@ static const struct {
     {"struct_sizes", test_struct_sizes},
     {"out_of_memory", test_out_of_memory},
     {"messages_are_cut", test_messages_are_cut},
+    {"log_z", test_log_z},
+    {"log_z_errors", test_log_z_errors},
     {"penalties", test_penalties},
     {"penalties_errors", test_penalties_errors},
     {"cursor", test_cursor},

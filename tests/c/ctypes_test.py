@@ -219,6 +219,20 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "ids must be a contiguous array"):
             head.logits_of(self.test[0], ids.astype(np.int64))
 
+    def test_sampled_log_z(self):
+        head = tks.Backend.build(self.layer, "certified", self.train)
+        allowed = np.arange(VOCAB) % 3 > 0
+        for options in ({}, {"mask": allowed, "biases": {5: 2.0}, "temperature": 0.7}):
+            temperature = options.pop("temperature", 1.0)
+            logits = head.logits(self.test[:20], **options).astype(np.float64) / temperature
+            for h, exact in zip(self.test, np.log(np.exp(logits).sum(1))):
+                log_z, error = head.sample_log_z(h, 0.02, temperature, **options)
+                self.assertLessEqual(error, 0.02)
+                self.assertAlmostEqual(log_z, exact, delta=0.03)
+        self.assertIsNone(tks.Backend.build(self.layer, "fused").sample_log_z(self.test[0]))
+        with self.assertRaisesRegex(ValueError, "above 0"):
+            head.sample_log_z(self.test[0], error=0.0)
+
     def test_penalties(self):
         head = tks.Backend.build(self.layer, "certified", self.train)
         history = np.array([5, 699, 5, 0], np.int32)

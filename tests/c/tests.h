@@ -34,6 +34,9 @@ void test_query_errors(void);
 void test_struct_sizes(void);
 void test_out_of_memory(void);
 void test_messages_are_cut(void);
+/* log_z.c */
+void test_log_z(void);
+void test_log_z_errors(void);
 /* penalties.c */
 void test_penalties(void);
 void test_penalties_errors(void);

@@ -433,6 +433,42 @@ TOPK_API topk_status topk_logits_of(const topk_backend* backend, const float* h,
                                     const int32_t* ids, size_t count, const topk_query_options* options,
                                     topk_workspace* workspace, float* logits, topk_error* error);
 
+/// How well log Z is to be known from a sample of the rows.
+typedef struct topk_log_z_options {
+  /// sizeof(topk_log_z_options), as TOPK_LOG_Z_OPTIONS_INIT sets it.
+  size_t struct_size;
+  double error;        ///< |log Z found − log Z| is below this but for one seed in a thousand: above 0
+  double temperature;  ///< logits are divided by it: 1e-30 to 1e30
+  uint64_t seed;       ///< of the rows that are drawn
+} topk_log_z_options;
+
+#define TOPK_LOG_Z_OPTIONS_INIT \
+  { sizeof(topk_log_z_options), 0.01, 1.0, 1 }
+
+/// log Σ exp(logit/temperature) over all allowed tokens, from the rows that count most and a sample of the
+/// others.
+typedef struct topk_sampled_log_z {
+  /// sizeof(topk_sampled_log_z), as TOPK_SAMPLED_LOG_Z_INIT sets it.
+  size_t struct_size;
+  int known;         ///< 0: the backend has no bounds to draw rows by, and nothing else here counts
+  double log_z;      ///< in nats
+  double error;      ///< half of its interval of confidence at 99.9 %; 0: exact but for rounding
+  size_t rows_read;  ///< rows whose logits were computed
+} topk_sampled_log_z;
+
+#define TOPK_SAMPLED_LOG_Z_INIT \
+  { sizeof(topk_sampled_log_z), 0, 0.0, 0.0, 0 }
+
+/// log Z of the context h [dim] within an error at a confidence of 99.9 %: between the proven interval of a
+/// query (log_z_tolerance) and what was learned (topk_backend_log_z_error). `how` may be NULL, as may
+/// `options`, of which only mask and biases count. Where a sample would read too many rows all are read, V·d
+/// weights. TOPK_INVALID_ARGUMENT as of topk_query, for an error or a temperature out of range, and where no
+/// token is allowed.
+TOPK_API topk_status topk_sample_log_z(const topk_backend* backend, const float* h, size_t dim,
+                                       const topk_log_z_options* how, const topk_query_options* options,
+                                       topk_workspace* workspace, topk_sampled_log_z* found,
+                                       topk_error* error);
+
 // ---------------------------------------------------------------------------------------------------------
 // Penalties
 
