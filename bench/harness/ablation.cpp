@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/ablation.hpp"
 
+#include <utility>
+
 #include "harness/usage_error.hpp"
 
 namespace topksoftmax::bench {
@@ -8,7 +10,7 @@ namespace topksoftmax::bench {
 Choice AblationRequest::choice(std::string_view backend, const Settings& varied) const {
   Choice chosen = choose_backends(registry, backend, settings).front();
   for (const auto& [name, value] : varied) chosen.settings[name] = value;
-  return chosen;
+  return suited_to(measure.largest_k(), std::move(chosen));
 }
 
 std::span<const Ablation> ablations() {

@@ -22,7 +22,8 @@ struct AblationRequest {
   MeasureOptions measure;
   Progress& progress;
 
-  /// A backend with the settings that --set gave it, and those of the ablation over them.
+  /// A backend with the settings that --set gave it, those of the ablation over them, and what the largest k
+  /// calls for where neither says.
   Choice choice(std::string_view backend, const Settings& varied) const;
 };
 

@@ -53,6 +53,14 @@ TEST(StandardRegistry, LoadsAMappedVocabulary) {
   EXPECT_EQ(loaded->query(h, {.k = 5}).ids, mapped->query(h, {.k = 5}).ids);
 }
 
+TEST(StandardRegistry, EveryBackendKnowsTheSettingsThatItSuitsItselfBy) {
+  for (const BackendDescription* const description : standard().all()) {
+    for (const std::size_t k : {1, 50}) {
+      EXPECT_NO_THROW(description->values(description->suited_to(k))) << description->name;
+    }
+  }
+}
+
 TEST(StandardRegistry, DescribesEveryBackendWhole) {
   for (const BackendDescription* const description : standard().all()) {
     SCOPED_TRACE(description->name);
