@@ -16,6 +16,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -50,6 +51,9 @@ struct QuantizedOptions {
   /// `effort` overrides it.
   std::size_t refine_width = 32;
 
+  /// Told how far the build is; may be empty.
+  TrainingProgress progress = {};
+
   /// Calls visit(name, value, help[, limits]) for every option, in the order of their declaration.
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
@@ -61,9 +65,10 @@ struct QuantizedOptions {
 /// Screens by logits from 8-bit rows: candidates are the tokens with the largest ones.
 class TOPKSOFTMAX_EXPORT QuantizedScreener {
  public:
-  /// Screens by 8-bit rows that quantized/build.hpp has made or load() has read.
-  QuantizedScreener(std::shared_ptr<const detail::QuantizedRows> rows, const QuantizedOptions& options)
-      : rows_(std::move(rows)), options_(options) {}
+  /// Screens by 8-bit rows that quantized/build.hpp has made or load() has read, and takes the `refine_width`
+  /// best.
+  QuantizedScreener(std::shared_ptr<const detail::QuantizedRows> rows, std::size_t refine_width)
+      : rows_(std::move(rows)), refine_width_(refine_width) {}
 
   /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
@@ -76,7 +81,7 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 
  private:
   std::shared_ptr<const detail::QuantizedRows> rows_;
-  QuantizedOptions options_;
+  std::size_t refine_width_;
 };
 
 /// The scan of an 8-bit copy of the layer, and the best of it in full precision: what an engine does without
@@ -90,8 +95,8 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 /// refine_width·d weights. Index: V·(d + 8) bytes.
 class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScreener> {
  public:
-  /// Cost: V·d, on the executor's threads. Throws Error for unusable options and for d > 16,384. Defined in
-  /// quantized/build.hpp.
+  /// Cost: V·d, on the executor's threads. Throws Error for unusable options and for d > 16,384, and
+  /// what `progress` throws. Defined in quantized/build.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Quantized> build(
       SoftmaxLayer layer, const QuantizedOptions& options = {},
       const Executor& executor = default_executor());
@@ -124,7 +129,8 @@ inline void check_quantized(const SoftmaxLayer& layer, const QuantizedOptions& o
 class QuantizedRows {
  public:
   /// Defined in quantized/build.hpp.
-  TOPKSOFTMAX_BUILD_INLINE QuantizedRows(const SoftmaxLayer& layer, const Executor& executor);
+  TOPKSOFTMAX_BUILD_INLINE QuantizedRows(const SoftmaxLayer& layer, const Executor& executor,
+                                         const TrainingProgress& progress = {});
 
   /// Reads what save() has written.
   explicit QuantizedRows(const IndexReader& in)
@@ -152,7 +158,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
   const kernels::PrefixBlocks& blocks = rows_->blocks();
-  const std::size_t wanted = std::max(query.effort != 0 ? query.effort : options_.refine_width, 2 * query.k);
+  const std::size_t wanted = std::max(query.effort != 0 ? query.effort : refine_width_, 2 * query.k);
   if (wanted >= blocks.rows) {
     Candidates all;
     all.everything = true;
@@ -180,7 +186,8 @@ inline std::size_t QuantizedScreener::index_bytes() const {
 
 inline void QuantizedScreener::save(IndexWriter& out) const {
   out.kind(Quantized::kind);
-  QuantizedOptions::visit(options_, out.options());
+  const QuantizedOptions options = {.refine_width = refine_width_};
+  QuantizedOptions::visit(options, out.options());
   rows_->save(out);
 }
 
@@ -189,7 +196,8 @@ inline std::unique_ptr<Quantized> Quantized::load(const IndexReader& in) {
   QuantizedOptions::visit(options, in.options());
   in.check([&] { detail::check_quantized(in.layer(), options); });
   auto rows = std::make_shared<const detail::QuantizedRows>(in);
-  return std::unique_ptr<Quantized>(new Quantized(in.layer(), QuantizedScreener(std::move(rows), options)));
+  return std::unique_ptr<Quantized>(
+      new Quantized(in.layer(), QuantizedScreener(std::move(rows), options.refine_width)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
