@@ -27,6 +27,7 @@
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/decoding/backend_sampler.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
+#include "topksoftmax/decoding/low_rank_log_prob.hpp"
 #include "topksoftmax/decoding/perplexity.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"

@@ -6,7 +6,7 @@
 #include "topksoftmax/adaptive/build.hpp"
 #include "topksoftmax/ask.hpp"
 #include "topksoftmax/certified/build.hpp"
-#include "topksoftmax/decoding/perplexity.hpp"
+#include "topksoftmax/decoding/low_rank_log_prob.hpp"
 #include "topksoftmax/l2s/build.hpp"
 #include "topksoftmax/quantized/build.hpp"
 #include "topksoftmax/row_clusters/build.hpp"

@@ -12,6 +12,7 @@
 #include "harness/table.hpp"
 #include "language_model_steps.hpp"
 #include "topksoftmax/candidates.hpp"
+#include "topksoftmax/decoding/low_rank_log_prob.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fused.hpp"
