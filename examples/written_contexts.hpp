@@ -6,7 +6,7 @@
 
 #include "lstm_model.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/decoding/distribution_of.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/types.hpp"
 

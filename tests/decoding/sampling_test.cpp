@@ -16,6 +16,8 @@
 
 #include "conformance/backends.hpp"
 #include "decoding/expected_distribution.hpp"
+#include "decoding/sampling_cases.hpp"
+#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/statistics.hpp"
@@ -31,63 +33,10 @@ namespace {
 
 using testing::clustered_contexts;
 using testing::expected_distribution;
+using testing::kSamplingCases;
 using testing::random_layer;
 using testing::Reference;
-
-constexpr SamplingOrder kBackwards = {{SamplingStep::xtc, SamplingStep::min_p, SamplingStep::top_p,
-                                       SamplingStep::typical_p, SamplingStep::temperature,
-                                       SamplingStep::top_k, SamplingStep::top_n_sigma}};
-
-const SamplingOptions kOptions[] = {
-    {},
-    {.temperature = 0.7},
-    {.temperature = 1.5},
-    {.top_k = 10},
-    {.top_p = 0.5},
-    {.top_p = 0.9},
-    {.top_p = 0.99},
-    {.min_p = 0.05},
-    {.min_p = 0.001},
-    {.temperature = 0.8, .top_k = 40, .top_p = 0.9, .min_p = 0.02},
-    {.temperature = 1.3, .top_p = 0.8},
-    {.temperature = 0.5, .top_p = 0.95},
-    {.temperature = 0.6, .top_p = 0.9, .order = SamplingOrder::llama_cpp},
-    {.temperature = 1.5, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .order = SamplingOrder::llama_cpp},
-    {.temperature = 0.7, .min_p = 0.1, .order = SamplingOrder::llama_cpp},
-    {.temperature = 1.4, .order = SamplingOrder::llama_cpp},
-    {.temperature = 1e-3},
-    {.temperature = 50.0},
-    {.typical_p = 0.5},
-    {.temperature = 0.8, .typical_p = 0.2},
-    {.top_k = 30, .typical_p = 0.7},
-    {.top_n_sigma = 2.0},
-    {.temperature = 1.5, .top_k = 50, .top_n_sigma = 1.0, .order = SamplingOrder::llama_cpp},
-    {.temperature = 0.5, .top_k = 50, .top_n_sigma = 0.7},
-    {.xtc_probability = 1.0, .xtc_threshold = 0.03},
-    {.xtc_probability = 0.5, .xtc_threshold = 0.05},
-    {.temperature = 0.7, .top_p = 0.95, .xtc_probability = 0.5, .xtc_threshold = 0.1},
-    {.top_k = 20, .xtc_probability = 0.4, .xtc_threshold = 0.08, .order = SamplingOrder::llama_cpp},
-    {.temperature = 0.8,
-     .top_k = 20,
-     .top_p = 0.8,
-     .min_p = 0.01,
-     .typical_p = 0.9,
-     .xtc_probability = 0.5,
-     .xtc_threshold = 0.04,
-     .order = kBackwards},
-    {.temperature = 0.02, .min_p = 0.2, .xtc_probability = 0.7, .xtc_threshold = 0.02, .order = kBackwards},
-};
-
-/// The message of the std::invalid_argument that an action throws.
-template <class Action>
-std::string refusal(const Action& action) {
-  try {
-    action();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::refusal;
 
 struct Drawn {
   SoftmaxLayer layer = random_layer(300, 24, 3);
@@ -99,7 +48,7 @@ TEST(Sampling, MatchesTheDistributionForEveryOption) {
   const Eigen::VectorXf h = world.contexts.row(0);
   const Reference reference(world.layer, h);
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
-  for (const SamplingOptions& options : kOptions) {
+  for (const SamplingOptions& options : kSamplingCases) {
     const std::vector<double> expected = expected_distribution(reference.logits, options);
     Sampler sampler(options);
     RandomStream random(11);
@@ -114,7 +63,7 @@ TEST(Sampling, MatchesTheDistributionForEveryOption) {
       ASSERT_LE(token.log_prob_low - 1e-4, std::log(expected[id]));
       ASSERT_GE(token.log_prob_high + 1e-4, std::log(expected[id]));
     }
-    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0) << &options - kOptions;
+    EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0) << &options - kSamplingCases;
   }
 }
 
@@ -141,7 +90,7 @@ TEST(Sampling, EveryBackendGivesTheSameToken) {
   for (const testing::Backend& backend : testing::all_backends()) {
     const auto head = backend.make(world.layer, world.contexts);
     const Fused fused(world.layer);
-    for (const SamplingOptions& options : kOptions) {
+    for (const SamplingOptions& options : kSamplingCases) {
       Sampler ours(options);
       Sampler theirs(options);
       RandomStream random(5);
@@ -428,18 +377,6 @@ TEST(Sampling, TheLeastTemperatureIsGreedy) {
   }
 }
 
-TEST(Sampling, TheHighestTemperatureMakesAllowedTokensEquallyProbable) {
-  std::vector<float> logits(200);
-  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 0.1F * static_cast<float>(i);
-  for (std::size_t i = 0; i < 100; ++i) logits[2 * i] = -std::numeric_limits<float>::infinity();
-  for (const auto& [top_p, stay] : {std::pair(1.0, 100), std::pair(0.295, 30)}) {
-    const Distribution distribution = distribution_of(logits, {.temperature = 1e30, .top_p = top_p});
-    for (TokenId id = 0; id < 200; ++id) {
-      EXPECT_NEAR(distribution[id], id % 2 == 1 && id >= 200 - 2 * stay ? 1.0 / stay : 0.0, 1e-9) << id;
-    }
-  }
-}
-
 TEST(Sampling, MaskAndBiasActBeforeEverything) {
   const Drawn world;
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
@@ -465,63 +402,15 @@ TEST(Sampling, MaskAndBiasActBeforeEverything) {
   }
 }
 
-TEST(Sampling, DistributionsAreThoseOfTheReference) {
-  const Drawn world;
-  const Fused fused(world.layer);
-  const Eigen::VectorXf h = world.contexts.row(1);
-  const Reference reference(world.layer, h);
-  Workspace workspace;
-  const std::span<const float> logits = fused.logits(h, {}, workspace);
-  for (const SamplingOptions& options : kOptions) {
-    const std::vector<double> expected = expected_distribution(reference.logits, options);
-    const Distribution dense = distribution_of(logits, options);
-    for (std::size_t id = 0; id < expected.size(); ++id) {
-      EXPECT_NEAR(dense[static_cast<TokenId>(id)], expected[id], 1e-5);
-    }
-  }
-}
-
-TEST(Sampling, DistributionOfAnAnswerIsOverItsTokens) {
-  TopK answer;
-  answer.ids = {9, 2, 4};
-  answer.logits = {std::log(4.0F), std::log(2.0F), std::log(2.0F)};
-  const Distribution plain = distribution_of(answer, {});
-  EXPECT_NEAR(plain[9], 0.5, 1e-6);
-  EXPECT_NEAR(plain[2], 0.25, 1e-6);
-  EXPECT_NEAR(plain[4], 0.25, 1e-6);
-  const Distribution nucleus = distribution_of(answer, {.top_p = 0.6});
-  EXPECT_NEAR(nucleus[9], 2.0 / 3.0, 1e-6);
-  EXPECT_EQ(nucleus[4], 0.0);
-  EXPECT_EQ(distribution_of(answer, {.temperature = 0.0})[9], 1.0);
-}
-
 TEST(Sampling, OneTokenVocabulary) {
   const SoftmaxLayer layer = random_layer(1, 4, 1);
   const auto head = Certified::build(layer, RowMajorMatrix(0, 4));
   RandomStream random(1);
-  for (const SamplingOptions& options : kOptions) {
+  for (const SamplingOptions& options : kSamplingCases) {
     Sampler sampler(options);
     const SampledToken token = sampler.draw(*head, testing::random_vector(4, 2), random);
     EXPECT_EQ(token.id, 0);
     EXPECT_NEAR(token.log_prob, 0.0, 1e-6);
-  }
-}
-
-TEST(Sampling, RefusesLogitsThatAreNoNumbers) {
-  const float infinity = std::numeric_limits<float>::infinity();
-  const SamplingOptions options[] = {{}, {.top_k = 3}, {.top_p = 0.9}, {.temperature = 0.0}};
-  for (const SamplingOptions& some : options) {
-    std::vector<float> logits(40, 0.5F);
-    logits[3] = -infinity;
-    EXPECT_EQ(distribution_of(logits, some)[3], 0.0);
-    logits[7] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_EQ(refusal([&] { distribution_of(logits, some); }),
-              "distribution_of: the logit of token 7 is NaN; it must be finite, or -inf where the token is "
-              "forbidden");
-    logits[5] = infinity;
-    EXPECT_EQ(refusal([&] { distribution_of(logits, some); }),
-              "distribution_of: the logit of token 5 is inf; it must be finite, or -inf where the token is "
-              "forbidden");
   }
 }
 
@@ -555,7 +444,6 @@ TEST(Sampling, RefusesUnusableOptions) {
   SamplingOptions twice;
   twice.order.steps[0] = twice.order.steps[1];
   EXPECT_THROW(Sampler{twice}, std::invalid_argument);
-  EXPECT_THROW(distribution_of(TopK(), {}), std::invalid_argument);
   const Drawn world;
   const TokenMask none(world.layer.vocab());
   RandomStream random(1);

@@ -19,7 +19,6 @@
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
-#include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
@@ -39,10 +38,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// logits say: one of them is drawn as often as that mass is, by a scan of the layer. Where top-k cuts first,
 /// and there are k candidates, the k best are theirs, as in the backend's answers, and no other token comes.
 /// A temperature and other cuts may depend on how the mass is shared; where its bounds do not decide, they
-/// take a scan as well. Heads that
-/// prove their answers, that score every token or that have no candidates are sampled as Sampler samples
-/// them, and so is any head where it answers the same query from all allowed tokens: because a mask allows
-/// few, or no more than k, or because fewer than k of its candidates are left.
+/// take a scan as well.
+///
+/// Heads that prove their answers, that score every token or that have no candidates are sampled as Sampler
+/// samples them, and so is any head where it answers the same query from all allowed tokens: because a mask
+/// allows few, or no more than k, or because fewer than k of its candidates are left.
 ///
 /// As good as the backend: an unlikely token that it leaves out is as likely as its log Z says, all of them
 /// together, and with Normalizer::candidates none ever comes.
@@ -55,7 +55,8 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   /// backend's answer to this query has. Of `query` k, the mask, the biases and the effort count. Throws
   /// std::invalid_argument as Sampler::draw does.
   ///
-  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights with V exponentials.
+  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights, up to three times V
+  /// exponentials, and memory of 2·V floats.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -82,12 +83,14 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   bool find_candidates(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
   void score_candidates(const TopKSoftmax& head, std::span<const float> h, const Candidates& found,
                         const kernels::LogitEdits& edits);
-  std::optional<SampledToken> draw_without_scan(const Noise& noise, std::size_t total) const;
+  std::optional<SampledToken> draw_uncut(const Noise& noise, std::size_t total) const;
+  std::optional<SampledToken> draw_cut(SamplingStep first_cut, const Noise& noise, std::size_t total) const;
   SampledToken draw_with_scan(const TopKSoftmax& head, std::span<const float> h, const Noise& noise,
                               const QueryOptions& query);
   bool excludes(const Noise& noise) const { return noise.places.coin() < options_.xtc_probability; }
   detail::Bounds outside_at(double temperature, std::size_t others) const;
   std::size_t lead(const Noise& noise, std::size_t first, std::size_t end, detail::Leader& leader) const;
+  SampledToken listed_token(std::size_t place, double log_weight, const detail::Bounds& log_sum) const;
 
   SamplingOptions options_;
   Sampler exact_;
@@ -109,7 +112,12 @@ inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h
   const std::uint64_t key = random.bits();
   const Noise noise = {TokenGumbels(key), TokenGumbels(random.bits())};
   const std::size_t total = head.count_allowed(query.allowed);
-  if (const std::optional<SampledToken> token = draw_without_scan(noise, total)) return *token;
+  const auto is_cut = [this](SamplingStep step) { return detail::cuts(options_, step); };
+  const auto& steps = options_.order.steps;
+  const auto first_cut = std::find_if(steps.begin(), steps.end(), is_cut);
+  const std::optional<SampledToken> token =
+      first_cut == steps.end() ? draw_uncut(noise, total) : draw_cut(*first_cut, noise, total);
+  if (token) return *token;
   return draw_with_scan(head, context, noise, query);
 }
 
@@ -169,40 +177,43 @@ inline detail::Bounds BackendSampler::outside_at(double temperature, std::size_t
 /// Offers the listed tokens from one place to another; returns the place of the one that leads.
 inline std::size_t BackendSampler::lead(const Noise& noise, std::size_t first, std::size_t end,
                                         detail::Leader& leader) const {
-  std::size_t place = first;
-  for (std::size_t i = first; i < end; ++i) {
-    const double score =
-        static_cast<double>(listed_.logits[i]) / options_.temperature + noise.places[static_cast<TokenId>(i)];
-    if (leader.offer(score, {listed_.logits[i], listed_.ids[i]})) place = i;
-  }
-  return place;
+  const auto score_of = [&](std::size_t i) {
+    return static_cast<double>(listed_.logits[i]) / options_.temperature +
+           noise.places[static_cast<TokenId>(i)];
+  };
+  return detail::lead_listed(listed_, first, end, score_of, leader);
 }
 
-inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise& noise,
-                                                                     std::size_t total) const {
+/// A listed token with its probability, by its weight and bounds of the weights' sum.
+inline SampledToken BackendSampler::listed_token(std::size_t place, double log_weight,
+                                                 const detail::Bounds& log_sum) const {
+  SampledToken token = {.id = listed_.ids[place], .logit = listed_.logits[place]};
+  token.log_prob_low = std::min(0.0, log_weight - log_sum.high);
+  token.log_prob_high = std::min(0.0, log_weight - log_sum.low);
+  token.log_prob = 0.5 * (token.log_prob_low + token.log_prob_high);
+  return token;
+}
+
+/// Where nothing is cut: a candidate, unless all others together lead.
+inline std::optional<SampledToken> BackendSampler::draw_uncut(const Noise& noise, std::size_t total) const {
   const std::size_t count = listed_.size();
   const double temperature = options_.temperature;
-  const auto drawn = [&](std::size_t place, double log_weight, detail::Bounds log_sum) {
-    SampledToken token = {.id = listed_.ids[place], .logit = listed_.logits[place]};
-    token.log_prob_low = std::min(0.0, log_weight - log_sum.high);
-    token.log_prob_high = std::min(0.0, log_weight - log_sum.low);
-    token.log_prob = 0.5 * (token.log_prob_low + token.log_prob_high);
-    return token;
-  };
-  const auto is_cut = [this](SamplingStep step) { return detail::cuts(options_, step); };
-  const auto& steps = options_.order.steps;
-  const auto first_cut = std::find_if(steps.begin(), steps.end(), is_cut);
-  if (first_cut == steps.end()) {
-    const detail::Bounds outside = outside_at(temperature, total - count);
-    detail::Leader leader;
-    const std::size_t place = lead(noise, 0, count, leader);
-    if (!(leader.score >= outside.high + noise.places[static_cast<TokenId>(count)])) return std::nullopt;
-    const double inside = detail::log_sum_exp(listed_.logits, temperature);
-    return drawn(place, static_cast<double>(listed_.logits[place]) / temperature,
-                 {kernels::log_add_exp(inside, outside.low), kernels::log_add_exp(inside, outside.high)});
-  }
+  const detail::Bounds outside = outside_at(temperature, total - count);
+  detail::Leader leader;
+  const std::size_t place = lead(noise, 0, count, leader);
+  if (!(leader.score >= outside.high + noise.places[static_cast<TokenId>(count)])) return std::nullopt;
+  const double inside = detail::log_sum_exp(listed_.logits, temperature);
+  return listed_token(
+      place, static_cast<double>(listed_.logits[place]) / temperature,
+      {kernels::log_add_exp(inside, outside.low), kernels::log_add_exp(inside, outside.high)});
+}
+
+/// Where the candidates tell which tokens stay, and all of these are candidates.
+inline std::optional<SampledToken> BackendSampler::draw_cut(SamplingStep first_cut, const Noise& noise,
+                                                            std::size_t total) const {
+  const std::size_t count = listed_.size();
   // Tokens above the mass of all others rank before each of them, as the backend's k best do in its answers.
-  const bool takes_best = *first_cut == SamplingStep::top_k && options_.top_k <= count;
+  const bool takes_best = first_cut == SamplingStep::top_k && options_.top_k <= count;
   const auto is_sure = [&](std::size_t i) {
     return takes_best ? i < options_.top_k : static_cast<double>(listed_.logits[i]) > outside_;
   };
@@ -221,9 +232,9 @@ inline std::optional<SampledToken> BackendSampler::draw_without_scan(const Noise
   if (!stay.decided || stay.others || stay.sure != stay.possible) return std::nullopt;
   detail::Leader leader;
   const std::size_t place = lead(noise, stay.first, stay.sure, leader);
-  const double log_weight =
-      detail::tempered(listed_.logits[place], static_cast<double>(listed_.logits[stay.first]), temperature);
-  return drawn(place, log_weight, {std::log(stay.mass.low), std::log(stay.mass.high)});
+  const double log_weight = detail::tempered(
+      listed_.logits[place], static_cast<double>(listed_.logits[stay.first]), options_.temperature);
+  return listed_token(place, log_weight, {std::log(stay.mass.low), std::log(stay.mass.high)});
 }
 
 /// With the logits of all: those of the others are moved alike, so that they have the mass that the backend
@@ -239,7 +250,7 @@ inline SampledToken BackendSampler::draw_with_scan(const TopKSoftmax& head, std:
   std::vector<float> others(all.begin(), all.end());
   for (const TokenId id : listed_.ids) others[at(id)] = detail::kForbidden;
   if (is_any(others)) {
-    const double moved = outside_ - detail::KeptLogits(others, {}, false).log_sum();
+    const double moved = outside_ - kernels::log_sum_exp(others.data(), others.size());
     for (float& logit : others) logit = static_cast<float>(static_cast<double>(logit) + moved);
   }
   std::vector<float> own = others;

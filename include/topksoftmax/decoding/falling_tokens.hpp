@@ -11,7 +11,6 @@
 #include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/query_options.hpp"
-#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"

@@ -16,7 +16,6 @@
 #include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
-#include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/types.hpp"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <limits>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -28,5 +30,17 @@ struct Leader {
     return true;
   }
 };
+
+/// Offers an answer's tokens from one place to another, by the scores of their places; returns the place of
+/// the one that leads.
+template <class ScoreOf>
+std::size_t lead_listed(const TopK& answer, std::size_t first, std::size_t end, const ScoreOf& score_of,
+                        Leader& leader) {
+  std::size_t place = first;
+  for (std::size_t i = first; i < end; ++i) {
+    if (leader.offer(score_of(i), {answer.logits[i], answer.ids[i]})) place = i;
+  }
+  return place;
+}
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

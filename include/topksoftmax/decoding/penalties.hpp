@@ -49,7 +49,7 @@ class PenaltyBiases {
                                         const Workspace& workspace);
 
  private:
-  float change(float logit, std::size_t count) const;
+  float bias_for(float logit, std::size_t count) const;
 
   Penalties penalties_;
   std::vector<TokenId> sorted_;
@@ -70,8 +70,8 @@ inline void check(const Penalties& penalties) {
   if (!std::isfinite(penalties.frequency)) refuse("frequency", penalties.frequency, "finite");
 }
 
-/// What a token loses that was written so often.
-inline float PenaltyBiases::change(float logit, std::size_t count) const {
+/// The bias of a token that was written `count` times.
+inline float PenaltyBiases::bias_for(float logit, std::size_t count) const {
   if (std::isinf(logit)) return 0.0F;  // it has no row
   const auto within = [](double x) {   // what no sum of logits leaves, so that nothing infinite is added up
     constexpr double most = std::numeric_limits<float>::max();
@@ -105,7 +105,7 @@ inline std::span<const TokenBias> PenaltyBiases::operator()(const TopKSoftmax& h
   auto given = query.logit_bias.begin();
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     while (given != query.logit_bias.end() && given->id < ids_[i]) biases_.push_back(*given++);
-    TokenBias bias = {ids_[i], change(logits_[i], counts_[i])};
+    TokenBias bias = {ids_[i], bias_for(logits_[i], counts_[i])};
     if (given != query.logit_bias.end() && given->id == bias.id) bias.bias += given++->bias;
     bias.bias = kernels::add_bias(bias.bias, 0.0F);
     biases_.push_back(bias);

@@ -15,7 +15,6 @@
 
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/decoding/distribution.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/open_draws.hpp"
@@ -24,13 +23,11 @@
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
-#include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
-#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -55,7 +52,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// for, and in the end the logits of all. typical_p and top_n_sigma look at every token that is left: unless
 /// top_k has left few, they take the logits of all. Backends that cannot prove their answers are asked for a
 /// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
-/// what such a backend itself answers, see distribution_of.
+/// what such a backend itself answers, see BackendSampler.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
 /// SamplingOptions::log_z_error within that. The same token is drawn but for cuts by typical_p between tokens
@@ -72,7 +69,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   ///
   /// Cost: a query for 8 tokens (or top_k), or the bounds of one, V/16 random numbers and some tens of rows
   /// of d weights; in the cases above, bounds of up to V/2 rows by all their coordinates and those of d
-  /// weights that rank before the token, queries for 32 and 128 tokens, or V·d weights with V exponentials.
+  /// weights that rank before the token, queries for 32 and 128 tokens (with top_k, for 4 and 16 times as
+  /// many; with log_z_error, in steps of four up to V/16 tokens, and a sample_log_z), or V·d weights with V
+  /// exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -106,7 +105,6 @@ class TOPKSOFTMAX_EXPORT Sampler {
   double sampled_log_z(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
                        double temperature, std::uint64_t seed);
   detail::Bounds outside_of_sampled(double log_z, double temperature) const;
-  detail::Rival listed_rival(const detail::Race& race, std::size_t i) const;
   std::size_t meet_listed(const detail::Race& race, std::size_t first, std::size_t end,
                           detail::Leader& leader) const;
   std::optional<Nucleus> only_nucleus(std::uint64_t seed) const;
@@ -136,17 +134,6 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::size_t full_scans_ = 0;
 };
 
-/// The distribution over an answer's own tokens: all others have none, whatever their probability. What a
-/// draft model draws from, and a caller that trusts an approximate head. Of what XTC leaves and of what it
-/// would leave without acting it is the mixture. Throws std::invalid_argument as check() does and for an
-/// answer without tokens.
-Distribution distribution_of(const TopK& answer, const SamplingOptions& options);
-
-/// The same of logits of tokens 0, 1, … (−∞: forbidden). Throws std::invalid_argument as check() does, for a
-/// logit that is NaN or +∞, and where none is finite. Cost: V exponentials, and the selection of the tokens
-/// that stay.
-Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options);
-
 }  // namespace TOPKSOFTMAX_NAMESPACE
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -162,32 +149,6 @@ inline constexpr std::size_t kOfAnswer = 80;
 inline constexpr double kOpenTemperature = 0.5;
 /// Where log Z is sampled: at most this share of the vocabulary.
 inline constexpr std::size_t kListedShare = 16;
-
-/// Throws unless logits are finite, or −∞.
-inline void check_logits(std::span<const float> logits) {
-  if (all_finite(logits.data(), logits.size())) return;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] <= std::numeric_limits<float>::max()) continue;
-    throw std::invalid_argument("distribution_of: the logit of token " + std::to_string(id) + " is " +
-                                value_text(static_cast<double>(logits[id])) +
-                                "; it must be finite, or -inf where the token is forbidden");
-  }
-}
-
-/// The distribution that the options make of logits, by their places.
-inline Distribution distribution_by_place(std::span<const float> logits, const SamplingOptions& options) {
-  if (options.temperature == 0.0 || options.xtc_probability == 0.0)
-    return KeptLogits(logits, options, false).distribution();
-  const KeptLogits with(logits, options, true);
-  if (options.xtc_probability == 1.0) return with.distribution();
-  const KeptLogits without(logits, options, false);
-  std::vector<double> weights(logits.size());
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    weights[i] = options.xtc_probability * with[id] + (1.0 - options.xtc_probability) * without[id];
-  }
-  return Distribution::of_all(std::move(weights));
-}
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
@@ -312,6 +273,7 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
     asked.probabilities &= !sampled;
   }
 }
+
 /// Whether nothing is cut, and the best tokens are not likely to lead by far.
 inline bool Sampler::is_open() const {
   const auto& steps = options_.order.steps;
@@ -416,21 +378,13 @@ inline detail::Bounds Sampler::outside_of_sampled(double log_z, double temperatu
   return {outside, outside};
 }
 
-/// The i-th token of the answer.
-inline detail::Rival Sampler::listed_rival(const detail::Race& race, std::size_t i) const {
-  const ScoredToken token = {answer_.logits[i], answer_.ids[i]};
-  return {race.log_weight(token.logit) + race.gumbels[token.id], token};
-}
-
 /// Offers the answer's tokens from one place to another; returns the place of the one that leads.
 inline std::size_t Sampler::meet_listed(const detail::Race& race, std::size_t first, std::size_t end,
                                         detail::Leader& leader) const {
-  std::size_t place = first;
-  for (std::size_t i = first; i < end; ++i) {
-    const detail::Rival listed = listed_rival(race, i);
-    if (leader.offer(listed.score, listed.token)) place = i;
-  }
-  return place;
+  const auto score_of = [&](std::size_t i) {
+    return race.log_weight(answer_.logits[i]) + race.gumbels[answer_.ids[i]];
+  };
+  return detail::lead_listed(answer_, first, end, score_of, leader);
 }
 
 /// A token that was drawn, with its probability: the weights of all that stay sum up to `mass`, where that of
@@ -453,31 +407,6 @@ inline SampledToken Sampler::draw_from_all(const TopKSoftmax& head, std::span<co
   scanned_ = true;
   const std::span<const float> logits = head.logits_batch(h.data(), 1, h.size(), h.size(), query, workspace_);
   return detail::KeptLogits(logits, options_, excludes(gumbels)).draw(gumbels);
-}
-
-inline Distribution distribution_of(const TopK& answer, const SamplingOptions& options) {
-  check(options);
-  if (answer.size() == 0) throw std::invalid_argument("distribution_of: the answer has no token");
-  const Distribution by_place = detail::distribution_by_place(answer.logits, options);
-  std::vector<std::pair<TokenId, double>> tokens;
-  for (std::size_t i = 0; i < by_place.size(); ++i) {
-    const auto place = static_cast<std::size_t>(by_place.id(i));
-    tokens.emplace_back(answer.ids[place], by_place.probabilities()[i]);
-  }
-  std::sort(tokens.begin(), tokens.end());
-  std::vector<TokenId> ids;
-  std::vector<double> weights;
-  for (const auto& [id, weight] : tokens) {
-    ids.push_back(id);
-    weights.push_back(weight);
-  }
-  return Distribution::of_some(std::move(ids), std::move(weights));
-}
-
-inline Distribution distribution_of(std::span<const float> logits, const SamplingOptions& options) {
-  check(options);
-  detail::check_logits(logits);
-  return detail::distribution_by_place(logits, options);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -11,9 +11,9 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/decoding/distribution_of.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/speculative.hpp"
 #include "topksoftmax/decoding/speculative_round.hpp"
 #include "topksoftmax/numeric/number_text.hpp"

@@ -15,7 +15,6 @@
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/speculative_report.hpp"
 #include "topksoftmax/decoding/speculative_round.hpp"
-#include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -21,6 +21,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
+/// An interval that a number lies in.
 struct Bounds {
   double low;
   double high;
@@ -66,7 +67,7 @@ inline Bounds log_power_sum(Bounds log_sum, double log_n, double log_largest, do
   return {std::min(all_largest, low), std::min(all_largest, high)};
 }
 
-/// The fewest leading weights that reach `target`; their number + 1 if all do not.
+/// How many leading weights it takes to reach `target`; weights.size() + 1 if even all do not.
 inline std::size_t reach(std::span<const double> weights, double target) {
   double sum = 0.0;
   for (std::size_t i = 0; i < weights.size(); ++i) {

@@ -24,9 +24,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// Cost on a backend that certifies: the context is bounded once, and the rows are found that may be among 8
 /// likely ones; once these are used up, those that may be among about three times as many, and so on. A token
-/// is scored when its bound lets it be the next one, and never twice. From a sixteenth of the rows on, where
-/// few tokens are allowed, and on other backends: queries for 8 tokens, for 32, for 128 and so on, each where
-/// the tokens of the one before did not suffice.
+/// is scored when its bound lets it be the next one, and never twice. Once it has given a twelfth of the
+/// rows, it queries for four times as many tokens as it has given, and again when these are used up. Where
+/// fewer than a sixteenth of the rows are allowed, and on other backends: queries for 8 tokens, for 32, for
+/// 128 and so on, each where the tokens of the one before did not suffice.
 class TokenCursor {
  public:
   /// For the context h [d] and the tokens that the mask allows. Of `query` the mask, the biases and the
