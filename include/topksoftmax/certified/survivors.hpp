@@ -113,8 +113,7 @@ inline double score(const BoundedQuery& bounded, Candidates& candidates) {
   scan_gathered(bounded.workspace, bounded.layer.rows(), candidates.ids.data(), count, bounded.query.h,
                 logits);
   candidates.logits = logits;
-  const float max = kernels::max(logits, count);
-  return static_cast<double>(max) + std::log(kernels::sum_exp(logits, count, max));
+  return kernels::log_sum_exp(logits, count);
 }
 
 /// Whether anything can be ruled out by a threshold that k tokens reach.

@@ -134,9 +134,10 @@ inline double sum_exp(const float* values, std::size_t count, float max) {
   return detail::active().sum_exp(values, count, max);
 }
 
-/// log Σ exp(values[i]) for i < count, −∞ for none.
+/// log Σ exp(values[i]) for i < count; −∞ for none, and where all are −∞.
 inline double log_sum_exp(const float* values, std::size_t count) {
   const float largest = max(values, count);
+  if (largest == -std::numeric_limits<float>::infinity()) return static_cast<double>(largest);
   return static_cast<double>(largest) + std::log(sum_exp(values, count, largest));
 }
 

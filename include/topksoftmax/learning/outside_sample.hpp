@@ -48,10 +48,7 @@ inline void split_mass(const Candidates& candidates, std::size_t vocab, float* l
     logit = -std::numeric_limits<float>::infinity();
   }
   inside = static_cast<double>(max) + std::log(sum);
-  const float left = kernels::max(logits, vocab);
-  outside = left == -std::numeric_limits<float>::infinity()
-                ? static_cast<double>(left)
-                : static_cast<double>(left) + std::log(kernels::sum_exp(logits, vocab, left));
+  outside = kernels::log_sum_exp(logits, vocab);
 }
 
 /// Measures at most `count` of the contexts, evenly spaced ones. Cost: count·V·d multiply-adds, count·V

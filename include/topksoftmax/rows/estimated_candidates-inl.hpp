@@ -49,10 +49,7 @@ TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, const LogitTran
   for (const TokenId id : candidates.ids) estimates[id] = nothing;
   candidates.normalizer = Normalizer::low_rank;
   kernels::transform(transform, estimates, vocab);
-  const float max = kernels::max(estimates, vocab);
-  if (max > nothing) {
-    candidates.outside = static_cast<double>(max) + std::log(kernels::sum_exp(estimates, vocab, max));
-  }
+  candidates.outside = kernels::log_sum_exp(estimates, vocab);
   return candidates;
 }
 
