@@ -76,8 +76,8 @@ inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids,
   }
 }
 
-/// The learned mass outside of with_edited_tokens(), of which there are so many and whose logits are the
-/// layer's yet: those that are there for the edits alone are not outside any more.
+/// The learned mass outside of with_edited_tokens(), given `count` of them and their unedited logits: those
+/// that are there for the edits alone are not outside any more.
 inline double learned_outside(const Candidates& candidates, std::size_t count, const float* logits,
                               Workspace& workspace) {
   const std::size_t proposed = candidates.ids.size();

@@ -32,7 +32,8 @@ TOPKSOFTMAX_EXPORT QueryWork absorb_all(const SoftmaxLayer& layer, const Query& 
 TOPKSOFTMAX_EXPORT void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                         TopK& answer);
 
-/// The same for `batch` contexts at query.h, `stride` floats apart: reads V·d weights once.
+/// The same for `batch` contexts at query.h, `stride` floats apart. Reads V·d weights once, or where an
+/// eighth of the tokens or fewer are allowed, those of these for each context.
 TOPKSOFTMAX_EXPORT void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
                                               std::size_t stride, std::size_t batch, Workspace& workspace,
                                               TopK* answers);

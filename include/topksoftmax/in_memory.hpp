@@ -23,6 +23,7 @@ concept InMemory = std::is_same_v<typename Dense::Scalar, float> &&
 template <class Dense>
 concept RowsInMemory = InMemory<Dense> && bool{Dense::IsRowMajor};
 
+/// A vector of them.
 template <class Dense>
 concept VectorInMemory = InMemory<Dense> && bool{Dense::IsVectorAtCompileTime};
 

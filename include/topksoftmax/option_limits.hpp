@@ -21,7 +21,7 @@ struct OptionLimits {
     from,      ///< "from 0 to 1"
     between,   ///< "between 0 and 1"
   };
-  /// In place of a limit that there is not.
+  /// Stands for a missing limit.
   static constexpr double none = std::numeric_limits<double>::infinity();
 
   /// The least value.
@@ -66,12 +66,15 @@ struct OptionLimits {
   TOPKSOFTMAX_EXPORT std::string text() const;
 };
 
+/// From low on, itself included.
 constexpr OptionLimits at_least(double low) {
   return {.low = low};
 }
+/// Up to high, itself included.
 constexpr OptionLimits at_most(double high) {
   return {.high = high};
 }
+/// From low on, itself not included.
 constexpr OptionLimits above(double low) {
   return {.low = low, .above_low = true};
 }

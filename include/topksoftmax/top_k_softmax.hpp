@@ -64,10 +64,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The same for a context in plain memory.
   void query(std::span<const float> h, const QueryOptions& options, Workspace& workspace, TopK& answer) const;
 
-  /// The same on several threads: what the query reads is split among as many as there are workspaces, the
-  /// executor's. The answer is bit for bit that of one thread. Worth it where a query reads megabytes; a step
-  /// of it that reads less than two of Executor::grain() stays on the caller's thread. Throws
-  /// std::invalid_argument also where there is no workspace.
+  /// The same on several threads: what the query reads is split among the executor's threads, as many as
+  /// there are workspaces. The answer is bit for bit that of one thread. Worth it where a query reads
+  /// megabytes; a step of it that reads less than two of Executor::grain() stays on the caller's thread.
+  /// Throws std::invalid_argument also where there is no workspace.
   void query(std::span<const float> h, const QueryOptions& options, std::span<Workspace> workspaces,
              TopK& answer, const Executor& executor = default_executor()) const;
 
@@ -182,8 +182,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// many, in no order, and not proven to be the best. Of `options`, only the mask, the biases and
   /// same_context count; no forbidden token is among them, and no biased one. False where the backend has no
   /// bounds, or none for h; then, and where memory runs out, nothing in `tokens` counts. Cost for a backend
-  /// that certifies: what it reads to find a threshold, and count·d weights. Throws std::invalid_argument as
-  /// query does.
+  /// that certifies: what it reads to find a threshold, and the weights of these tokens. Throws
+  /// std::invalid_argument as query does.
   bool likely_tokens(std::span<const float> h, std::size_t count, const QueryOptions& options,
                      Workspace& workspace, std::vector<ScoredToken>& tokens) const;
 

@@ -77,6 +77,7 @@ class StampedTokens {
   Stamp stamp_ = 0;
 };
 
+/// A set of tokens that is emptied in no time.
 using TokenSet = StampedTokens<std::uint32_t>;
 
 /// Threads that one query may share its work over, lent by the caller.

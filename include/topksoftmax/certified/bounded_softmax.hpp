@@ -29,7 +29,7 @@ class BoundedSoftmax : public Backend {
  public:
   using Backend::Backend;
 
-  /// Whether bounds are proven, and not true but for a probability.
+  /// Whether bounds are proven: without failure_probability.
   bool certifies() const override { return bounds().is_proven(); }
 
  private:

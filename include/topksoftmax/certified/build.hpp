@@ -37,6 +37,7 @@
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/hold_out.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
@@ -84,9 +85,7 @@ inline double typical_position(const SoftmaxLayer& layer, const CertifiedIndex& 
   });
   std::erase_if(positions, [](double position) { return std::isnan(position); });
   if (positions.empty()) return index.outside_position;
-  const auto middle = positions.begin() + static_cast<std::ptrdiff_t>(positions.size() / 2);
-  std::nth_element(positions.begin(), middle, positions.end());
-  return *middle;
+  return quantile(std::move(positions), 0.5);
 }
 
 /// Some of the contexts; without any, rows of W stand for them.

@@ -55,7 +55,7 @@ class TOPKSOFTMAX_EXPORT Certify final : public detail::BoundedSoftmax<TopKSoftm
   /// "certify:" and the name of the wrapped backend.
   std::string_view name() const override { return name_; }
   inline std::size_t index_bytes() const override;
-  /// Where the wrapped backend finds the best tokens.
+  /// How far log Z is off where the wrapped backend finds the best tokens.
   inline std::optional<LogZError> log_z_error() const override;
 
   /// The backend that is asked first.

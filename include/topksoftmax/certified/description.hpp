@@ -25,7 +25,8 @@ inline std::vector<TensorDescription> bound_tensors() {
        "η, ‖R‖ (‖RQ‖ where that is one matrix), the largest ‖w‖, the largest bias by magnitude"},
       {"bound_weights", "F64", "[3, 5]", "κ of the boxes, of the prefixes, of prefixes and tails"},
       {"code_weights", "F64", "[5]",
-       "κ of coordinates in codes, if there are any; 3 in files of before, where these are not dithered"},
+       "κ of coordinates in codes, if there are any; 3 in files of earlier versions, where these are not "
+       "dithered"},
       {"dither", "F32", "[*]", "t of these, if options.failure_probability is not 0"},
       {"outside_position", "F64", "[1]", "α of log Z's estimate"},
       {"order", "I32", "[V]", "the token of each row of the following; absent: 0, 1, 2, …"},

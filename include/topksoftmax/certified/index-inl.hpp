@@ -50,7 +50,7 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
     }
     const StoredArray<double> of_codes = in.doubles(kCodeWeights, {IndexReader::any});
     const bool random = options.failure_probability > 0.0;
-    // Without dither codes of before had no term of what lies beyond them, of which they have nothing.
+    // Earlier versions kept no weights for what lies beyond undithered codes: nothing does.
     const bool is_older = !random && of_codes.size() == kBeyondInt4;
     if (!is_older && of_codes.size() != kCodeTerms) {
       throw in.damaged(kCodeWeights,

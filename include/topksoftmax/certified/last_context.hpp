@@ -62,7 +62,7 @@ class LastContext {
   /// Keeps a copy of h [dim], and of the edits of `vocab` rows where bounds depend on them.
   void remember(const Identity& index, const Query& query, std::size_t dim, std::size_t vocab,
                 bool with_edits) {
-    if (index_ != index) index_ = index;  // threads that count its owners meet
+    if (index_ != index) index_ = index;  // spares threads a reference count that they share
     std::copy_n(query.h, dim, h_.get<float>(dim));
     if (with_edits) edits_.copy(query.edits, vocab);
     is_known_ = true;

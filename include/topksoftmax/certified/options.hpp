@@ -43,12 +43,14 @@ enum class BoundBoxes : std::uint8_t {
   always,
 };
 
+/// How option files and the tool name them.
 inline constexpr OptionChoices<BoundCoordinates, 3> bound_coordinates_choices = {
     .type = "BoundCoordinates",
     .all = {{{"balanced", BoundCoordinates::balanced},
              {"contexts", BoundCoordinates::contexts},
              {"rows", BoundCoordinates::rows}}}};
 
+/// How option files and the tool name them.
 inline constexpr OptionChoices<BoundBoxes, 3> bound_boxes_choices = {
     .type = "BoundBoxes",
     .all = {{{"automatic", BoundBoxes::automatic},

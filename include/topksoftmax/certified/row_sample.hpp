@@ -22,7 +22,6 @@
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/shared_scan.hpp"
-#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -111,21 +110,23 @@ class RowSample {
   }
 
  private:
-  struct Drawn {
-    std::span<const std::size_t> places;
-    std::span<const TokenId> ids;
+  /// Rows that were read.
+  struct Scored {
+    const TokenId* ids;
     const float* logits;
+
+    ScoredToken operator[](std::size_t i) const { return {logits[i], ids[i]}; }
   };
 
   /// Reads the rows at these places.
-  const float* read(std::span<const std::size_t> places, TokenId*& ids) {
+  Scored read(std::span<const std::size_t> places) {
     RowSampleScratch& scratch = bounded_.workspace.scratch<RowSampleScratch>();
-    ids = scratch.ids.get<TokenId>(places.size());
+    auto* const ids = scratch.ids.get<TokenId>(places.size());
     auto* const logits = scratch.logits.get<float>(places.size());
     for (std::size_t i = 0; i < places.size(); ++i) ids[i] = bounded_.index.token(places[i]);
     scan_gathered(bounded_.workspace, bounded_.layer.rows(), ids, places.size(), bounded_.query.h, logits);
     rows_read_ += places.size();
-    return logits;
+    return {ids, logits};
   }
 
   double weight_of(float logit) const { return std::exp(tempered(logit, best_, temperature_)); }
@@ -142,9 +143,8 @@ class RowSample {
     guesses_.visit_above(limit, [this](std::size_t place) { read_.push_back(place); });
     const std::span<const std::size_t> places = std::span(read_).subspan(before);
     for (const std::size_t place : places) guesses_.leave_out(place);
-    TokenId* ids = nullptr;
-    const float* const logits = read(places, ids);
-    for (std::size_t i = 0; i < places.size(); ++i) count_exactly({logits[i], ids[i]});
+    const Scored scored = read(places);
+    for (std::size_t i = 0; i < places.size(); ++i) count_exactly(scored[i]);
   }
 
   /// Tokens that the query biases have no guess.
@@ -167,8 +167,7 @@ class RowSample {
       return (static_cast<double>(stratum++) + uniform) * length;
     };
     guesses_.visit_at_sums(next, [&](std::size_t place) { places[count++] = place; });
-    TokenId* ids = nullptr;
-    const float* const logits = read({places, count}, ids);
+    const Scored scored = read({places, count});
 
     // Guesses are of weights whose 1 is another logit, once they have been sharpened.
     const double unit = std::exp((guesses_.best() - best_) / temperature_);
@@ -181,8 +180,8 @@ class RowSample {
     Proportions of_margin;
     for (std::size_t i = 0; i < count; ++i) {
       const float guess = guesses_.weight(places[i]);
-      const double proportion = weight_of(logits[i]) / (static_cast<double>(guess) * unit);
-      const bool is_before = ranks_before(ScoredToken{logits[i], ids[i]}, ranking_.token);
+      const double proportion = weight_of(scored[i].logit) / (static_cast<double>(guess) * unit);
+      const bool is_before = ranks_before(scored[i], ranking_.token);
       of_mass.add(proportion - 1.0);
       of_margin.add(proportion * ranking_.factor(is_before) - ranking_.factor(guess > limit));
     }
@@ -241,7 +240,7 @@ inline Tally tally_all(const BoundedQuery& bounded, double temperature, const Ra
   return tally;
 }
 
-/// What a sample is asked until it tells.
+/// What a sample has found so far.
 struct SampledTally {
   Tally tally;
   double best = 0.0;

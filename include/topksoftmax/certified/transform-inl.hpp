@@ -58,7 +58,7 @@ TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
   if (!is_whole()) out.array("R", {width(), room()}, R_);
 }
 
-/// The same of a whole transform in int8.
+/// Applies a whole transform in int8.
 TOPKSOFTMAX_INLINE void ContextTransform::apply_bytes(std::span<Application> batch,
                                                       const Workspace& workspace) const {
   const kernels::PrefixBlocks& rows = whole_.blocks();
@@ -82,7 +82,7 @@ TOPKSOFTMAX_INLINE void ContextTransform::apply(std::span<Application> batch,
   if (in_bytes()) apply_bytes(batch, workspace);
   for (Application& one : batch) {
     one.lengths.context = length_of(one.h, dim());
-    if (!in_bytes() && is_whole()) {
+    if (!in_bytes() && is_whole()) {  // of an earlier version
       kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), one.h, one.transformed);
     } else if (!in_bytes()) {
       kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), one.h, one.projected);

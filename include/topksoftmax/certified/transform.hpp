@@ -44,8 +44,8 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   ContextTransform(PrefixStore whole, double norm)
       : dim_(whole.blocks().rows), width_(dim_), whole_(std::move(whole)), transform_norm_(norm) {}
 
-  /// Of what is stored of Q and R, or of their product in float16 and none, of η and the norm of the last
-  /// one.
+  /// Of what is stored of Q and R, of η and the norm of R. Files of earlier versions have one matrix in
+  /// float16 for both: Q is RQ then, R is empty, and the norm is that of RQ.
   ContextTransform(std::size_t dim, std::size_t width, StoredArray<Float16> Q, StoredArray<float> R,
                    double unorthogonality, double norm)
       : dim_(dim),

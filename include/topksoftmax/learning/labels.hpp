@@ -11,13 +11,13 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The tokens that each context should find: `depth` ids a context, the most probable first. The first `top`
-/// are the y of the paper, with weight 1; the others are near misses, which count for less.
+/// are the labels y of L2S's paper, with weight 1; the others are near misses, which count for less.
 struct Labels {
   std::vector<TokenId> ids;    ///< [N×depth]
   std::vector<float> weights;  ///< [N×depth]
   /// Labels of a context.
   std::size_t depth = 0;
-  /// How many of them are labels of the paper.
+  /// How many of them have weight 1.
   std::size_t top = 0;
 
   /// Number of contexts, N.

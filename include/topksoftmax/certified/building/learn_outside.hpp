@@ -68,10 +68,11 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
     for (std::size_t context = 0; context < count; ++context) {
       Query query;
       query.h = h + context * layer.dim();
-      const ContextBounds& bounds = bound(index, query, workspace);  // whatever k is
       for (std::size_t model = 0; model < kOutsideModels; ++model) {
         const std::size_t i = (first + context) * kOutsideModels + model;
         query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);
+        query.same_context = model > 0;
+        const ContextBounds& bounds = bound(index, query, workspace);
         const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
         const bool bounded = !found.everything && found.outside_low < found.outside_high;
         if (!bounded || !std::isfinite(found.outside_high)) continue;
@@ -125,8 +126,8 @@ inline std::optional<OutsideMass> all_models(
 }
 
 /// Learns the estimate of log Z of an index from at most `count` of the contexts [N×d], of as many leading
-/// coordinates as these can teach; 1,000 where more would take over 2³⁷ multiply-adds. Cost: as many times
-/// V·d multiply-adds. Nothing where there are too few contexts.
+/// coordinates as these can teach; from fewer, but no fewer than 1,000, where more would take over 2³⁷
+/// multiply-adds. Cost: V·d multiply-adds for each. Nothing where there are too few contexts.
 inline void learn_outside(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, std::size_t count,
                           const StepProgress& report, const Executor& executor, CertifiedIndex& index) {
   const std::size_t affordable = std::max(kOutsideWork / (layer.vocab() * layer.dim()), kOutsideContexts);
