@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "peers/describe_peer.hpp"
+#include "peers/one_thread.hpp"
 #include "peers/peers.hpp"
 #include "peers/point_peer.hpp"
 #include "topksoftmax/registry/axes.hpp"
@@ -33,6 +34,7 @@ class FaissIndex final : public PointIndex {
 
   std::size_t search(const float* query, std::size_t k, std::size_t effort, std::int64_t* ids,
                      float* products) const override {
+    const OneThread one_thread;
     if (set_effort_ != nullptr) set_effort_(*index_, effort);
     index_->search(1, query, static_cast<faiss::Index::idx_t>(k), products, ids);
     return static_cast<std::size_t>(std::find(ids, ids + k, -1) - ids);

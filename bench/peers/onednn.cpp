@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <omp.h>
-
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "peers/full_softmax.hpp"
+#include "peers/one_thread.hpp"
 #include "peers/peers.hpp"
 
 namespace topksoftmax::bench {
@@ -26,19 +25,6 @@ using dnnl::memory;
 memory::dims matrix(std::size_t rows, std::size_t columns) {
   return {static_cast<memory::dim>(rows), static_cast<memory::dim>(columns)};
 }
-
-/// While it lives, OpenMP has one thread to offer: a row of the table is one thread's work, and oneDNN's
-/// primitives keep the number of threads that there are when they are made.
-class OneThread {
- public:
-  OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(threads_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int threads_;
-};
 
 /// oneDNN's inner product W·h (+ b), float32 out of `type`, its weights in the layout that it likes best for
 /// that many contexts, reordered once.
@@ -55,7 +41,7 @@ class InnerProduct {
         vocab_(vocab),
         dim_(dim),
         attributes_(std::move(attributes)) {
-    const OneThread one_thread;
+    const OneThread one_thread;  // primitives keep the number of threads that there are when they are made
     make(1);
   }
 
