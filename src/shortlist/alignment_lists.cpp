@@ -8,8 +8,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "io/binary_shortlist.hpp"
-#include "io/word_tables.hpp"
+#include "shortlist/binary_shortlist.hpp"
+#include "shortlist/word_tables.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/word_tables.hpp"
+#include "shortlist/word_tables.hpp"
 
 #include "io/file_descriptor.hpp"
 #include "topksoftmax/error.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/word_tables.hpp"
+#include "shortlist/word_tables.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/shortlist/alignment_lists.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/binary_shortlist.hpp"
+#include "shortlist/binary_shortlist.hpp"
 
 #include <algorithm>
 #include <cstddef>
