@@ -19,7 +19,7 @@
 #include "topksoftmax/certified/building/box_maker.hpp"
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/packing.hpp"
-#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/parallel/executor.hpp"

@@ -21,7 +21,7 @@
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/rows/code_context.hpp"
+#include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"

@@ -35,7 +35,8 @@
 //   building/coordinates.hpp  Q and R, learned from contexts and rows
 //   transform.hpp    Q and R as they are stored; c and h' of a context, how long and how wrong these are
 //   building/row_projector.hpp  w' and w⊥ of these
-//   building/projections.hpp  h' and h⊥ of contexts, an order in which rows are similar
+//   building/context_coordinates.hpp  h' and h⊥ of contexts
+//   building/similar_rows.hpp an order in which rows are similar
 //   building/trials.hpp       what a prefix, its boxes and a tail let pass of some contexts
 //   building/costs.hpp        what it costs to read these
 //   building/code_choice.hpp  how many coordinates to have as codes, and what that makes of work
@@ -45,7 +46,8 @@
 //   building/packing.hpp      ŵ and the radii of rows, written to
 //   tails.hpp        ŵ₂ of all rows (building/tail_writer.hpp; kernels/prefix_tails.hpp), and
 //   boxes.hpp        the boxes (building/box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
-//   building/learn_outside.hpp  what log Z's estimate is learned from
+//   building/outside_position.hpp  α of log Z's estimate, and
+//   building/learn_outside.hpp  what it is learned from
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
@@ -89,7 +91,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// that flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
 ///
 /// Coordinates in codes: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits (coder.hpp)
-/// for ĥ₂ in eight, with a step for every 32 (code_context.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ + (w'₂−ŵ₂)·h'₂ +
+/// for ĥ₂ in eight, with a step for every 32 (rows/context_rounding.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ + (w'₂−ŵ₂)·h'₂ +
 /// ŵ₂·(h'₂−ĥ₂), of which the first is computed in exact integers and the others are bounded by a radius of
 /// their own, the terms weighted likewise. What codes have rounded off, w'₂−ŵ₂, is part of a row's tail.
 ///

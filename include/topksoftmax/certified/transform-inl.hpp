@@ -18,6 +18,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/workspace.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
@@ -17,6 +16,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/learning/outside_regression.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
@@ -43,127 +43,6 @@ struct OutsideSplit {
       (run == 4 ? held_out : run == 3 ? validated : fitted).push_back(i);
     }
   }
-};
-
-/// Ridge regression of the mass outside: one linear model for all contexts, and for each group what is left
-/// of that. Coordinates have mean 0 and variance 1, so that a ridge counts as so many contexts which say that
-/// a coefficient is 0.
-class OutsideRegression {
- public:
-  using Model = Eigen::VectorXd;  ///< [d + 1]: of the coordinates, then the offset
-  using Which = std::span<const std::size_t>;
-
-  /// `of` must outlive it, and have contexts.
-  OutsideRegression(const OutsideSample& of, Which which, const Executor& executor)
-      : sample_(of), executor_(executor) {
-    const auto dim = static_cast<Eigen::Index>(of.dim());
-    const auto n = static_cast<double>(which.size());
-    mean_ = Eigen::VectorXd::Zero(dim);
-    Eigen::VectorXd squares = Eigen::VectorXd::Zero(dim);
-    for (const std::size_t i : which) mean_ += row(i);
-    mean_ /= n;
-    for (const std::size_t i : which) squares += (row(i) - mean_).cwiseAbs2();
-    const auto inverse = [n](double sum) { return sum > 0.0 ? std::sqrt(n / sum) : 0.0; };
-    inverse_deviation_ = squares.unaryExpr(inverse);
-  }
-
-  /// The model of all these contexts, for each of the ridges. Cost: n·d² multiply-adds, and d³/3 a ridge.
-  std::vector<Model> fit(Which which, std::span<const double> ridges) const {
-    const auto size = static_cast<Eigen::Index>(sample_.dim()) + 1;
-    Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(size, size);
-    Eigen::VectorXd products = Eigen::VectorXd::Zero(size);
-    double mean = 0.0;
-    for (const std::size_t i : which) mean += sample_.outside[i];
-    mean /= static_cast<double>(which.size());
-    constexpr std::size_t columns = 64;
-    for_each_part(executor_, sample_.dim() + 1, columns, [&](std::size_t first, std::size_t count) {
-      const auto at = static_cast<Eigen::Index>(first);
-      const auto wide = static_cast<Eigen::Index>(count);
-      for (std::size_t begin = 0; begin < which.size(); begin += kTogether) {
-        const Which some = which.subspan(begin, std::min(kTogether, which.size() - begin));
-        const Coordinates X = coordinates(some);
-        gram.middleCols(at, wide).noalias() += X.transpose() * X.middleCols(at, wide);
-        const Eigen::VectorXd wanted = outside(some).array() - mean;
-        products.segment(at, wide).noalias() += X.middleCols(at, wide).transpose() * wanted;
-      }
-    });
-    std::vector<Model> models;
-    for (const double ridge : ridges) {
-      Eigen::MatrixXd shrunk = gram;
-      shrunk.diagonal().array() += ridge;
-      Model model = shrunk.llt().solve(products);
-      model[size - 1] += mean;
-      models.push_back(std::move(model));
-    }
-    return models;
-  }
-
-  /// What is to be added to `common` for the contexts of one group, for each of the ridges. Cost: n·m·(n + d)
-  /// multiply-adds, m the lesser of n and d, and m³/3 a ridge.
-  std::vector<Model> fit_group(Which which, const Model& common, std::span<const double> ridges) const {
-    const Coordinates X = coordinates(which);
-    const Eigen::VectorXd left = outside(which) - X * common;
-    const bool few = X.rows() < X.cols();
-    const Eigen::MatrixXd gram = few ? Eigen::MatrixXd(X * X.transpose()) : X.transpose() * X;
-    std::vector<Model> models;
-    for (const double ridge : ridges) {
-      Eigen::MatrixXd shrunk = gram;
-      shrunk.diagonal().array() += ridge;
-      if (few) {
-        models.emplace_back(X.transpose() * shrunk.llt().solve(left));
-      } else {
-        models.emplace_back(shrunk.llt().solve(X.transpose() * left));
-      }
-    }
-    return models;
-  }
-
-  /// The mass outside of a context.
-  double predict(const Model& model, std::size_t i) const {
-    const Eigen::Index dim = mean_.size();
-    return model[dim] + ((row(i) - mean_).cwiseProduct(inverse_deviation_)).dot(model.head(dim));
-  }
-
-  /// The same model for contexts as they are.
-  void unscale(const Model& model, Eigen::Ref<Eigen::RowVectorXf> weights, float& offset) const {
-    const Eigen::Index dim = mean_.size();
-    const Eigen::VectorXd scaled = model.head(dim).cwiseProduct(inverse_deviation_);
-    weights = scaled.transpose().cast<float>();
-    offset = static_cast<float>(model[dim] - scaled.dot(mean_));
-  }
-
- private:
-  using Coordinates = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-  static constexpr std::size_t kTogether = 512;
-
-  Eigen::VectorXd row(std::size_t i) const {
-    return Eigen::Map<const Eigen::VectorXf>(sample_.context(i), static_cast<Eigen::Index>(sample_.dim()))
-        .cast<double>();
-  }
-
-  /// [n×(d + 1)], 1 in the last column.
-  Coordinates coordinates(Which which) const {
-    Coordinates X(static_cast<Eigen::Index>(which.size()), mean_.size() + 1);
-    for (std::size_t i = 0; i < which.size(); ++i) {
-      X.row(static_cast<Eigen::Index>(i)).head(mean_.size()) =
-          (row(which[i]) - mean_).cwiseProduct(inverse_deviation_).transpose();
-    }
-    X.rightCols(1).setOnes();
-    return X;
-  }
-
-  Eigen::VectorXd outside(Which which) const {
-    Eigen::VectorXd values(static_cast<Eigen::Index>(which.size()));
-    for (std::size_t i = 0; i < which.size(); ++i)
-      values[static_cast<Eigen::Index>(i)] = sample_.outside[which[i]];
-    return values;
-  }
-
-  const OutsideSample& sample_;
-  const Executor& executor_;
-  Eigen::VectorXd mean_;
-  Eigen::VectorXd inverse_deviation_;  ///< 0 where all contexts are equal
 };
 
 /// Ridges to choose among.
@@ -290,17 +169,6 @@ std::optional<OutsideMass> learn_outside_mass(const SoftmaxLayer& layer, const S
   if (std::min(count, contexts.count) < kFewestSampled) return std::nullopt;
   return fit_outside_mass(measure_outside(layer, screener, contexts, count, report, executor), groups,
                           executor);
-}
-
-/// What tells of that, which takes a build from the share `begin` to its end.
-inline StepProgress learning_outside(const TrainingProgress& progress, double begin) {
-  return step_of(progress, "learning the mass outside", begin, 1.0);
-}
-
-/// Tells that an index is being made, which takes a build to the share kIndexed.
-inline constexpr double kIndexed = 0.3;
-inline void report_indexing(const TrainingProgress& progress) {
-  if (progress) progress("indexing the rows", 0.0);
 }
 
 /// The backend of this screener, which counts the mass outside of its candidates as learn_outside_mass() has

@@ -44,4 +44,17 @@ inline StepProgress step_of(const TrainingProgress& whole, std::string step, dou
       [whole, step = std::move(step), begin, end](double done) { whole(step, begin + (end - begin) * done); };
 }
 
+/// The share of a build that making an index takes; learning the mass outside takes the rest.
+inline constexpr double kIndexed = 0.3;
+
+/// Tells that an index is being made, which takes a build to kIndexed.
+inline void report_indexing(const TrainingProgress& progress) {
+  if (progress) progress("indexing the rows", 0.0);
+}
+
+/// What tells of learning the mass outside, which takes a build from the share `begin` to its end.
+inline StepProgress learning_outside(const TrainingProgress& progress, double begin) {
+  return step_of(progress, "learning the mass outside", begin, 1.0);
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -21,6 +21,7 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/estimated_candidates.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/row_order.hpp"

@@ -14,6 +14,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
+#include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/prefix_writer.hpp"
 #include "topksoftmax/workspace.hpp"

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "topksoftmax/certified/building/code_choice.hpp"
+#include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/costs.hpp"
-#include "topksoftmax/certified/building/projections.hpp"
 #include "topksoftmax/certified/building/row_projector.hpp"
+#include "topksoftmax/certified/building/similar_rows.hpp"
 #include "topksoftmax/certified/building/trials.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"

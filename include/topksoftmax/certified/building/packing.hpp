@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "topksoftmax/certified/building/box_maker.hpp"
-#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/building/tail_writer.hpp"
 #include "topksoftmax/certified/dither.hpp"

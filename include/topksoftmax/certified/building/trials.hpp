@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/certified/building/projections.hpp"
+#include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"

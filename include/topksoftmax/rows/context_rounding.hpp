@@ -11,9 +11,26 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
-#include "topksoftmax/rows/prefix_store.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// Contexts whose largest coordinate is smaller are rounded to zero.
+inline constexpr double kTooShortToRound = 2e-26;
+
+/// x_j ≈ scale·n_j, as PrefixContext takes it; returns the scale, 0 for what is too short.
+inline float round_to_shorts(const float* x, std::size_t width, std::int16_t* n) {
+  const auto most = static_cast<float>(kernels::PrefixContext::largest(width));
+  const float peak = kernels::largest_magnitude(x, width);
+  const float scale = static_cast<double>(peak) > kTooShortToRound ? peak / most : 0.0F;
+  kernels::round_to_shorts(x, width, scale > 0.0F ? 1.0F / scale : 0.0F, most, n);
+  return scale;
+}
+
+/// How far a coordinate is from scale·n at the most. One too short to be divided counts as zero, wrong by as
+/// much as the largest.
+inline double rounded_to_shorts(float scale) {
+  return 0.51 * (scale > 0.0F ? static_cast<double>(scale) : 2.0 * kTooShortToRound);
+}
 
 /// A context's coordinates rounded: the scale of kernels::CodeContext, and ‖x − x̂‖ at the most.
 struct RoundedToSegments {

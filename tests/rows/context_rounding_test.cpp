@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/rows/code_context.hpp"
+#include "topksoftmax/rows/context_rounding.hpp"
 
 #include <gtest/gtest.h>
 
