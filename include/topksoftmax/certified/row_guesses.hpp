@@ -26,6 +26,8 @@ struct RowGuessScratch {
   ScratchBuffer weights;  ///< of all rows
   ScratchBuffer sums;     ///< of the weights of blocks
   ScratchBuffer maxima;   ///< and their largest ones
+  ScratchBuffer likely;   ///< places of rows with high estimates
+  ScratchBuffer likely_maxima;
 };
 
 /// A guess of every row's weight, exp((logit − the best one guessed)/temperature): by its prefix, or,
@@ -45,6 +47,26 @@ class RowGuesses {
   float weight(std::size_t place) const { return weights_[place]; }
   /// A logit whose weight is 1; not finite where there is no guess.
   double best() const { return best_; }
+  /// Rows that may have a weight: those that are neither forbidden nor biased.
+  std::size_t possible() const {
+    return static_cast<std::size_t>(
+        std::count_if(products_, products_ + count(), [](float product) { return product != kForbidden; }));
+  }
+  /// What a row's logit is guessed to be.
+  float estimate(std::size_t place) const {
+    float logit = products_[place];
+    kernels::transform(bounded_.layer.transform(), &logit, 1);
+    return logit;
+  }
+  /// Calls visit(place) for at least `wanted` of the rows with the highest estimates, or for all.
+  template <class Visit>
+  void visit_likely(std::size_t wanted, const Visit& visit) const {
+    auto* const places = scratch_.likely.get<TokenId>(count() + kernels::kSlack);
+    auto* const maxima = scratch_.likely_maxima.get<float>(count() / 8 + 2 * kernels::kSlack);
+    const std::size_t found =
+        kernels::promising(products_, count(), std::min(wanted, possible()), maxima, places);
+    for (std::size_t i = 0; i < found; ++i) visit(static_cast<std::size_t>(places[i]));
+  }
   /// Of all weights.
   double sum() const { return std::accumulate(sums_, sums_ + blocks(), 0.0); }
 
@@ -148,6 +170,7 @@ class RowGuesses {
   }
 
   void guess(const float* products) {
+    products_ = products;
     const float* const logits = logit_estimates(bounded_, products, count());
     best_ = static_cast<double>(kernels::max(logits, count()));
     weights_ = scratch_.weights.get<float>(count());
@@ -176,6 +199,7 @@ class RowGuesses {
   double temperature_;
   double best_ = 0.0;
   bool is_sharp_ = false;
+  const float* products_ = nullptr;  ///< that weights are guessed by
   float* weights_ = nullptr;
   float* sums_ = nullptr;
   float* maxima_ = nullptr;

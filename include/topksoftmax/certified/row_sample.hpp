@@ -33,6 +33,12 @@ inline constexpr double kThreeNines = 3.6;
 inline constexpr std::size_t kFirstStrata = 64;
 /// Beyond this share of the vocabulary all rows are read.
 inline constexpr std::size_t kSampledShare = 4;
+/// The most that weights may scatter around their guesses (Tally::scatter) for those drawn to tell how far
+/// the others go. On real heads few contexts in a hundred exceed it, those unlike any learned ones nearly
+/// all.
+inline constexpr double kMostScatter = 2.0;
+/// Rows that tell of it, at least.
+inline constexpr std::size_t kFewestScattered = 16;
 
 /// What sampling works in.
 struct RowSampleScratch {
@@ -55,6 +61,9 @@ struct Tally {
   /// (1 − share)·Σ over those that rank before a token − share·Σ over all others, that one among them: below
   /// 0 where the nucleus has it.
   Estimated margin;
+  /// The mean of weight/guess over rows that were read times that of guess/weight: 1 where guesses are right
+  /// but for a factor, e^(σ²) where their logarithms are off by σ. Infinite where too few rows tell.
+  double scatter = 1.0;
 };
 
 /// What is counted apart: the tokens before one of them. Without one, none.
@@ -74,6 +83,9 @@ struct Ranking {
 /// proportion, is added for all: no bias, whatever the guesses, and a variance that is that of the
 /// proportions (importance sampling with the guesses as control variate; Owen 2013, sections 8.9 and 9.1). It
 /// is estimated as if rows were drawn without strata, which is no less (section 8.4).
+///
+/// Where guesses scatter far, a few heavy rows that are hardly ever drawn may have most of the mass, and the
+/// variance of those that were drawn does not tell: Tally::scatter does.
 class RowSample {
  public:
   RowSample(const BoundedQuery& bounded, double temperature, const Ranking& ranking, std::uint64_t seed)
@@ -96,7 +108,8 @@ class RowSample {
   std::size_t bytes_to_sharpen() const { return guesses_.bytes_to_sharpen(); }
   void sharpen() {
     guesses_.sharpen();
-    for (const std::size_t place : read_) guesses_.leave_out(place);
+    scatter_ = {};
+    for (std::size_t i = 0; i < read_.size(); ++i) leave_out(read_[i], logits_[i]);
   }
 
   /// Tallies with about so many strata.
@@ -105,11 +118,36 @@ class RowSample {
     if (sum > 0.0) read_above(static_cast<float>(sum / static_cast<double>(strata)));
     Tally tally = exact_;
     const double left = guesses_.sum();
-    if (left > 0.0) add_sample(left, strata, tally);
+    Scatter scatter = scatter_;
+    if (left > 0.0) add_sample(left, strata, tally, scatter);
+    if (read_.size() >= guesses_.possible()) return tally;
+    if (!scatter.is_known() && read_likely()) return this->tally(strata);
+    tally.scatter = scatter.value();
     return tally;
   }
 
  private:
+  /// See Tally::scatter.
+  class Scatter {
+   public:
+    void add(double proportion) {
+      sum_ += proportion;
+      inverses_ += 1.0 / proportion;
+      ++count_;
+    }
+    bool is_known() const { return count_ >= kFewestScattered; }
+    double value() const {
+      if (!is_known()) return std::numeric_limits<double>::infinity();
+      const auto n = static_cast<double>(count_);
+      return sum_ / n * (inverses_ / n);
+    }
+
+   private:
+    double sum_ = 0.0;
+    double inverses_ = 0.0;
+    std::size_t count_ = 0;
+  };
+
   /// Rows that were read.
   struct Scored {
     const TokenId* ids;
@@ -141,10 +179,37 @@ class RowSample {
   void read_above(float limit) {
     const std::size_t before = read_.size();
     guesses_.visit_above(limit, [this](std::size_t place) { read_.push_back(place); });
+    read_from(before);
+  }
+
+  /// Reads rows of the highest estimates where too few could be drawn to tell how far guesses are off; false
+  /// where there are none.
+  bool read_likely() {
+    const std::size_t before = read_.size();
+    guesses_.visit_likely(before + kFewestScattered, [&](std::size_t place) {
+      const auto end = read_.begin() + static_cast<std::ptrdiff_t>(before);
+      if (std::find(read_.begin(), end, place) == end) read_.push_back(place);
+    });
+    read_from(before);
+    return read_.size() > before;
+  }
+
+  /// Counts the rows exactly that have been named since there were so many.
+  void read_from(std::size_t before) {
     const std::span<const std::size_t> places = std::span(read_).subspan(before);
-    for (const std::size_t place : places) guesses_.leave_out(place);
     const Scored scored = read(places);
-    for (std::size_t i = 0; i < places.size(); ++i) count_exactly(scored[i]);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      logits_.push_back(scored[i].logit);
+      leave_out(places[i], scored[i].logit);
+      count_exactly(scored[i]);
+    }
+  }
+
+  /// Leaves out a row that is exact.
+  void leave_out(std::size_t place, float logit) {
+    const auto estimate = static_cast<double>(guesses_.estimate(place));
+    scatter_.add(std::exp(tempered(logit, estimate, temperature_)));
+    guesses_.leave_out(place);
   }
 
   /// Tokens that the query biases have no guess.
@@ -156,7 +221,7 @@ class RowSample {
   }
 
   /// Adds rows of which the weights are guessed to sum up to `sum`.
-  void add_sample(double sum, std::size_t strata, Tally& tally) {
+  void add_sample(double sum, std::size_t strata, Tally& tally, Scatter& scatter) {
     const double length = sum / static_cast<double>(strata);
     auto* const places = bounded_.workspace.scratch<RowSampleScratch>().places.get<std::size_t>(strata);
     std::size_t stratum = 0;
@@ -182,6 +247,7 @@ class RowSample {
       const float guess = guesses_.weight(places[i]);
       const double proportion = weight_of(scored[i].logit) / (static_cast<double>(guess) * unit);
       const bool is_before = ranks_before(scored[i], ranking_.token);
+      if (i == 0 || places[i] != places[i - 1]) scatter.add(proportion);
       of_mass.add(proportion - 1.0);
       of_margin.add(proportion * ranking_.factor(is_before) - ranking_.factor(guess > limit));
     }
@@ -218,6 +284,8 @@ class RowSample {
   std::uint64_t random_ = 0;  ///< numbers drawn so far
   double best_ = 0.0;
   std::vector<std::size_t> read_;  ///< places of rows that are exact
+  std::vector<float> logits_;      ///< of these
+  Scatter scatter_;                ///< of these
   Tally exact_;
   std::size_t rows_read_ = 0;
 };
@@ -251,14 +319,14 @@ struct SampledTally {
 
   SampledLogZ log_z(double temperature) const {
     return {.log_z = best / temperature + std::log(tally.mass.value),
-            .error = -std::log1p(-error()),
+            .error = -std::log1p(-std::min(error(), 1.0)),
             .rows_read = rows_read};
   }
 };
 
 /// Samples until excess(tally), the deviation as a multiple of what it may be, is no more than 1. All rows
-/// are read where bounds do not hold, where so many would be read that a scan is better, and where too few
-/// could be drawn to tell how much they vary.
+/// are read where bounds do not hold, where so many would be read that a scan is better, where too few could
+/// be drawn to tell how much they vary, and where weights scatter too far around all guesses.
 template <class Excess>
 SampledTally sample_until(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
                           std::uint64_t seed, const Excess& excess) {
@@ -276,6 +344,11 @@ SampledTally sample_until(const BoundedQuery& bounded, double temperature, const
   for (std::size_t strata = kFirstStrata;;) {
     const SampledTally found = {
         .tally = sample.tally(strata), .best = sample.best(), .rows_read = sample.rows_read()};
+    if (!(found.tally.scatter <= kMostScatter)) {
+      if (!sample.can_sharpen()) return from_all(sample.rows_read());
+      sample.sharpen();
+      continue;
+    }
     const double ratio = excess(found.tally);
     if (ratio <= 1.0) return found;
     const double wanted = std::max(2.0, 1.2 * ratio * ratio) * static_cast<double>(strata);
