@@ -433,7 +433,7 @@ TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float
   std::optional<Candidates> found = do_candidates(query, workspace);
   if (found && (few_allowed(query) || !detail::has_answer(*found, query, rows_, workspace)))
     found->everything = true;
-  if (found) detail::take_off_forbidden(layer_, query, workspace, *found);
+  if (found && !found->everything) detail::take_off_forbidden(layer_, query, workspace, *found);
   if (found && row_map_) name_candidates(*found, workspace);
   return found;
 }
