@@ -69,9 +69,10 @@ struct BoundShares {
   Terms contexts{};         ///< of some contexts, in all
 };
 
-/// A part's share of the whole, never 0: weights are divided by it.
+/// A part's share of the whole, never 0: weights are divided by it. 1 where both are 0 or beyond all doubles.
 inline double nonzero_share(double part, double whole) {
-  return whole > 0.0 ? std::max(part / whole, 1e-6) : 1.0;
+  const double share = part / whole;
+  return share <= 1.0 ? std::max(share, 1e-6) : 1.0;
 }
 
 /// What a row typically has of each term.

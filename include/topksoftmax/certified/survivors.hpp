@@ -116,9 +116,10 @@ inline double score(const BoundedQuery& bounded, Candidates& candidates) {
   return kernels::log_sum_exp(logits, count);
 }
 
-/// Whether anything can be ruled out by a threshold that k tokens reach.
+/// Whether anything can be ruled out by a threshold that k tokens reach: not where any product may.
 inline bool can_rule_out(const BoundedQuery& bounded, float threshold) {
-  return bounded.bounds.usable && threshold > std::numeric_limits<float>::lowest();
+  return bounded.bounds.usable &&
+         kernels::lowest_product(bounded.layer.transform(), threshold) > std::numeric_limits<float>::lowest();
 }
 
 /// Candidates of which nothing is known but what it took to bound the context.
