@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -89,16 +90,32 @@ enum class NucleusCheck : std::uint8_t {
 /// for answers that are not certified or whose log Z is neither.
 NucleusCheck check_nucleus(const TopK& answer, double p);
 
+}  // namespace TOPKSOFTMAX_NAMESPACE
+
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+/// What doubles may lose of log Z: beyond logits of 10¹⁶ all of what tokens add to the largest one.
+inline double log_z_rounding(const TopK& answer) {
+  return 4.0 * std::numeric_limits<double>::epsilon() *
+         std::max(std::abs(answer.log_z_low), std::abs(answer.log_z_high));
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
 inline NucleusCheck check_nucleus(const TopK& answer, double p) {
   const bool proven = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
   if (!answer.certified || !proven) return NucleusCheck::unknown;
   // Of an exact log Z; an interval's holds it already.
   constexpr double rounding = kernels::kSumExpError;
+  const double high = answer.log_z_high + detail::log_z_rounding(answer);
+  const double low = answer.log_z_low - detail::log_z_rounding(answer);
   double least = 0.0;
   double most = 0.0;
   for (const float logit : answer.logits) {
-    least += std::exp(static_cast<double>(logit) - answer.log_z_high);
-    most += std::exp(static_cast<double>(logit) - answer.log_z_low);
+    least += std::exp(static_cast<double>(logit) - high);
+    most += std::exp(static_cast<double>(logit) - low);
   }
   if (least * (1.0 - rounding) >= p) return NucleusCheck::inside;
   return most * (1.0 + rounding) < p ? NucleusCheck::outside : NucleusCheck::unknown;

@@ -88,8 +88,10 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   SampledToken draw_with_scan(const TopKSoftmax& head, std::span<const float> h, const Noise& noise,
                               const QueryOptions& query);
   bool excludes(const Noise& noise) const { return noise.places.coin() < options_.xtc_probability; }
+  double best() const { return static_cast<double>(listed_.logits.front()); }
   detail::Bounds outside_at(double temperature, std::size_t others) const;
-  std::size_t lead(const Noise& noise, std::size_t first, std::size_t end, detail::Leader& leader) const;
+  std::size_t lead(const Noise& noise, std::size_t first, std::size_t end, double best,
+                   detail::Leader& leader) const;
   SampledToken listed_token(std::size_t place, double log_weight, const detail::Bounds& log_sum) const;
 
   SamplingOptions options_;
@@ -166,19 +168,20 @@ inline void BackendSampler::score_candidates(const TopKSoftmax& head, std::span<
   detail::edit(edits, ids_, logits_.data());
 }
 
-/// Bounds of log Σ exp(logit/temperature) over the others, of which there are so many.
+/// Bounds of log Σ exp((logit − best())/temperature) over the others, of which there are so many.
 inline detail::Bounds BackendSampler::outside_at(double temperature, std::size_t others) const {
   if (others == 0 || outside_ == detail::kNoScore) return {detail::kNoScore, detail::kNoScore};
-  const double in_one = outside_ / temperature;
+  const double in_one = (outside_ - best()) / temperature;
   const double evenly = in_one + (1.0 - 1.0 / temperature) * std::log(static_cast<double>(others));
   return {std::min(in_one, evenly), std::max(in_one, evenly)};
 }
 
-/// Offers the listed tokens from one place to another; returns the place of the one that leads.
-inline std::size_t BackendSampler::lead(const Noise& noise, std::size_t first, std::size_t end,
+/// Offers the listed tokens from one place to another, whose log weights are 0 for the logit `best`; returns
+/// the place of the one that leads.
+inline std::size_t BackendSampler::lead(const Noise& noise, std::size_t first, std::size_t end, double best,
                                         detail::Leader& leader) const {
   const auto score_of = [&](std::size_t i) {
-    return static_cast<double>(listed_.logits[i]) / options_.temperature +
+    return detail::tempered(listed_.logits[i], best, options_.temperature) +
            noise.places[static_cast<TokenId>(i)];
   };
   return detail::lead_listed(listed_, first, end, score_of, leader);
@@ -200,11 +203,13 @@ inline std::optional<SampledToken> BackendSampler::draw_uncut(const Noise& noise
   const double temperature = options_.temperature;
   const detail::Bounds outside = outside_at(temperature, total - count);
   detail::Leader leader;
-  const std::size_t place = lead(noise, 0, count, leader);
+  const std::size_t place = lead(noise, 0, count, best(), leader);
   if (!(leader.score >= outside.high + noise.places[static_cast<TokenId>(count)])) return std::nullopt;
-  const double inside = detail::log_sum_exp(listed_.logits, temperature);
+  double sum = 0.0;
+  for (const float logit : listed_.logits) sum += std::exp(detail::tempered(logit, best(), temperature));
+  const double inside = std::log(sum);
   return listed_token(
-      place, static_cast<double>(listed_.logits[place]) / temperature,
+      place, detail::tempered(listed_.logits[place], best(), temperature),
       {kernels::log_add_exp(inside, outside.low), kernels::log_add_exp(inside, outside.high)});
 }
 
@@ -231,9 +236,9 @@ inline std::optional<SampledToken> BackendSampler::draw_cut(SamplingStep first_c
   });
   if (!stay.decided || stay.others || stay.sure != stay.possible) return std::nullopt;
   detail::Leader leader;
-  const std::size_t place = lead(noise, stay.first, stay.sure, leader);
-  const double log_weight = detail::tempered(
-      listed_.logits[place], static_cast<double>(listed_.logits[stay.first]), options_.temperature);
+  const auto best = static_cast<double>(listed_.logits[stay.first]);
+  const std::size_t place = lead(noise, stay.first, stay.sure, best, leader);
+  const double log_weight = detail::tempered(listed_.logits[place], best, options_.temperature);
   return listed_token(place, log_weight, {std::log(stay.mass.low), std::log(stay.mass.high)});
 }
 
@@ -257,17 +262,21 @@ inline SampledToken BackendSampler::draw_with_scan(const TopKSoftmax& head, std:
   for (std::size_t i = 0; i < listed_.size(); ++i) own[at(listed_.ids[i])] = listed_.logits[i];
   const detail::KeptLogits kept(own, options_, excludes(noise));
 
+  // The listed tokens that stay lie next to each other, as those of all tokens do.
+  std::size_t first = 0;
+  while (first < listed_.size() && !kept.stays(listed_.ids[first])) ++first;
+  std::size_t end = first;
+  while (end < listed_.size() && kept.stays(listed_.ids[end])) ++end;
+  const double best = first < end ? static_cast<double>(listed_.logits[first]) : outside_;
   detail::Leader leader;
-  for (std::size_t i = 0; i < listed_.size(); ++i) {
-    if (kept.stays(listed_.ids[i])) lead(noise, i, i + 1, leader);
-  }
+  lead(noise, first, end, best, leader);
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (!kept.stays(static_cast<TokenId>(i))) others[i] = detail::kForbidden;
   }
   TokenId id = leader.token.id;
   if (is_any(others)) {
     const detail::KeptLogits staying(others, {.temperature = options_.temperature}, false);
-    const double together = staying.log_sum() + noise.places[static_cast<TokenId>(listed_.size())];
+    const double together = staying.log_sum(best) + noise.places[static_cast<TokenId>(listed_.size())];
     if (!(leader.score >= together)) id = staying.draw(noise.others).id;
   }
   SampledToken token = {.id = id, .logit = all[at(id)]};

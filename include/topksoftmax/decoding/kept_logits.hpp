@@ -36,8 +36,8 @@ class KeptLogits {
   /// Which tokens stay: those that rank from the first to the last of these.
   bool stays(TokenId id) const;
 
-  /// log Σ exp(logit/temperature) over those that stay.
-  double log_sum() const { return static_cast<double>(best_) / temperature_ + std::log(sum_); }
+  /// log Σ exp((logit − best)/temperature) over those that stay.
+  double log_sum(double best) const { return tempered(best_, best, temperature_) + std::log(sum_); }
 
   /// All probabilities.
   Distribution distribution() const;

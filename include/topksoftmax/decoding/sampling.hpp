@@ -55,9 +55,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// what such a backend itself answers, see BackendSampler.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
-/// SamplingOptions::log_z_error within that. The same token is drawn but for cuts by typical_p between tokens
-/// whose distances |−log p − H| from the entropy differ by 10⁻¹² or less, which happens from temperatures of
-/// 10⁶ on: rounding may then decide which one is nearer.
+/// SamplingOptions::log_z_error within that. The same token is drawn but where a cut by typical_p turns on
+/// as little: on distances |−log p − H| from the entropy that differ by 10⁻⁶ or less, or on probabilities
+/// that reach typical_p within that.
 class TOPKSOFTMAX_EXPORT Sampler {
  public:
   /// Throws std::invalid_argument as check() does.
@@ -250,7 +250,7 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
       return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), temperature);
     });
     if (stay.decided) {
-      race.best = static_cast<double>(answer_.logits.front());
+      race.best = static_cast<double>(answer_.logits[stay.first]);
       const detail::Sought sought = {.lowest = stay.lowest,
                                      .score = detail::kNoScore,
                                      .last = {answer_.logits.back(), answer_.ids.back()},

@@ -51,7 +51,7 @@ struct SamplingOptions {
   double min_p = 0.0;     ///< tokens stay that are at least min_p times as probable as the most probable
   /// Tokens stay whose −log p is nearest to its mean, the entropy, until their probabilities reach typical_p;
   /// those as near as the last as well (Meister et al. 2023, "Locally Typical Sampling"). 1: all. Where
-  /// two are as near within 1e-12 or so, which happens from temperatures of 1e6 on, rounding decides.
+  /// two are as near within 1e-6 or so, or probabilities reach typical_p within that, rounding decides.
   double typical_p = 1.0;
   /// Tokens stay whose logits are within so many standard deviations of the best one's; the deviation is that
   /// of the logits of the tokens left (Tang et al. 2024, "Top-nσ"). 0: all.

@@ -88,8 +88,9 @@ inline Bounds log_outside(const TopK& answer, std::size_t total, double temperat
   const bool known = answer.normalizer == Normalizer::exact || answer.normalizer == Normalizer::interval;
   Bounds log_sum = {kNoScore, log_others + log_largest};
   if (known) {
-    const double low = std::exp(answer.log_z_low - best) * (1.0 - kLogitRounding) - inside;
-    const double high = std::exp(answer.log_z_high - best) * (1.0 + kLogitRounding) - inside;
+    const double rounded = log_z_rounding(answer);
+    const double low = std::exp(answer.log_z_low - best - rounded) * (1.0 - kLogitRounding) - inside;
+    const double high = std::exp(answer.log_z_high - best + rounded) * (1.0 + kLogitRounding) - inside;
     // What is less than log Z is rounded by may be there all the same.
     const double least = kLogitRounding * inside;
     log_sum.low = std::log(std::max(0.0, low));
@@ -183,8 +184,9 @@ class Narrowing {
   void cut_to_nucleus(double share) {
     const Bounds all = mass();
     const std::span<const double> weights = listed(stay_.possible);
-    stay_.sure = std::min(stay_.sure, stay_.first + reach(weights, share * all.low));
-    const std::size_t longest = reach(weights, share * all.high);
+    // A scan sums in another order: where a sum comes so near, that decides.
+    stay_.sure = std::min(stay_.sure, stay_.first + reach(weights, share * all.low * (1.0 - kLogitRounding)));
+    const std::size_t longest = reach(weights, share * all.high * (1.0 + kLogitRounding));
     if (longest <= weights.size() || !stay_.others) end_at(stay_.first + longest);
     stay_.others_sure = false;
   }
@@ -206,10 +208,10 @@ class Narrowing {
           std::partition_point(weights.begin(), weights.end(), [least](double x) { return x >= least; }) -
           weights.begin());
     };
-    const std::size_t count = reaching(threshold * all.high);
+    const std::size_t count = reaching(threshold * all.high * (1.0 + kLogitRounding));
     const bool may_go_on = stay_.others && count == weights.size();
-    stay_.decided &=
-        count == reaching(threshold * all.low) && stay_.first + count <= stay_.sure && !may_go_on;
+    stay_.decided &= count == reaching(threshold * all.low * (1.0 - kLogitRounding)) &&
+                     stay_.first + count <= stay_.sure && !may_go_on;
     if (!stay_.decided || count < 2) return;
     stay_.first += count - 1;
     temper(temperature_);
