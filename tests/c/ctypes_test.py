@@ -351,6 +351,49 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaisesRegex(tks.Error, "cannot open"):
             tks.HeadFile("no.safetensors")
 
+    def test_numbers_that_c_has_no_room_for(self):
+        head, h = tks.Backend.build(self.layer, "certified", self.train), self.test[0]
+        for wrong in (-1, 2**64, 2.0, "2", None):
+            for name, take in (
+                ("k", lambda: head.query(h, k=wrong)),
+                ("k", lambda: head.query_batch(self.test, k=wrong)),
+                ("effort", lambda: head.query(h, effort=wrong)),
+                ("top_k", lambda: tks.Sampler(top_k=wrong)),
+                ("threads", lambda: tks.Workspace(wrong)),
+                ("seed", lambda: tks.Random(wrong)),
+                ("seed", lambda: head.sample_log_z(h, seed=wrong)),
+                ("vocab", lambda: head.mapped(np.arange(VOCAB, dtype=np.int32), wrong)),
+            ):
+                with self.subTest(name=name, wrong=wrong), self.assertRaisesRegex(
+                        ValueError, f"^{name} is {wrong!r}; it must be a whole number from 0 to {2**64 - 1}$"):
+                    take()
+        for token in (-1, VOCAB, 2**32, 2**40, 3.7):
+            with self.assertRaisesRegex(ValueError, f"a token of biases is {token}; .* from 0 to 699"):
+                head.query(h, biases={0: 1.0, token: 1.0})
+        expected = head.query(h, k=K, biases={3: 1.0})
+        found = head.query(h, k=np.int64(K), biases={np.uint8(3): 1.0})
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_array_equal(found.logits, expected.logits)
+
+    def test_what_is_no_array(self):
+        head, h = tks.Backend.build(self.layer, "fused"), self.test[0]
+        for wanted, take in (
+            (r"h must be a contiguous array \[32\] of float32", lambda: head.query([0.0] * DIM)),
+            (r"a mask .* must be a contiguous array \[700\] of bool", lambda: head.query(h, mask=[True] * VOCAB)),
+            (r"ids must be a contiguous array \[n\] of int32", lambda: head.logits_of(h, [1, 2])),
+            (r"history must be a contiguous array \[n\] of int32", lambda: head.penalise(h, [1, 2])),
+            (r"token_of_row must be a contiguous array \[n\] of int32", lambda: head.mapped([0, 1], 2)),
+            (r"b must be a contiguous array \[700\] of float32", lambda: tks.Layer(self.W, [0.0] * VOCAB)),
+            ("W must be a matrix of float32, float16, .* or int8", lambda: tks.Layer([[1.0]])),
+            ("contexts must be a matrix of float32", lambda: head.query_batch([h])),
+            ("contexts must be a matrix of float32", lambda: tks.Backend.build(self.layer, "certified", [h])),
+            ("blocks must be a matrix of uint8", lambda: tks.Layer.from_blocks([[1]], "q8_0")),
+        ):
+            with self.subTest(wanted=wanted), self.assertRaisesRegex(ValueError, f"^{wanted}.*, not list$"):
+                take()
+        with self.assertRaisesRegex(ValueError, r"out must be as Answers.empty\(100, 1\) makes it"):
+            head.query_batch(self.test, out=([], [], [], []))
+
     def test_head_file(self):
         file = tks.HeadFile(pathlib.Path(__file__).parents[2] / "examples/data/novels-lm.safetensors")
         self.assertEqual(file.layer.shape, (10000, 200))
