@@ -446,8 +446,17 @@ class Backend(_Handle):
         """Builds one by its name, with options by theirs; list_backends() has them.
 
         contexts [N, d] of float32 to learn from, counts [V] of int64. progress(step, done) is told how far
-        the build is, and ends it by returning True.
+        the build is, and ends it by returning True, which raises Stopped, or by raising an exception itself.
         """
+        raised = []  # by progress: no exception passes through the library
+
+        def tell(_, step, done):
+            try:
+                return bool(progress(step.decode(), done))
+            except BaseException as error:
+                raised.append(error)
+                return 1
+
         material = _BuildMaterial()
         if contexts is not None and len(contexts) > 0:
             stride = _stride(contexts, np.float32, "contexts")
@@ -458,9 +467,14 @@ class Backend(_Handle):
             material.context_stride = stride
         material.counts = _address(_vector(counts, np.int64, layer.shape[0], "counts"))
         if progress is not None:
-            material.progress = _Progress(lambda _, step, done: bool(progress(step.decode(), done)))
+            material.progress = _Progress(tell)
         text = " ".join(f"{option}={value}" for option, value in options.items())
-        return cls(layer, "topk_build", layer, name.encode(), text.encode(), byref(material))
+        try:
+            return cls(layer, "topk_build", layer, name.encode(), text.encode(), byref(material))
+        except Stopped:
+            if not raised:
+                raise
+        raise raised.pop()
 
     @classmethod
     def load(cls, path, layer):

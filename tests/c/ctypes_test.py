@@ -351,6 +351,21 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaisesRegex(tks.Error, "cannot open"):
             tks.HeadFile("no.safetensors")
 
+    def test_exceptions_of_progress(self):
+        cause = OSError("why")
+        for error in (ValueError("mine"), KeyboardInterrupt(), tks.Stopped("mine as well")):
+            told = []
+
+            def progress(step, done):
+                told.append(step)
+                raise error from cause
+
+            with self.assertRaises(type(error)) as caught:
+                tks.Backend.build(self.layer, "l2s", self.train, clusters=8, progress=progress)
+            self.assertIs(caught.exception, error)
+            self.assertIs(error.__cause__, cause)
+            self.assertEqual(len(told), 1)
+
     def test_numbers_that_c_has_no_room_for(self):
         head, h = tks.Backend.build(self.layer, "certified", self.train), self.test[0]
         for wrong in (-1, 2**64, 2.0, "2", None):
