@@ -6,8 +6,8 @@
     top = head.query(h, k=5)                                      # top.ids, top.logits, top.log_probs
 
 Queries, batches and builds release the interpreter's lock. A Layer, a HeadFile and a Backend may be used by
-several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one. The library is TOPKSOFTMAX_C_LIBRARY of
-the environment, or else LIBRARY where the system finds it.
+several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one. The library is
+TOPKSOFTMAX_C_LIBRARY of the environment, or else LIBRARY where the system finds it.
 """
 
 import ctypes
@@ -112,8 +112,10 @@ _CALLS = {
     "topk_head_file_read_counts": [_P, _P],
     "topk_build": [_P, c_char_p, c_char_p, _P, _P],
     "topk_load": [c_char_p, _P, _P],
+    "topk_load_copy": [c_char_p, _P, _P],
     "topk_map_vocabulary": [_P, _P, _N, _N, _P],
     "topk_save": [_P, c_char_p],
+    "topk_verify_layer": [c_char_p, _P],
     "topk_verify_index": [c_char_p],
     "topk_workspace_new": [_N, _P, _P],
     "topk_query": [_P, _P, _N, _P, _P, _P, _P, _P],
@@ -278,6 +280,11 @@ def verify_index(path):
     _call("topk_verify_index", _text(path))
 
 
+def verify_layer(path, layer):
+    """Raises Error unless an index file is for this layer, of which load() compares a part and this all."""
+    _call("topk_verify_layer", _text(path), layer)
+
+
 class Layer(_Handle):
     """A softmax layer W [V, d], b [V] or None, used where the arrays lie: they must not be changed.
 
@@ -378,7 +385,12 @@ class Answer(NamedTuple):
     log_z_interval: tuple  # proven bounds of log_z where normalizer is "interval"
     normalizer: str  # what log_z counts: NORMALIZERS
     certified: bool  # proven to be the exact top-k
+    confidence: float  # how probable it is, at the least, to be the exact top-k: 1 where certified
+    bytes_read: int  # of weights and index, each byte as often as it was asked for
+    screened: int  # rows, clusters or nodes that were looked at to find candidates
     candidates: int  # tokens whose exact logit was computed
+    fell_back: bool  # there were too few candidates, and every token was scored
+    repaired: bool  # the backend within a "certify:…" had other tokens to offer
 
     @property
     def log_probs(self):
@@ -477,9 +489,12 @@ class Backend(_Handle):
         raise raised.pop()
 
     @classmethod
-    def load(cls, path, layer):
-        """The one whose index save() has written, for the same layer."""
-        return cls(layer, "topk_load", _text(path), layer)
+    def load(cls, path, layer, copy=False):
+        """The one whose index save() has written, for the same layer.
+
+        The file is used where it lies and must not be changed in place, unless a copy of it is made.
+        """
+        return cls(layer, "topk_load_copy" if copy else "topk_load", _text(path), layer)
 
     def mapped(self, token_of_row, vocab):
         """The same with the ids of a model of `vocab` tokens: token_of_row [rows] of int32, -1 for padding."""
@@ -527,7 +542,8 @@ class Backend(_Handle):
               _address(logits), byref(answer))
         return Answer(ids[: answer.count], logits[: answer.count], answer.log_z,
                       (answer.log_z_low, answer.log_z_high), NORMALIZERS[answer.normalizer],
-                      bool(answer.certified), answer.candidates)
+                      bool(answer.certified), answer.confidence, answer.bytes_read, answer.screened,
+                      answer.candidates, bool(answer.fell_back), bool(answer.repaired))
 
     def query_batch(self, contexts, k=1, workspace=None, out=None, **options):
         """The Answers for contexts [B, d] of float32, into `out` if it is given."""
@@ -667,8 +683,8 @@ class Sampler(_Handle):
         return self._draw("topk_draw", head, h, random, options)
 
     def draw_own(self, head, h, random, **options):
-        """The same from the distribution that an approximate head itself has. It scans all tokens where one that the
-        head leaves out may be drawn, or a cut turns on these."""
+        """The same from the distribution that an approximate head itself has. It scans all tokens where one that
+        the head leaves out may be drawn, or a cut turns on these."""
         return self._draw("topk_draw_own", head, h, random, options)
 
     def _draw(self, name, head, h, random, options):
