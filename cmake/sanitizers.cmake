@@ -17,20 +17,22 @@ endif()
 add_compile_definitions(TOPKSOFTMAX_SANITIZED) # tests with very many cases try fewer
 
 if(TOPKSOFTMAX_SANITIZE STREQUAL "thread")
-  # ThreadSanitizer cannot see the synchronisation inside an OpenMP runtime that is not itself instrumented.
-  # LLVM's runtime tells it through the Archer tool; GCC's has no such tool, and every parallel loop looks like a race.
-  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    message(FATAL_ERROR "TOPKSOFTMAX_SANITIZE=thread needs Clang and its OpenMP runtime, "
-      "the compiler is ${CMAKE_CXX_COMPILER_ID}")
-  endif()
-  file(REAL_PATH "${OpenMP_omp_LIBRARY}" openmp_library)
-  cmake_path(GET openmp_library PARENT_PATH openmp_folder)
-  find_library(TOPKSOFTMAX_ARCHER archer HINTS "${openmp_folder}" REQUIRED
-    DOC "LLVM's Archer, which tells ThreadSanitizer about OpenMP")
   # hnswlib's builder locks row after row, in no order, on one thread: the detector of deadlocks takes that for one,
   # and minutes to find out.
-  set(environment "set(ENV{OMP_TOOL_LIBRARIES} [==[${TOPKSOFTMAX_ARCHER}]==])\n"
-    "set(ENV{TSAN_OPTIONS} ignore_noninstrumented_modules=1:detect_deadlocks=0)\n")
+  set(environment "set(ENV{TSAN_OPTIONS} ignore_noninstrumented_modules=1:detect_deadlocks=0)\n")
+  if(TARGET OpenMP::OpenMP_CXX)
+    # ThreadSanitizer cannot see the synchronisation inside an OpenMP runtime that is not itself instrumented.
+    # LLVM's tells it through the Archer tool; GCC's has no such tool, and every parallel loop looks like a race.
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+      message(FATAL_ERROR "TOPKSOFTMAX_SANITIZE=thread with OpenMP needs Clang and its OpenMP runtime, "
+        "the compiler is ${CMAKE_CXX_COMPILER_ID}")
+    endif()
+    file(REAL_PATH "${OpenMP_omp_LIBRARY}" openmp_library)
+    cmake_path(GET openmp_library PARENT_PATH openmp_folder)
+    find_library(TOPKSOFTMAX_ARCHER archer HINTS "${openmp_folder}" REQUIRED
+      DOC "LLVM's Archer, which tells ThreadSanitizer about OpenMP")
+    string(APPEND environment "set(ENV{OMP_TOOL_LIBRARIES} [==[${TOPKSOFTMAX_ARCHER}]==])\n")
+  endif()
 else()
   # LLVM's OpenMP runtime keeps its threads, and what they hold, until the process ends.
   file(WRITE "${PROJECT_BINARY_DIR}/leaks-of-others.supp" "leak:libomp\n")

@@ -6,11 +6,12 @@
     top = head.query(h, k=5)                                      # top.ids, top.logits, top.log_probs
 
 Queries, batches and builds release the interpreter's lock. A Layer, a HeadFile and a Backend may be used by
-several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one. The library is TOPKSOFTMAX_C_LIBRARY of
-the environment, or else LIBRARY where the system finds it.
+several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one. The library is
+TOPKSOFTMAX_C_LIBRARY of the environment, or else LIBRARY where the system finds it.
 """
 
 import ctypes
+import operator
 import os
 import weakref
 from ctypes import byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint64, c_void_p
@@ -19,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 LIBRARY = "libtopksoftmax_c.so.0.2"  # of the version whose interface this is
-FULL_EFFORT = c_size_t(-1).value
+SIZE_MAX = c_size_t(-1).value
+FULL_EFFORT = SIZE_MAX
 NORMALIZERS = ("none", "exact", "candidates", "low_rank", "interval", "learned")
 BLOCK_TYPES = {"q8_0": (4, 32, 34), "q6_k": (5, 256, 210), "q4_k": (6, 256, 144)}  # number, weights, bytes
 WEIGHT_TYPES = (np.float32, np.float16, np.uint16, np.int8)  # uint16: the bits of bfloat16
@@ -110,8 +112,10 @@ _CALLS = {
     "topk_head_file_read_counts": [_P, _P],
     "topk_build": [_P, c_char_p, c_char_p, _P, _P],
     "topk_load": [c_char_p, _P, _P],
+    "topk_load_copy": [c_char_p, _P, _P],
     "topk_map_vocabulary": [_P, _P, _N, _N, _P],
     "topk_save": [_P, c_char_p],
+    "topk_verify_layer": [c_char_p, _P],
     "topk_verify_index": [c_char_p],
     "topk_workspace_new": [_N, _P, _P],
     "topk_query": [_P, _P, _N, _P, _P, _P, _P, _P],
@@ -197,7 +201,18 @@ class _Handle:
 
 
 # ------------------------------------------------------------------------------------------
-# Arrays
+# Numbers and arrays
+
+
+def _whole(value, most, name):
+    """A whole number from 0 to `most`. ctypes and NumPy cut off without a word what C's types have no room for."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number from 0 to {most}")
+    return number
 
 
 def _address(array):
@@ -208,21 +223,32 @@ def _length(array):
     return 0 if array is None else len(array)
 
 
+def _kind(value):
+    """What messages call a value: "float32[700, 32]", or the name of its type."""
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _is_plain(array, dtype):
+    """Whether it is an array of such values that lie next to each other."""
+    return isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
+
+
 def _vector(array, dtype, size, name):
-    """An array [size] that lies in memory as the library takes it; None passes."""
+    """An array [size], where "n" is any, that lies in memory as the library takes it; None passes."""
     if array is not None:
-        if array.dtype != dtype or array.shape != (size,) or not array.flags.c_contiguous:
+        if not _is_plain(array, dtype) or array.ndim != 1 or size not in ("n", len(array)):
             raise ValueError(f"{name} must be a contiguous array [{size}] of {np.dtype(dtype)}, "
-                             f"not {array.dtype}{list(array.shape)}")
+                             f"not {_kind(array)}")
     return array
 
 
 def _stride(rows, dtype, name):
     """The distance of the rows of a matrix [n, d], in values; these must lie next to each other in a row."""
     item = np.dtype(dtype).itemsize
-    if rows.ndim != 2 or rows.dtype != dtype or (rows.shape[1] > 1 and rows.strides[1] != item):
+    is_matrix = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype == dtype
+    if not is_matrix or (rows.shape[1] > 1 and rows.strides[1] != item):
         raise ValueError(f"{name} must be a matrix of {np.dtype(dtype)} whose rows are contiguous, "
-                         f"not {rows.dtype}{list(rows.shape)}")
+                         f"not {_kind(rows)}")
     if len(rows) <= 1:
         return rows.shape[1]
     if rows.strides[0] < rows.shape[1] * item or rows.strides[0] % item != 0:
@@ -254,6 +280,11 @@ def verify_index(path):
     _call("topk_verify_index", _text(path))
 
 
+def verify_layer(path, layer):
+    """Raises Error unless an index file is for this layer, of which load() compares a part and this all."""
+    _call("topk_verify_layer", _text(path), layer)
+
+
 class Layer(_Handle):
     """A softmax layer W [V, d], b [V] or None, used where the arrays lie: they must not be changed.
 
@@ -261,8 +292,8 @@ class Layer(_Handle):
     """
 
     def __init__(self, W, b=None, scales=None):
-        if W.dtype not in WEIGHT_TYPES:
-            raise ValueError(f"W is of {W.dtype}; it must be float32, float16, uint16 (bfloat16) or int8")
+        if not isinstance(W, np.ndarray) or W.dtype not in WEIGHT_TYPES:
+            raise ValueError(f"W must be a matrix of float32, float16, uint16 (bfloat16) or int8, not {_kind(W)}")
         stride = _stride(W, W.dtype, "W")
         vocab, dim = W.shape
         self._arrays = W, _vector(b, np.float32, vocab, "b"), _vector(scales, np.float32, vocab, "scales")
@@ -342,7 +373,7 @@ class Workspace(_Handle):
     """The memory of queries, and how many threads they run on (0: as many as the library has)."""
 
     def __init__(self, threads=1):
-        super().__init__("workspace", "topk_workspace_new", threads, None)
+        super().__init__("workspace", "topk_workspace_new", _whole(threads, SIZE_MAX, "threads"), None)
 
 
 class Answer(NamedTuple):
@@ -354,7 +385,12 @@ class Answer(NamedTuple):
     log_z_interval: tuple  # proven bounds of log_z where normalizer is "interval"
     normalizer: str  # what log_z counts: NORMALIZERS
     certified: bool  # proven to be the exact top-k
+    confidence: float  # how probable it is, at the least, to be the exact top-k: 1 where certified
+    bytes_read: int  # of weights and index, each byte as often as it was asked for
+    screened: int  # rows, clusters or nodes that were looked at to find candidates
     candidates: int  # tokens whose exact logit was computed
+    fell_back: bool  # there were too few candidates, and every token was scored
+    repaired: bool  # the backend within a "certify:…" had other tokens to offer
 
     @property
     def log_probs(self):
@@ -385,20 +421,23 @@ class _Query:
     def __init__(self, vocab, k=1, mask=None, biases=None, probabilities=True, effort=0,
                  log_z_tolerance=np.inf):
         words = words32 = pairs = None
-        if mask is not None and mask.dtype in (np.int32, np.uint32):
-            words32 = _vector(mask, mask.dtype, mask.size, "mask")
+        if isinstance(mask, np.ndarray) and mask.dtype in (np.int32, np.uint32):
+            words32 = _vector(mask, mask.dtype, "n", "mask")
         elif mask is not None:
             words = np.zeros((vocab + 63) // 64, np.uint64)
             packed = np.packbits(_vector(mask, np.bool_, vocab, "a mask without words of 32 bits"),
                                  bitorder="little")
             words.view(np.uint8)[: len(packed)] = packed
         if biases:
-            pairs = np.array(sorted(biases.items()), dtype=_BIAS)
+            pairs = np.array(sorted((_whole(token, vocab - 1, "a token of biases"), bias)
+                                    for token, bias in biases.items()), dtype=_BIAS)
+        self.k = _whole(k, SIZE_MAX, "k")
         self._arrays = words, words32, pairs
         self._options = _QueryOptions(
-            k=k, allowed=_address(words), allowed_words=_length(words), biases=_address(pairs),
-            bias_count=_length(pairs), probabilities=probabilities, effort=effort,
-            log_z_tolerance=log_z_tolerance, allowed32=_address(words32), allowed32_words=_length(words32))
+            k=self.k, allowed=_address(words), allowed_words=_length(words), biases=_address(pairs),
+            bias_count=_length(pairs), probabilities=probabilities,
+            effort=_whole(effort, SIZE_MAX, "effort"), log_z_tolerance=log_z_tolerance,
+            allowed32=_address(words32), allowed32_words=_length(words32))
         self._as_parameter_ = ctypes.addressof(self._options)
 
 
@@ -419,8 +458,17 @@ class Backend(_Handle):
         """Builds one by its name, with options by theirs; list_backends() has them.
 
         contexts [N, d] of float32 to learn from, counts [V] of int64. progress(step, done) is told how far
-        the build is, and ends it by returning True.
+        the build is, and ends it by returning True, which raises Stopped, or by raising an exception itself.
         """
+        raised = []  # by progress: no exception passes through the library
+
+        def tell(_, step, done):
+            try:
+                return bool(progress(step.decode(), done))
+            except BaseException as error:
+                raised.append(error)
+                return 1
+
         material = _BuildMaterial()
         if contexts is not None and len(contexts) > 0:
             stride = _stride(contexts, np.float32, "contexts")
@@ -431,20 +479,28 @@ class Backend(_Handle):
             material.context_stride = stride
         material.counts = _address(_vector(counts, np.int64, layer.shape[0], "counts"))
         if progress is not None:
-            material.progress = _Progress(lambda _, step, done: bool(progress(step.decode(), done)))
+            material.progress = _Progress(tell)
         text = " ".join(f"{option}={value}" for option, value in options.items())
-        return cls(layer, "topk_build", layer, name.encode(), text.encode(), byref(material))
+        try:
+            return cls(layer, "topk_build", layer, name.encode(), text.encode(), byref(material))
+        except Stopped:
+            if not raised:
+                raise
+        raise raised.pop()
 
     @classmethod
-    def load(cls, path, layer):
-        """The one whose index save() has written, for the same layer."""
-        return cls(layer, "topk_load", _text(path), layer)
+    def load(cls, path, layer, copy=False):
+        """The one whose index save() has written, for the same layer.
+
+        The file is used where it lies and must not be changed in place, unless a copy of it is made.
+        """
+        return cls(layer, "topk_load_copy" if copy else "topk_load", _text(path), layer)
 
     def mapped(self, token_of_row, vocab):
         """The same with the ids of a model of `vocab` tokens: token_of_row [rows] of int32, -1 for padding."""
-        rows = len(token_of_row)
-        tokens = _vector(token_of_row, np.int32, rows, "token_of_row")
-        return Backend(self.layer, "topk_map_vocabulary", self, _address(tokens), rows, vocab)
+        tokens = _vector(token_of_row, np.int32, "n", "token_of_row")
+        return Backend(self.layer, "topk_map_vocabulary", self, _address(tokens), len(tokens),
+                       _whole(vocab, SIZE_MAX, "vocab"))
 
     def save(self, path):
         _call("topk_save", self, _text(path))
@@ -480,27 +536,29 @@ class Backend(_Handle):
         """The Answer for a context h [d] of float32."""
         vocab, dim = self.shape
         _vector(h, np.float32, dim, "h")
-        ids, logits, answer = np.empty(k, np.int32), np.empty(k, np.float32), _Answer()
-        _call("topk_query", self, _address(h), dim, _Query(vocab, k, **options), workspace or Workspace(),
-              _address(ids), _address(logits), byref(answer))
+        asked = _Query(vocab, k, **options)
+        ids, logits, answer = np.empty(asked.k, np.int32), np.empty(asked.k, np.float32), _Answer()
+        _call("topk_query", self, _address(h), dim, asked, workspace or Workspace(), _address(ids),
+              _address(logits), byref(answer))
         return Answer(ids[: answer.count], logits[: answer.count], answer.log_z,
                       (answer.log_z_low, answer.log_z_high), NORMALIZERS[answer.normalizer],
-                      bool(answer.certified), answer.candidates)
+                      bool(answer.certified), answer.confidence, answer.bytes_read, answer.screened,
+                      answer.candidates, bool(answer.fell_back), bool(answer.repaired))
 
     def query_batch(self, contexts, k=1, workspace=None, out=None, **options):
         """The Answers for contexts [B, d] of float32, into `out` if it is given."""
         stride = _stride(contexts, np.float32, "contexts")
         count, dim = contexts.shape
+        asked = _Query(self.shape[0], k, **options)
         if out is None:
-            out = Answers.empty(count, k)
-        for array, memory in zip(out, Answers.empty(0, k)):
-            fits = array.dtype == memory.dtype and array.shape == (count, *memory.shape[1:])
-            if not fits or not array.flags.c_contiguous:
+            out = Answers.empty(count, asked.k)
+        for array, memory in zip(out, Answers.empty(0, asked.k)):
+            if not _is_plain(array, memory.dtype) or array.shape != (count, *memory.shape[1:]):
                 raise ValueError(f"out must be as Answers.empty({count}, {k}) makes it")
         flat = _FlatAnswers(ids=_address(out.ids), logits=_address(out.logits), log_z=_address(out.log_z),
                             certified=_address(out.certified))
-        _call("topk_query_batch", self, _address(contexts), count, dim, stride,
-              _Query(self.shape[0], k, **options), workspace or Workspace(0), byref(flat))
+        _call("topk_query_batch", self, _address(contexts), count, dim, stride, asked,
+              workspace or Workspace(0), byref(flat))
         return out
 
     def logits(self, contexts, workspace=None, **options):
@@ -515,10 +573,9 @@ class Backend(_Handle):
     def logits_of(self, h, ids, workspace=None, **options):
         """The logits [n] of the tokens ids [n] of int32 for a context h [d]; −∞: forbidden."""
         vocab, dim = self.shape
-        values = np.empty(len(ids), np.float32)
-        _call("topk_logits_of", self, _address(_vector(h, np.float32, dim, "h")), dim,
-              _address(_vector(ids, np.int32, len(ids), "ids")), len(ids), _Query(vocab, **options),
-              workspace or Workspace(), _address(values))
+        values = np.empty(len(_vector(ids, np.int32, "n", "ids")), np.float32)
+        _call("topk_logits_of", self, _address(_vector(h, np.float32, dim, "h")), dim, _address(ids),
+              len(values), _Query(vocab, **options), workspace or Workspace(), _address(values))
         return values
 
     def sample_log_z(self, h, error=0.01, temperature=1.0, seed=1, workspace=None, mask=None, biases=None):
@@ -526,7 +583,7 @@ class Backend(_Handle):
         where the head has no bounds to draw rows by. An error of 0 came out exact."""
         vocab, dim = self.shape
         found = _SampledLogZ()
-        how = _LogZOptions(error=error, temperature=temperature, seed=seed)
+        how = _LogZOptions(error=error, temperature=temperature, seed=_whole(seed, 2**64 - 1, "seed"))
         _call("topk_sample_log_z", self, _address(_vector(h, np.float32, dim, "h")), dim, byref(how),
               _Query(vocab, mask=mask, biases=biases), workspace or Workspace(), byref(found))
         return (found.log_z, found.error) if found.known else None
@@ -538,12 +595,13 @@ class Backend(_Handle):
         first.
         """
         vocab, dim = self.shape
+        _vector(history, np.int32, "n", "history")
         room = np.empty(len(history) + len(biases or {}), _BIAS)
         penalties = _Penalties(repetition=repetition, presence=presence, frequency=frequency)
         count = c_size_t()
         _call("topk_penalise", byref(penalties), self, _address(_vector(h, np.float32, dim, "h")), dim,
-              _address(_vector(history, np.int32, len(history), "history")), len(history),
-              _Query(vocab, biases=biases), workspace or Workspace(), _address(room), byref(count))
+              _address(history), len(history), _Query(vocab, biases=biases), workspace or Workspace(),
+              _address(room), byref(count))
         return {int(token): float(bias) for token, bias in room[: count.value]}
 
     def cursor(self, h, **options):
@@ -589,7 +647,7 @@ class Random(_Handle):
     """Random numbers that a seed gives alike everywhere: one for each sequence that is generated."""
 
     def __init__(self, seed=0):
-        super().__init__("random", "topk_random_new", seed)
+        super().__init__("random", "topk_random_new", _whole(seed, 2**64 - 1, "seed"))
 
 
 class Token(NamedTuple):
@@ -610,8 +668,8 @@ class Sampler(_Handle):
                  xtc_probability=0.0, xtc_threshold=0.1, order="hugging_face", log_z_error=0.0):
         if order not in self._ORDERS:
             raise ValueError(f"order is {order!r}; it must be one of {', '.join(self._ORDERS)}")
-        options = _SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-                                   typical_p=typical_p, top_n_sigma=top_n_sigma,
+        options = _SamplingOptions(temperature=temperature, top_k=_whole(top_k, SIZE_MAX, "top_k"),
+                                   top_p=top_p, min_p=min_p, typical_p=typical_p, top_n_sigma=top_n_sigma,
                                    xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
                                    order=self._ORDERS[order], log_z_error=log_z_error)
         super().__init__("sampler", "topk_sampler_new", byref(options))
@@ -625,8 +683,8 @@ class Sampler(_Handle):
         return self._draw("topk_draw", head, h, random, options)
 
     def draw_own(self, head, h, random, **options):
-        """The same from the distribution that an approximate head itself has. It scans all tokens where one that the
-        head leaves out may be drawn, or a cut turns on these."""
+        """The same from the distribution that an approximate head itself has. It scans all tokens where one that
+        the head leaves out may be drawn, or a cut turns on these."""
         return self._draw("topk_draw_own", head, h, random, options)
 
     def _draw(self, name, head, h, random, options):

@@ -65,7 +65,7 @@ void CallersExecutor::run_some(std::size_t first, std::size_t parts, std::size_t
     throw ExecutorFailed("executor.run has failed");
   }
   if (loop.misused) {
-    throw ExecutorFailed("executor.run has called the body for a part or a thread that there is not");
+    throw ExecutorFailed("executor.run has called the body with a part or thread number out of range");
   }
   if (loop.repeated) {
     throw ExecutorFailed("executor.run has called the body more than once for the same part");

@@ -43,9 +43,8 @@ T& required(T* pointer, const char* name) {
 /// Throws std::invalid_argument unless pointer and count both say that there is something, or neither does.
 inline void require_values(const void* pointer, std::size_t count, const char* name) {
   if ((pointer != nullptr) == (count != 0)) return;
-  throw std::invalid_argument(std::string(name) +
-                              (count != 0 ? " is a null pointer, but there are " : " has ") +
-                              std::to_string(count) + " of them");
+  throw std::invalid_argument(std::string(name) + (count != 0 ? " is a null pointer" : " is given") +
+                              ", but its count is " + std::to_string(count));
 }
 
 /// Throws std::invalid_argument for a struct of the caller's that this version cannot know.

@@ -2,6 +2,7 @@
 """The C interface from Python, by examples/python/topksoftmax.py, against the full softmax in NumPy."""
 
 import pathlib
+import re
 import sys
 import tempfile
 import threading
@@ -53,6 +54,12 @@ class CtypesTest(unittest.TestCase):
     def test_version_and_list(self):
         self.assertRegex(tks.version(), r"^\d+\.\d+\.\d+$")
         self.assertIn("clusters=100", tks.list_backends())
+
+    def test_every_function_of_the_header(self):
+        header = pathlib.Path(__file__).parents[2] / "include/topksoftmax/c/topksoftmax.h"
+        declared = re.findall(r"TOPK_API [^(]*?(topk_[a-z0-9_]+)\(", header.read_text(encoding="utf-8"))
+        self.assertGreater(len(declared), 20)
+        self.assertEqual(sorted(declared), sorted([*tks._CALLS, *tks._FUNCTIONS]))
 
     def test_exact_backends_are_numpys_softmax(self):
         reference = Reference(self.W, self.b, self.test)
@@ -265,17 +272,63 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             cursor.start(self.test[1][1:])
 
+    def test_what_answers_tell_of_the_work(self):
+        h = self.test[0]
+        top = tks.Backend.build(self.layer, "fused").query(h, k=K)
+        self.assertEqual((top.confidence, top.candidates, top.screened), (1.0, VOCAB, 0))
+        self.assertEqual(top.bytes_read, self.W.nbytes + self.b.nbytes)
+        self.assertFalse(top.fell_back or top.repaired)
+
+        settings = {"clusters": 8, "budget": 20}
+        few = tks.Backend.build(self.layer, "l2s", self.train, **settings)
+        top = few.query(h, k=K)
+        self.assertEqual((top.confidence, top.fell_back), (0.0, False))
+        self.assertGreater(top.screened, 0)
+        self.assertLess(top.candidates, 100)
+        self.assertTrue(few.query(h, k=100).fell_back)  # more than there are candidates
+
+        certify = tks.Backend.build(self.layer, "certify:l2s", self.train, **settings)
+        repaired = [certify.query(h, k=K).repaired for h in self.test]
+        self.assertEqual(set(repaired), {False, True})
+
+        # Rows and contexts that bounds do not tell apart: exact but for a probability.
+        random = np.random.default_rng(4)
+        W, contexts = (random.normal(0, 1, (n, 128)).astype(np.float32) for n in (700, 200))
+        likely = tks.Backend.build(tks.Layer(W), "certified", contexts, prefix=8, int4_width=32,
+                                   failure_probability=1e-3)
+        top = likely.query(contexts[0], k=K)
+        self.assertEqual((top.certified, top.confidence), (False, 1 - 1e-3))
+
     def test_indexes(self):
         head = tks.Backend.build(self.layer, "l2s", self.train, clusters=8, rounds=1)
+        other = tks.Layer(self.W)
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "head.index"
             head.save(path)
             tks.verify_index(path)
+            tks.verify_layer(path, self.layer)
             loaded = tks.Backend.load(path, self.layer)
-            self.assertRaises(tks.Error, tks.Backend.load, path, tks.Layer(self.W))
-        self.assertEqual((loaded.name, loaded.index_bytes), ("l2s", head.index_bytes))
-        for a, b in zip(head.query_batch(self.test, k=K), loaded.query_batch(self.test, k=K)):
-            np.testing.assert_array_equal(a, b)
+            copied = tks.Backend.load(path, self.layer, copy=True)
+            for refused in (tks.Backend.load, tks.verify_layer):
+                with self.assertRaisesRegex(tks.Error, "another layer"):
+                    refused(path, other)
+            with self.assertRaisesRegex(tks.Error, "another layer"):
+                tks.Backend.load(path, other, copy=True)
+            expected = head.query_batch(self.test, k=K)
+            for a, b in zip(expected, loaded.query_batch(self.test, k=K)):
+                np.testing.assert_array_equal(a, b)
+            self.assertEqual((loaded.name, loaded.index_bytes), ("l2s", head.index_bytes))
+
+            del loaded  # uses the file where it lies
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+            with self.assertRaisesRegex(tks.Error, "checksum"):
+                tks.verify_index(path)
+            path.write_bytes(b"")  # which matters to none that has a copy
+            for a, b in zip(expected, copied.query_batch(self.test, k=K)):
+                np.testing.assert_array_equal(a, b)
+            self.assertRaises(tks.Error, tks.Backend.load, path, self.layer)
 
     def test_sampling(self):
         heads = [tks.Backend.build(self.layer, name, self.train) for name in ("fused", "certified")]
@@ -350,6 +403,64 @@ class CtypesTest(unittest.TestCase):
             tks.Workspace(threads=2**62)
         with self.assertRaisesRegex(tks.Error, "cannot open"):
             tks.HeadFile("no.safetensors")
+
+    def test_exceptions_of_progress(self):
+        cause = OSError("why")
+        for error in (ValueError("mine"), KeyboardInterrupt(), tks.Stopped("mine as well")):
+            told = []
+
+            def progress(step, done):
+                told.append(step)
+                raise error from cause
+
+            with self.assertRaises(type(error)) as caught:
+                tks.Backend.build(self.layer, "l2s", self.train, clusters=8, progress=progress)
+            self.assertIs(caught.exception, error)
+            self.assertIs(error.__cause__, cause)
+            self.assertEqual(len(told), 1)
+
+    def test_numbers_that_c_has_no_room_for(self):
+        head, h = tks.Backend.build(self.layer, "certified", self.train), self.test[0]
+        for wrong in (-1, 2**64, 2.0, "2", None):
+            for name, take in (
+                ("k", lambda: head.query(h, k=wrong)),
+                ("k", lambda: head.query_batch(self.test, k=wrong)),
+                ("effort", lambda: head.query(h, effort=wrong)),
+                ("top_k", lambda: tks.Sampler(top_k=wrong)),
+                ("threads", lambda: tks.Workspace(wrong)),
+                ("seed", lambda: tks.Random(wrong)),
+                ("seed", lambda: head.sample_log_z(h, seed=wrong)),
+                ("vocab", lambda: head.mapped(np.arange(VOCAB, dtype=np.int32), wrong)),
+            ):
+                with self.subTest(name=name, wrong=wrong), self.assertRaisesRegex(
+                        ValueError, f"^{name} is {wrong!r}; it must be a whole number from 0 to {2**64 - 1}$"):
+                    take()
+        for token in (-1, VOCAB, 2**32, 2**40, 3.7):
+            with self.assertRaisesRegex(ValueError, f"a token of biases is {token}; .* from 0 to 699"):
+                head.query(h, biases={0: 1.0, token: 1.0})
+        expected = head.query(h, k=K, biases={3: 1.0})
+        found = head.query(h, k=np.int64(K), biases={np.uint8(3): 1.0})
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_array_equal(found.logits, expected.logits)
+
+    def test_what_is_no_array(self):
+        head, h = tks.Backend.build(self.layer, "fused"), self.test[0]
+        for wanted, take in (
+            (r"h must be a contiguous array \[32\] of float32", lambda: head.query([0.0] * DIM)),
+            (r"a mask .* must be a contiguous array \[700\] of bool", lambda: head.query(h, mask=[True] * VOCAB)),
+            (r"ids must be a contiguous array \[n\] of int32", lambda: head.logits_of(h, [1, 2])),
+            (r"history must be a contiguous array \[n\] of int32", lambda: head.penalise(h, [1, 2])),
+            (r"token_of_row must be a contiguous array \[n\] of int32", lambda: head.mapped([0, 1], 2)),
+            (r"b must be a contiguous array \[700\] of float32", lambda: tks.Layer(self.W, [0.0] * VOCAB)),
+            ("W must be a matrix of float32, float16, .* or int8", lambda: tks.Layer([[1.0]])),
+            ("contexts must be a matrix of float32", lambda: head.query_batch([h])),
+            ("contexts must be a matrix of float32", lambda: tks.Backend.build(self.layer, "certified", [h])),
+            ("blocks must be a matrix of uint8", lambda: tks.Layer.from_blocks([[1]], "q8_0")),
+        ):
+            with self.subTest(wanted=wanted), self.assertRaisesRegex(ValueError, f"^{wanted}.*, not list$"):
+                take()
+        with self.assertRaisesRegex(ValueError, r"out must be as Answers.empty\(100, 1\) makes it"):
+            head.query_batch(self.test, out=([], [], [], []))
 
     def test_head_file(self):
         file = tks.HeadFile(pathlib.Path(__file__).parents[2] / "examples/data/novels-lm.safetensors")

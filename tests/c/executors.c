@@ -222,8 +222,8 @@ void test_executors_that_fail(void) {
                   {run_all_but_one, " times for "},
                   {run_one_part_again, "more than once for the same part"},
                   {run_and_fail, "executor.run has failed"},
-                  {run_on_a_thread_too_many, "a thread that there is not"},
-                  {run_a_part_too_many, "a part or a thread"}};
+                  {run_on_a_thread_too_many, "with a part or thread number out of range"},
+                  {run_a_part_too_many, "with a part or thread number out of range"}};
   for (size_t i = 0; i < sizeof kFailing / sizeof kFailing[0]; ++i) {
     const topk_executor executor = {NULL, three_threads, kFailing[i].run};
     topk_workspace* workspace = NULL;

@@ -313,7 +313,7 @@ void test_query_errors(void) {
   options.allowed_words = 0;
   const uint32_t allowed32[2 * kWords] = {0};
   options.allowed32 = allowed32;
-  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.allowed32");
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.allowed32 is given, but its count is 0");
   options.allowed32_words = (kVocab - 1) / 32;
   CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "the mask has bits for 576 ");
   options.allowed32_words = 2 * kWords;
@@ -327,7 +327,8 @@ void test_query_errors(void) {
   options.allowed32_words = 0;
   const topk_token_bias biases[] = {{7, 1.0F}, {3, 1.0F}};
   options.bias_count = 2;
-  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "options.biases is a null pointer");
+  CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT,
+              "options.biases is a null pointer, but its count is 2");
   options.biases = biases;
   CHECK_FAILS(QUERY(kDim), error, TOPK_INVALID_ARGUMENT, "token 3 after 7");
   options.biases = NULL;

@@ -11,8 +11,9 @@
 // TopKSoftmax. The header is C99.
 //
 // Errors: whatever can fail returns a topk_status. Its last parameter takes a topk_error for the message, or
-// NULL. Nothing is kept between calls, prints, or ends the program, and no C++ exception comes out. A call
-// that fails leaves its outputs as they were; those of a batch are an exception that topk_query_batch states.
+// NULL. The library keeps no state between calls, prints nothing and never ends the program, and no C++
+// exception comes out. A call that fails leaves its outputs as they were; those of a batch are an exception
+// that topk_query_batch states.
 //
 // Threads: layers, head files and backends never change once made, and any number of threads may use one at a
 // time. A workspace, a cursor, a sampler and a random stream serve one call at a time. To free is to change:
@@ -225,8 +226,8 @@ typedef struct topk_build_material {
 /// are those that are not to have their defaults, as text: "clusters=100 budget=300", separated by blanks or
 /// ends of lines; NULL or "": none. topk_list_backends tells which there are. `material` may be NULL.
 ///
-/// Cost: seconds to minutes, as the method has it. TOPK_ERROR for a name or option that there is not, for
-/// values that are refused, and for contexts that are missing, not finite or unusable.
+/// Cost: seconds to minutes, as the method has it. TOPK_ERROR for an unknown name or option, for values that
+/// are refused, and for contexts that are missing, not finite or unusable.
 TOPK_API topk_status topk_build(const topk_layer* layer, const char* name, const char* options,
                                 const topk_build_material* material, topk_backend** backend,
                                 topk_error* error);
@@ -385,8 +386,8 @@ typedef struct topk_answer {
 /// first, of equal logits the lower id. The same bits for every number of threads. Several threads are worth
 /// it where a query reads megabytes.
 ///
-/// `ids` [k] takes the tokens, `logits` [k] their logits, or is NULL; places that there is no token for take
-/// the id −1 and the logit −∞. `answer` may be NULL, as may `options`.
+/// `ids` [k] takes the tokens, `logits` [k] their logits, or is NULL; unused places get the id −1 and the
+/// logit −∞. `answer` may be NULL, as may `options`.
 ///
 /// TOPK_INVALID_ARGUMENT for an h of another length than d or with a value that is not finite, for k = 0 and
 /// for options that are unusable.
