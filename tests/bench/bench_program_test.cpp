@@ -7,46 +7,33 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <set>
 #include <sstream>
 
 #include "bench/program.hpp"
-#include "support/layers.hpp"
+#include "bench/tiny_head.hpp"
+#include "harness/ablation.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
 namespace topksoftmax {
 namespace {
 
-using testing::clustered_contexts;
 using testing::ProgramRun;
-using testing::random_matrix;
-using testing::random_vector;
 using testing::read_text;
 using testing::run_tool;
+using testing::TinyHead;
 using testing::values;
 
-constexpr std::size_t kVocab = 300;
-constexpr std::size_t kDim = 16;
-constexpr std::size_t kTrain = 400;
-constexpr std::size_t kTest = 90;
+constexpr std::size_t kVocab = TinyHead::kVocab;
+constexpr std::size_t kDim = TinyHead::kDim;
+constexpr std::size_t kTrain = TinyHead::kTrain;
 
 class BenchProgram : public ::testing::Test {
  protected:
   void SetUp() override {
     head_ = folder_.path() / "tiny.safetensors";
-    const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
-    const Eigen::VectorXf bias = random_vector(kVocab, 2);
-    const RowMajorMatrix train = clustered_contexts(kTrain, kDim, 5, 3);
-    const RowMajorMatrix test = clustered_contexts(kTest, kDim, 5, 3);
-    std::vector<std::int32_t> counts(kVocab);
-    std::iota(counts.rbegin(), counts.rend(), 1);
-    const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight)),
-                                             tensor_view("bias", {kVocab}, std::span(bias.data(), kVocab)),
-                                             tensor_view("contexts.train", {kTrain, kDim}, values(train)),
-                                             tensor_view("contexts.test", {kTest, kDim}, values(test)),
-                                             tensor_view("counts", {kVocab}, counts)};
-    write_safetensors(head_, tensors, {{"name", "tiny"}});
+    TinyHead().write(head_);
   }
 
   /// Runs it on the tiny head, quickly.
@@ -201,8 +188,9 @@ TEST_F(BenchProgram, WritesTheReport) {
   EXPECT_FALSE(machine.at("simd").get<std::string>().empty());
   EXPECT_GT(machine.at("read_gb_s").get<double>(), 0.0);
 
-  const nlohmann::json head = {{"file", head_.string()}, {"name", "tiny"},  {"vocab", kVocab}, {"dim", kDim},
-                               {"type", "float32"},      {"train", kTrain}, {"test", kTest}};
+  const nlohmann::json head = {
+      {"file", head_.string()}, {"name", "tiny"},  {"vocab", kVocab},        {"dim", kDim},
+      {"type", "float32"},      {"train", kTrain}, {"test", TinyHead::kTest}};
   nlohmann::json told = report.at("head");
   EXPECT_EQ(keys(told.at("concentration")),
             (std::vector<std::string>{"directions", "energy", "energy_centred"}));
@@ -264,14 +252,13 @@ TEST_F(BenchProgram, ComparesWithFusedWhereNoExactBackendIsChosen) {
 }
 
 TEST_F(BenchProgram, ReadsWeightsInTheTypeOfTheFile) {
-  const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
+  const TinyHead head;
   std::vector<Eigen::half> halves(kVocab * kDim);
-  std::transform(weight.data(), weight.data() + weight.size(), halves.begin(),
+  std::transform(head.weight.data(), head.weight.data() + head.weight.size(), halves.begin(),
                  [](float x) { return Eigen::half(x); });
-  const RowMajorMatrix contexts = clustered_contexts(kTrain, kDim, 5, 3);
   const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, halves),
-                                           tensor_view("contexts.train", {kTrain, kDim}, values(contexts)),
-                                           tensor_view("contexts.test", {kTrain, kDim}, values(contexts))};
+                                           tensor_view("contexts.train", {kTrain, kDim}, values(head.train)),
+                                           tensor_view("contexts.test", {kTrain, kDim}, values(head.train))};
   write_safetensors(head_, tensors, {{"name", "half"}});
   const nlohmann::json report = measured_json("--queries 30");
   EXPECT_EQ(report.at("head").at("type"), "float16");
@@ -507,9 +494,9 @@ TEST_F(BenchProgram, NamesABackendOnceInItsRefusal) {
 
 TEST_F(BenchProgram, RefusesAHeadWithoutTestContexts) {
   const std::filesystem::path bare = folder_.path() / "bare.safetensors";
-  const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
-  const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight))};
-  write_safetensors(bare, tensors);
+  TinyHead head;
+  head.test.resize(0, kDim);
+  head.write(bare);
   expect_error(run_tool("--head " + bare.string()), 1, "there are no contexts to measure on");
 }
 
