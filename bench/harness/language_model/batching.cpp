@@ -16,6 +16,8 @@
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -156,6 +158,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
       const std::vector<Way> all = ways();
       std::vector<std::vector<double>> seconds(all.size());
       std::vector<BatchReport> reports(all.size());
+      const PinnedThread pinned;
       for (std::size_t round = 0; round < kRounds; ++round) {
         for (std::size_t w = 0; w < all.size(); ++w) {
           request.progress.show(choice.backend->name + ", " + distribution.name + ", " + all[w].name);
@@ -166,8 +169,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
       }
       double mini = 0.0;
       for (std::size_t w = 0; w < all.size(); ++w) {
-        std::sort(seconds[w].begin(), seconds[w].end());
-        const double median = seconds[w][kRounds / 2];
+        const double median = detail::quantile(seconds[w], 0.5);
         if (w == 0) mini = median;
         std::vector<std::string> cells = {choice.backend->name,
                                           distribution.name,
