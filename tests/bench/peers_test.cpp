@@ -108,6 +108,22 @@ TEST(Peers, ReadWhateverTypeALayerIsStoredIn) {
   }
 }
 
+TEST(Peers, TellWhatTheyKeepBesideTheLayer) {
+  const SoftmaxLayer layer = random_layer(1000, 24, 1);
+  const bench::Head head = make_head(layer);
+  for (const BackendDescription* backend : full_softmax_peers()) {
+    const auto peer = backend->build(bench::material_of(head));
+    const std::size_t at_first = peer->index_bytes();
+    if (backend->name != "peer:onednn") {
+      EXPECT_EQ(at_first, 0U) << backend->name;
+      continue;
+    }
+    EXPECT_GE(at_first, layer.bytes());  // its own copy, and maybe one in the layout that it likes
+    peer->query_batch(head.test, {.k = 1}, SerialExecutor());
+    EXPECT_GE(peer->index_bytes(), at_first);
+  }
+}
+
 TEST(Peers, TakeScalesAndSoftCaps) {
   expect_exact(random_layer(1000, 24, 1).with({.scale = 0.5F, .soft_cap = 3.0F}), {.k = 5});
   const bench::Head head = make_head(random_layer(1000, 24, 1).with({.scale = 0.5F, .soft_cap = 3.0F}));
