@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -85,11 +86,20 @@ std::string microseconds(const Row& row) {
   return three_digits(row.timing.seconds_per_item * 1e6);
 }
 
+/// A line about what is known of the work.
+std::string tooltip_of_work(const Precision& precision) {
+  std::string text;
+  if (!std::isnan(precision.candidates_mean)) text = three_digits(precision.candidates_mean) + " candidates";
+  if (!std::isnan(precision.bytes_read_mean)) {
+    text += (text.empty() ? "" : ", ") + three_digits(precision.bytes_read_mean * 1e-3) + " KB read";
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
 std::string tooltip(const Row& row) {
   return row.backend + (row.settings.empty() ? "" : " " + row.settings) + "\n" + three_digits(row.speedup) +
          "× faster, " + microseconds(row) + " µs\nP@1 " + fixed(row.precision_at(1), 4) + ", P@5 " +
-         fixed(row.precision_at(5), 4) + "\n" + three_digits(row.precision.candidates_mean) +
-         " candidates, " + three_digits(row.precision.bytes_read_mean * 1e-3) + " KB read";
+         fixed(row.precision_at(5), 4) + tooltip_of_work(row.precision);
 }
 
 /// The rows of each system, in their order.
@@ -149,9 +159,10 @@ std::string precision_figure(const Measurement& measurement, std::size_t k, doub
 }
 
 std::string work_figure(const Measurement& all) {
-  // Other libraries do not say what they read.
+  // Other libraries do not tell what they read.
   Measurement measurement = all;
-  std::erase_if(measurement.rows, [](const Row& row) { return row.precision.bytes_read_mean <= 0.0; });
+  std::erase_if(measurement.rows, [](const Row& row) { return std::isnan(row.precision.bytes_read_mean); });
+  if (measurement.rows.empty()) return "<p class=\"note\">No system here tells what it reads.</p>\n";
   std::vector<double> kilobytes;
   std::vector<double> times;
   std::vector<std::pair<double, double>> limits;

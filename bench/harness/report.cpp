@@ -27,9 +27,10 @@ std::string note(const Row& row) {
   return text;
 }
 
-/// The share of the machine's limit; none for a batch, whose queries read the same bytes together.
+/// The share of the machine's limit; none for a batch, whose queries read the same bytes together, and where
+/// nobody knows what is read.
 std::string share_of_limit(const Row& row, std::size_t batch) {
-  if (batch > 1 || row.limit_gb_s <= 0.0) return "-";
+  if (batch > 1 || std::isnan(row.limit_gb_s)) return "-";
   return fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %";
 }
 
@@ -147,8 +148,8 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                      {"index_bytes", row.index_bytes},
                                      {"build_seconds", row.build_seconds},
                                      {"build_peak_bytes", number_or_null(row.build_bytes)},
-                                     {"screened_mean", precision.screened_mean},
-                                     {"candidates_mean", precision.candidates_mean},
+                                     {"screened_mean", number_or_null(precision.screened_mean)},
+                                     {"candidates_mean", number_or_null(precision.candidates_mean)},
                                      {"certified_rate", precision.certified_rate},
                                      {"log_prob_error", errors_of(precision.log_prob_error)},
                                      {"max_log_prob_error", number_or_null(precision.log_prob_error.max)}};
