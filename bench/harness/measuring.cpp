@@ -142,8 +142,14 @@ void run_table(const MeasureRequest& request, std::span<const Choice> choices, c
     print(machine, measurer, measurement, out);
   }
   out.flush();
-  if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
-  if (!request.html.empty()) write_output(request.html, to_html(machine, measurer, measurement, command));
+  try_all({[&] {
+             if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
+           },
+           [&] {
+             if (!request.html.empty()) {
+               write_output(request.html, to_html(machine, measurer, measurement, command));
+             }
+           }});
 }
 
 void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,

@@ -579,6 +579,15 @@ TEST_F(BenchProgram, WritesToDevices) {
   EXPECT_TRUE(nlohmann::json::accept(run.out.substr(json)));
 }
 
+TEST_F(BenchProgram, WritesWhatCanBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const std::filesystem::path page = folder_.path() / "report.html";
+  const ProgramRun run = measure("--backends fused --json /dev/full --html " + page.string());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("/dev/full: cannot be written"), std::string::npos) << run.err;
+  EXPECT_TRUE(read_text(page).ends_with("</html>\n"));
+}
+
 TEST_F(BenchProgram, WritesTheNameOfAHeadThatIsNoUtf8) {
   const std::filesystem::path odd = folder_.path() / "odd\xFF.safetensors";
   std::filesystem::copy_file(head_, odd);

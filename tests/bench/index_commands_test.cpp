@@ -223,6 +223,14 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
   }
 }
 
+TEST_F(IndexCommands, TuneSavesItsIndexThoughItsJsonCannotBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  expect_error(run_tool("tune --head " + head_.string() +
+                        " --target p5=1 --max-seconds 0 --json /dev/full --out " + index_.string()),
+               1, "/dev/full: cannot be written");
+  EXPECT_EQ(inspect(index_, "--verify").exit_code, 0);
+}
+
 TEST_F(IndexCommands, InspectWritesOverNothingThatItReads) {
   ASSERT_EQ(build("--backend svd --out " + index_.string()).exit_code, 0);
   const std::string index = testing::read_bytes(index_);
