@@ -305,6 +305,19 @@ TEST_F(BenchProgram, SharesEachQueryAmongThreads) {
   }
 }
 
+TEST_F(BenchProgram, SaysWhoHadOneThreadWhereOthersHadMore) {
+  const std::string remark = "on one thread, as other libraries share no query: peer:eigen, peer:hnswlib";
+  const std::string arguments = "--backends fused,peer:eigen,peer:hnswlib --queries 50";
+  const std::filesystem::path page = folder_.path() / "report.html";
+  const nlohmann::json shared = measured_json(arguments + " --threads 2 --html " + page.string());
+  EXPECT_EQ(shared.at("notes"), nlohmann::json::array({remark}));
+  EXPECT_NE(read_text(page).find(remark), std::string::npos);
+  EXPECT_NE(measure(arguments + " --threads 2").out.find("\n" + remark + "\n"), std::string::npos);
+  for (const std::string options : {"", " --batch 2", " --batch 2 --threads 2"}) {
+    EXPECT_EQ(measured_json(arguments + options).at("notes"), nlohmann::json::array()) << options;
+  }
+}
+
 TEST_F(BenchProgram, TakesAKBeyondTheVocabulary) {
   const nlohmann::json report = measured_json("--backends exact --k 1000");
   EXPECT_EQ(report.at("results")[0].at("p_at"), (nlohmann::json{{"1000", 1.0}}));
@@ -351,6 +364,41 @@ TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
     EXPECT_EQ(html.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(html.find("nan"), std::string::npos);
+}
+
+/// The cells of a page's table after its row's name, tags left out.
+std::vector<std::string> html_cells(const std::string& html, const std::string& name) {
+  const std::size_t row = html.rfind(">" + name + "</td>");
+  std::istringstream rest(html.substr(row, html.find("</tr>", row) - row));
+  std::vector<std::string> cells;
+  std::string text;
+  std::getline(rest, text, '<');
+  while (std::getline(rest, text, '>') && std::getline(rest, text, '<')) {
+    if (rest.peek() == '/') cells.push_back(text);
+  }
+  return cells;
+}
+
+TEST_F(BenchProgram, ShowsTheSameTableOnAPage) {
+  const std::filesystem::path page = folder_.path() / "report.html";
+  for (const std::string options : {"", " --batch 8"}) {
+    const ProgramRun run = measure("--backends fused,certify:l2s --set certify:l2s.clusters=4 --html " +
+                                   page.string() + options);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    const std::string html = read_text(page);
+    for (const std::string name : {"fused", "certify:l2s"}) {
+      const std::size_t begin = run.out.find("\n" + name + " ") + 1;
+      std::istringstream printed(
+          run.out.substr(begin + name.size(), run.out.find('\n', begin) - begin - name.size()));
+      std::string on_page;
+      for (const std::string& cell : html_cells(html, name)) on_page += cell + " ";
+      std::istringstream shown(on_page);
+      using Words = std::istream_iterator<std::string>;
+      EXPECT_EQ(std::vector<std::string>(Words(shown), {}), std::vector<std::string>(Words(printed), {}));
+    }
+    EXPECT_NE(html.find("% repaired; "), std::string::npos);
+    EXPECT_EQ(html.find("<td data-label=\"of limit\">-</td>") != std::string::npos, !options.empty());
+  }
 }
 
 TEST_F(BenchProgram, DrawsFiguresOfItsMeasurements) {
