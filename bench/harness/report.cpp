@@ -161,6 +161,11 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
   }
   json["threads"] = measurer.options().threads;
   json["batch"] = measurer.options().batch;
+  json["contexts"] = measurer.queries();
+  json["rounds"] = measurer.options().rounds;
+  json["reference"] = {{"backend", measurement.reference},
+                       {"us_per_query", measurement.reference_seconds * 1e6}};
+  json["notes"] = remarks(measurer, measurement);
   json["results"] = nlohmann::ordered_json::array();
   for (const Row& row : measurement.rows) {
     const Precision& precision = row.precision;
@@ -172,16 +177,19 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
                                      {"params", row.params},
                                      {"us_per_query", row.timing.seconds_per_item * 1e6},
                                      {"speedup", row.speedup},
+                                     {"spread", row.timing.spread},
+                                     {"slower_than_fused", row.slower_than_fused},
                                      {"p_at", p_at},
-                                     {"bytes_per_query", precision.bytes_read_mean},
+                                     {"bytes_per_query", number_or_null(precision.bytes_read_mean)},
+                                     {"read_gb_s", number_or_null(row.read_gb_s)},
+                                     {"limit_gb_s", number_or_null(row.limit_gb_s)},
                                      {"index_bytes", row.index_bytes},
                                      {"build_seconds", row.build_seconds},
                                      {"build_peak_bytes", number_or_null(row.build_bytes)},
                                      {"screened_mean", number_or_null(precision.screened_mean)},
                                      {"candidates_mean", number_or_null(precision.candidates_mean)},
                                      {"certified_rate", precision.certified_rate},
-                                     {"log_prob_error", errors_of(precision.log_prob_error)},
-                                     {"max_log_prob_error", number_or_null(precision.log_prob_error.max)}};
+                                     {"log_prob_error", errors_of(precision.log_prob_error)}};
     if (row.backend.starts_with("certify:")) result["repaired_rate"] = precision.repaired_rate;
     if (!std::isnan(precision.log_z_width_mean)) result["log_z_width_mean"] = precision.log_z_width_mean;
     json["results"].push_back(std::move(result));

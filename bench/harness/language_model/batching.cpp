@@ -9,6 +9,7 @@
 #include <numeric>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/build_backend.hpp"
@@ -196,7 +197,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
   out << kSentences << " sentences of log-normal lengths (mean and deviation of the paper's Table 1), "
       << "at most " << kBatch << " at a time;\nshares of the decoding steps by their batch (Figure 8)\n\n";
   table.print(out);
-  return rows;
+  return {{"batching", std::move(rows)}};
 }
 
 }  // namespace topksoftmax::bench
