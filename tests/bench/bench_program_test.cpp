@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -242,14 +243,42 @@ TEST_F(BenchProgram, WritesTheReport) {
 }
 
 TEST_F(BenchProgram, MeasuresEveryBackendThatItLists) {
-  const nlohmann::json report = measured_json("");
+  std::set<std::string> listed;
+  std::istringstream lines(run_tool("list --names").out);
+  for (std::string line; std::getline(lines, line);) listed.insert(line);
+  // One of them cannot be built, which a note says in its place.
+  const nlohmann::json report = measured_json("--set svd.preview_width=1000");
   const std::vector<std::string> measured = backends_of(report);
-  const ProgramRun list = run_tool("--list");
-  EXPECT_EQ(list.exit_code, 0);
-  for (const std::string& name : measured) {
-    EXPECT_NE(("\n" + list.out).find("\n" + name + "\n"), std::string::npos) << name;
+  std::set<std::string> told(measured.begin(), measured.end());
+  EXPECT_EQ(told.size(), measured.size());
+  std::set<std::string> left_out;
+  const std::string without = "without ";
+  for (const std::string note : report.at("notes")) {
+    if (note.starts_with(without))
+      left_out.insert(note.substr(without.size(), note.find(": ") - without.size()));
   }
-  EXPECT_GE(measured.size(), 4U);
+  EXPECT_EQ(left_out, std::set<std::string>{"svd"});
+  told.merge(left_out);
+  EXPECT_EQ(told, listed);
+}
+
+TEST_F(BenchProgram, ReportsNoWorkThatItDoesNotKnow) {
+  const nlohmann::json report = measured_json("--backends fused,peer:hnswlib");
+  const nlohmann::json& fused = report.at("results")[0];
+  const nlohmann::json& graph = report.at("results")[1];
+  for (const char* const key :
+       {"bytes_per_query", "read_gb_s", "limit_gb_s", "screened_mean", "candidates_mean"}) {
+    EXPECT_TRUE(fused.at(key).is_number()) << key;
+    EXPECT_TRUE(graph.at(key).is_null()) << key;
+  }
+  const std::filesystem::path page = folder_.path() / "report.html";
+  EXPECT_EQ(measure("--backends peer:hnswlib --html " + page.string()).exit_code, 0);
+  EXPECT_EQ(read_text(page).find("nan"), std::string::npos);
+  const ProgramRun run = measure("--backends peer:hnswlib --k 1");
+  std::istringstream row(run.out.substr(run.out.find("\npeer:hnswlib") + 1));
+  std::vector<std::string> cells(9);
+  for (std::string& cell : cells) row >> cell;
+  EXPECT_EQ(std::vector(cells.begin() + 4, cells.end()), std::vector<std::string>(5, "-")) << run.out;
 }
 
 TEST_F(BenchProgram, PrintsATableAndNoProgressIntoAPipe) {
@@ -491,12 +520,16 @@ TEST_F(BenchProgram, RepeatsThePapersExperiments) {
   const std::map<std::string, std::string> columns = {
       {"clusters", "clusters"}, {"vocabulary", "full softmax"}, {"k", "dist_cnt"},
       {"beam", "wta-lsh-each"}, {"top-frequent", "T "},         {"bounds", "survivors"},
-      {"fusion", "one pass"}};
-  for (const auto& [name, column] : columns) {
-    const ProgramRun run = measure("--ablation " + name + small);
-    EXPECT_EQ(run.exit_code, 0) << name << ": " << run.err;
-    EXPECT_NE(run.out.find(column), std::string::npos) << run.out;
+      {"fusion", "one pass"},   {"thresholds", "best slice's"}};
+  for (const bench::Ablation& ablation : bench::ablations()) {
+    SCOPED_TRACE(ablation.name);
+    const ProgramRun run = measure("--ablation " + ablation.name + small);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_NE(run.out.find(ablation.summary + "\n"), std::string::npos) << run.out;
     EXPECT_GE(std::count(run.out.begin(), run.out.end(), '\n'), 6) << run.out;
+    const auto column = columns.find(ablation.name);
+    ASSERT_NE(column, columns.end()) << "which column tells it from the others?";
+    EXPECT_NE(run.out.find(column->second), std::string::npos) << run.out;
   }
   expect_error(measure("--ablation colours"), 2, "there are clusters");
 }
