@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <iosfwd>
 #include <span>
 #include <string>
@@ -40,6 +41,9 @@ std::span<const Ablation> ablations();
 
 /// The ablation of this name. Throws UsageError, which lists the names, if there is none.
 const Ablation& find_ablation(std::string_view name);
+
+/// The head with only its `vocab` most frequent tokens, of equals the lower ids; it must have counts.
+Head most_frequent_of(const Head& head, std::size_t vocab);
 
 void run_clusters_ablation(const AblationRequest& request, std::ostream& out);
 void run_vocabulary_ablation(const AblationRequest& request, std::ostream& out);

@@ -84,6 +84,13 @@ ContextSets divided(const RowMajorMatrix& contexts) {
 
 }  // namespace
 
+bool has_named_contexts(const NumpyFile& file) {
+  const auto any = [&file](const auto& names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return file.contains(name); });
+  };
+  return any(kTrain) || any(kTest) || any(kAll);
+}
+
 ContextSets load_contexts(const std::filesystem::path& path, std::size_t dim) {
   return with_arrays(path, [dim](const auto& file) {
     ContextSets sets = {.train = matrix_of(file, kTrain, dim), .test = matrix_of(file, kTest, dim)};

@@ -15,6 +15,9 @@ struct ContextSets {
   RowMajorMatrix test;   ///< [M,d], what they are judged on; may be empty
 };
 
+/// Whether a file has an array by one of the names that contexts go by.
+bool has_named_contexts(const NumpyFile& file);
+
 /// Reads a .npy, .npz or safetensors file: contexts.train and contexts.test (or contexts_train and
 /// contexts_test), or else one array, "contexts" or the only matrix there is: its last fifth, at most 10,000
 /// contexts, is the test, so that what backends are judged on comes after what they learn from, as in a text.

@@ -122,6 +122,7 @@ nlohmann::ordered_json cursors_to_json(const Machine& machine, const Head& head,
   nlohmann::ordered_json json;
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(head);
+  json["contexts"] = measurement.contexts;
   json["cursor"] = nlohmann::ordered_json::array();
   for (const CursorRow& row : measurement.rows) {
     json["cursor"].push_back({{"backend", row.backend},

@@ -103,7 +103,7 @@ Head from_numpy(const HeadSource& source) {
   const std::string bias = array_named(file, source.bias, kBiases);
   Head head = with_layer(source, source.head.stem().string(),
                          numpy_layer(file, weight, bias.empty() ? Eigen::VectorXf() : file.vector(bias)));
-  if (file.contains("contexts.train") || file.contains("contexts_train") || file.contains("contexts")) {
+  if (has_named_contexts(file)) {
     ContextSets sets = load_contexts(source.head, head.layer.dim());
     head.train = std::move(sets.train);
     head.test = std::move(sets.test);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "harness/front_curve.hpp"
 #include "harness/paper_tables.hpp"
 #include "harness/plot.hpp"
+#include "harness/report.hpp"
 #include "harness/scoreboard.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
@@ -85,11 +87,20 @@ std::string microseconds(const Row& row) {
   return three_digits(row.timing.seconds_per_item * 1e6);
 }
 
+/// A line about what is known of the work.
+std::string tooltip_of_work(const Precision& precision) {
+  std::string text;
+  if (!std::isnan(precision.candidates_mean)) text = three_digits(precision.candidates_mean) + " candidates";
+  if (!std::isnan(precision.bytes_read_mean)) {
+    text += (text.empty() ? "" : ", ") + three_digits(precision.bytes_read_mean * 1e-3) + " KB read";
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
 std::string tooltip(const Row& row) {
   return row.backend + (row.settings.empty() ? "" : " " + row.settings) + "\n" + three_digits(row.speedup) +
          "× faster, " + microseconds(row) + " µs\nP@1 " + fixed(row.precision_at(1), 4) + ", P@5 " +
-         fixed(row.precision_at(5), 4) + "\n" + three_digits(row.precision.candidates_mean) +
-         " candidates, " + three_digits(row.precision.bytes_read_mean * 1e-3) + " KB read";
+         fixed(row.precision_at(5), 4) + tooltip_of_work(row.precision);
 }
 
 /// The rows of each system, in their order.
@@ -149,9 +160,10 @@ std::string precision_figure(const Measurement& measurement, std::size_t k, doub
 }
 
 std::string work_figure(const Measurement& all) {
-  // Other libraries do not say what they read.
+  // Other libraries do not tell what they read.
   Measurement measurement = all;
-  std::erase_if(measurement.rows, [](const Row& row) { return row.precision.bytes_read_mean <= 0.0; });
+  std::erase_if(measurement.rows, [](const Row& row) { return std::isnan(row.precision.bytes_read_mean); });
+  if (measurement.rows.empty()) return "<p class=\"note\">No system here tells what it reads.</p>\n";
   std::vector<double> kilobytes;
   std::vector<double> times;
   std::vector<std::pair<double, double>> limits;
@@ -221,35 +233,25 @@ std::string standings_table(const Measurement& measurement) {
   return html + "</tbody></table>\n";
 }
 
-std::string rows_table(const Measurement& measurement, const std::vector<std::size_t>& ks) {
-  std::string html = "<table>\n<thead><tr><th>system</th><th>µs/query</th><th>speedup</th>";
-  for (const std::size_t k : ks) html += "<th>P@" + std::to_string(k) + "</th>";
-  html +=
-      "<th>screened</th><th>candidates</th><th>KB/query</th><th>GB/s</th><th>of limit</th><th>index MB</th>"
-      "<th>build s</th><th>build MB</th><th>certified</th><th>log p error</th><th>p99</th><th>worst</th><th "
-      "class=\"left\">settings</th></tr></thead>\n<tbody>\n";
+/// The same table as print_rows().
+std::string rows_table(const Measurer& measurer, const Measurement& measurement) {
+  std::vector<std::string> header = table_header(measurer, measurement);
+  header.back() = "notes";  // narrow screens show it beside each cell
+  std::string html = "<table>\n<thead><tr>";
+  for (std::size_t c = 0; c < header.size(); ++c) {
+    html += (c + 1 < header.size() ? "<th>" : "<th class=\"left\">") + escape_html(header[c]) + "</th>";
+  }
+  html += "</tr></thead>\n<tbody>\n";
   const Row* previous = nullptr;
   for (const Row& row : measurement.rows) {
     const bool first = previous == nullptr || previous->backend != row.backend;
     previous = &row;
-    const Precision& precision = row.precision;
+    const std::vector<std::string> cells = table_cells(measurer, measurement, row);
     html += (first ? "<tr class=\"first\">" : "<tr>") +
-            cell("", escape_html(row.backend), first ? "name" : "name again") +
-            cell("µs/query", microseconds(row)) + cell("speedup", three_digits(row.speedup) + "×");
-    for (const std::size_t k : ks) html += cell("P@" + std::to_string(k), fixed(row.precision_at(k), 4));
-    html +=
-        cell("screened", three_digits(precision.screened_mean)) +
-        cell("candidates", three_digits(precision.candidates_mean)) +
-        cell("KB/query", three_digits(precision.bytes_read_mean * 1e-3)) +
-        cell("GB/s", fixed(row.read_gb_s, 1)) +
-        cell("of limit", fixed(100.0 * row.read_gb_s / row.limit_gb_s, 0) + " %") +
-        cell("index MB", fixed(static_cast<double>(row.index_bytes) * 1e-6, 2)) +
-        cell("build s", fixed(row.build_seconds, 2)) + cell("build MB", fixed(row.build_bytes * 1e-6, 0)) +
-        cell("certified", fixed(precision.certified_rate, 3)) +
-        cell("log p error", fixed(precision.log_prob_error.median, 4)) +
-        cell("p99", fixed(precision.log_prob_error.p99, 4)) +
-        cell("worst", fixed(precision.log_prob_error.max, 4)) +
-        cell("settings", escape_html(row.settings), row.settings.empty() ? "left empty" : "left") + "</tr>\n";
+            cell("", escape_html(cells.front()), first ? "name" : "name again");
+    for (std::size_t c = 1; c + 1 < cells.size(); ++c) html += cell(header[c], cells[c]);
+    html += cell(header.back(), escape_html(cells.back()), cells.back().empty() ? "left empty" : "left") +
+            "</tr>\n";
   }
   return html + "</tbody></table>\n";
 }
@@ -304,15 +306,16 @@ std::string to_html(const Machine& machine, const Measurer& measurer, const Meas
           three_digits(measurement.reference_seconds * 1e6) +
           " µs a query); each was timed in turn with it in one process, medians over " +
           std::to_string(measurer.options().rounds) + " rounds.</p>\n";
-  for (const std::string& note : measurement.notes)
-    html += "<p class=\"note\">" + escape_html(note) + "</p>\n";
+  for (const std::string& remark : remarks(measurer, measurement)) {
+    html += "<p class=\"note\">" + escape_html(remark) + "</p>\n";
+  }
   html += "<h2>The fastest setting of each system</h2>\n" + standings_table(measurement);
   html += "<h2>Precision against speedup</h2>\n";
   html += precision_figure(measurement, 1, 0.99) + precision_figure(measurement, 5, 0.98);
   html += "<h2>Work</h2>\n" + work_figure(measurement);
   const Measurement best = pareto_rows(measurement, measurer.options().ks);
-  html += "<h2>Every setting that no other of its system beats</h2>\n" +
-          rows_table(best, measurer.options().ks) + papers(measurer, best);
+  html += "<h2>Every setting that no other of its system beats</h2>\n" + rows_table(measurer, best) +
+          papers(measurer, best);
   return html + "</body>\n</html>\n";
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "harness/build_backend.hpp"
@@ -39,10 +40,10 @@ RowMajorMatrix spread_runs(const RowMajorMatrix& contexts, std::size_t count, st
   return chosen;
 }
 
-/// The size of the buffer that a query's reads are held against: the layer's own where it reads just that,
-/// otherwise two significant digits, so that rows that read about the same share a probe.
+/// The size of the buffer that a query's reads are held against: the layer's own where it reads just that or
+/// nobody knows what, otherwise two significant digits, so that rows that read about the same share a probe.
 std::size_t footprint(double bytes, std::size_t layer_bytes) {
-  if (std::abs(bytes - static_cast<double>(layer_bytes)) < 1.0) return layer_bytes;
+  if (std::isnan(bytes) || std::abs(bytes - static_cast<double>(layer_bytes)) < 1.0) return layer_bytes;
   const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(std::max(bytes, 1.0))) - 1.0));
   return static_cast<std::size_t>(std::round(bytes / unit) * unit);
 }
@@ -82,6 +83,19 @@ class Asker {
   std::vector<TopK> answers_;
 };
 
+/// Makes NaN of what a backend does not tell of its work. No answer comes from nothing: one without a byte
+/// read, or without a row scored, is not accounted for.
+void forget_untold_work(std::span<const TopK> answers, Precision& precision) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  const auto any = [answers](const auto& lacks) {
+    return std::any_of(answers.begin(), answers.end(), [&](const TopK& one) { return lacks(one.work); });
+  };
+  if (any([](const QueryWork& work) { return work.bytes_read == 0; })) precision.bytes_read_mean = unknown;
+  if (any([](const QueryWork& work) { return work.screened + work.candidates == 0; })) {
+    precision.screened_mean = precision.candidates_mean = unknown;
+  }
+}
+
 /// Descriptions are compared by name: two lookups of one backend give two objects.
 bool are_built_alike(const Contestant& a, const Contestant& b) {
   return a.backend->name == b.backend->name && a.settings == b.settings;
@@ -96,10 +110,7 @@ std::string describe(const Settings& settings) {
 }
 
 Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& progress)
-    : head_(head),
-      options_(options),
-      progress_(progress),
-      k_(options.largest_k()) {
+    : head_(head), options_(options), progress_(progress), k_(options.largest_k()) {
   const auto all = static_cast<std::size_t>(head.test.rows());
   const std::size_t queries = options.queries == 0 ? all : std::min(options.queries, all);
   test_ = head.test.topRows(static_cast<Eigen::Index>(queries));
@@ -129,7 +140,9 @@ Precision Measurer::precision_of(const Contestant& contestant) const {
   progress_.show("measuring the precision of " + contestant.backend->name);
   const std::vector<TopK> answers =
       answer_contexts(*contestant.system, test_, {.k = k_, .effort = contestant.effort}, options_.batch);
-  return measure_precision(head_.layer, test_, truth_, answers);
+  Precision precision = measure_precision(head_.layer, test_, truth_, answers);
+  forget_untold_work(answers, precision);
+  return precision;
 }
 
 Measurer::Times Measurer::time(std::span<const Contestant> contestants,
@@ -201,18 +214,20 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
   for (std::size_t i = 0; i < contestants.size(); ++i) {
     const Contestant& contestant = contestants[i];
     const Timing& timing = times.contestants[i];
-    measurement.rows.push_back({.backend = contestant.backend->name,
-                                .params = values_of(*contestant.backend, contestant.settings),
-                                .settings = describe(contestant.settings),
-                                .timing = timing,
-                                .speedup = measurement.reference_seconds / timing.seconds_per_item,
-                                .slower_than_fused = timing.seconds_per_item > fused_seconds,
-                                .precision = precisions[i],
-                                .index_bytes = contestant.system->index_bytes(),
-                                .build_seconds = contestant.build_seconds,
-                                .build_bytes = contestant.build_bytes,
-                                .read_gb_s = precisions[i].bytes_read_mean / timing.seconds_per_item * 1e-9,
-                                .limit_gb_s = times.read_gb_s.at(footprints[i])});
+    const double bytes_read = precisions[i].bytes_read_mean;
+    measurement.rows.push_back(
+        {.backend = contestant.backend->name,
+         .params = values_of(*contestant.backend, contestant.settings),
+         .settings = describe(contestant.settings),
+         .timing = timing,
+         .speedup = measurement.reference_seconds / timing.seconds_per_item,
+         .slower_than_fused = timing.seconds_per_item > fused_seconds,
+         .precision = precisions[i],
+         .index_bytes = contestant.system->index_bytes(),
+         .build_seconds = contestant.build_seconds,
+         .build_bytes = contestant.build_bytes,
+         .read_gb_s = bytes_read / timing.seconds_per_item * 1e-9,
+         .limit_gb_s = std::isnan(bytes_read) ? bytes_read : times.read_gb_s.at(footprints[i])});
   }
   return measurement;
 }

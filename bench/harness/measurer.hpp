@@ -50,12 +50,13 @@ struct Row {
   Timing timing;         ///< a context
   double speedup = 0.0;
   bool slower_than_fused = false;
-  Precision precision;
+  Precision precision;  ///< means of work are NaN where the backend does not tell what it does
   std::size_t index_bytes = 0;
   double build_seconds = 0.0;
   double build_bytes = 0.0;  ///< see Contestant
-  double read_gb_s = 0.0;    ///< reached
-  double limit_gb_s = 0.0;   ///< of the machine's threads, for a buffer of the bytes that a query reads
+  double read_gb_s = 0.0;    ///< reached; NaN: not known
+  double limit_gb_s =
+      0.0;  ///< of the machine's threads, for a buffer of the bytes that a query reads; likewise
 
   /// P@k; P@V for k beyond V.
   double precision_at(std::size_t k) const { return precision.at[std::min(k, precision.at.size()) - 1]; }

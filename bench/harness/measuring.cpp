@@ -84,13 +84,13 @@ void run_experiment(const MeasureRequest& request, std::span<const Choice> choic
   nlohmann::ordered_json json = {{"machine", to_json(describe_machine())}, {"head", to_json(head)}};
   switch (request.what) {
     case Measurand::decode:
-      json["decoding"] = run_decode(experiment, table);
+      json.update(run_decode(experiment, table));
       break;
     case Measurand::perplexity:
-      json["perplexity"] = run_perplexity(experiment, table);
+      json.update(run_perplexity(experiment, table));
       break;
     default:
-      json["batching"] = run_batching(experiment, table);
+      json.update(run_batching(experiment, table));
   }
   progress.clear();
   out << head.name << ": " << table.str();
@@ -142,8 +142,14 @@ void run_table(const MeasureRequest& request, std::span<const Choice> choices, c
     print(machine, measurer, measurement, out);
   }
   out.flush();
-  if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
-  if (!request.html.empty()) write_output(request.html, to_html(machine, measurer, measurement, command));
+  try_all({[&] {
+             if (!request.json.empty()) write_json(request.json, to_json(machine, measurer, measurement));
+           },
+           [&] {
+             if (!request.html.empty()) {
+               write_output(request.html, to_html(machine, measurer, measurement, command));
+             }
+           }});
 }
 
 void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices, const Head& head,

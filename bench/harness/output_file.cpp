@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <system_error>
@@ -129,6 +130,18 @@ void write_output(const std::filesystem::path& path, std::string_view text) {
 
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json) {
   write_output(path, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void try_all(std::initializer_list<std::function<void()>> writes) {
+  std::exception_ptr first;
+  for (const std::function<void()>& write : writes) {
+    try {
+      write();
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
+  }
+  if (first != nullptr) std::rethrow_exception(first);
 }
 
 }  // namespace topksoftmax::bench

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -35,5 +37,9 @@ void write_output(const std::filesystem::path& path, std::string_view text);
 
 /// Likewise, with a sign in the place of bytes that are no UTF-8: names of files may have such.
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json);
+
+/// Calls each of these, in their order, whether or not those before it threw: what was measured for hours is
+/// not lost with the first file that cannot be written. Throws again, at the end, what was thrown first.
+void try_all(std::initializer_list<std::function<void()>> writes);
 
 }  // namespace topksoftmax::bench

@@ -262,6 +262,7 @@ nlohmann::ordered_json ranks_to_json(const Machine& machine, const Head& head,
   nlohmann::ordered_json json;
   json["machine"] = to_json(machine);
   json["head"] = to_json(head);
+  json["contexts"] = measurement.contexts;
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RanksRow& row : measurement.rows) {
     json["ranks"].push_back({{"backend", row.backend},

@@ -3,13 +3,25 @@
 
 #include <iosfwd>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "harness/machine.hpp"
 #include "harness/measurer.hpp"
 
 namespace topksoftmax::bench {
 
-/// Prints machine, head and reference in a few lines.
+/// What is to be known of a measurement besides its rows: its notes; which backends had one thread
+/// where others had several; and whether the machine was restless.
+std::vector<std::string> remarks(const Measurer& measurer, const Measurement& measurement);
+
+/// The names of the table's columns, and below them the cells of a row: its backend first and notes to it, if
+/// any, last.
+std::vector<std::string> table_header(const Measurer& measurer, const Measurement& measurement);
+std::vector<std::string> table_cells(const Measurer& measurer, const Measurement& measurement,
+                                     const Row& row);
+
+/// Prints machine, head and reference in a few lines, and the remarks.
 void print_heading(const Machine& machine, const Measurer& measurer, const Measurement& measurement,
                    std::ostream& out);
 

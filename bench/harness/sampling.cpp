@@ -101,7 +101,8 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
     fastest = seconds;
     measurement.reference = drawers[i].name;
   }
-  for (SamplingRow& row : measurement.rows) row.speedup = 1e6 * fastest / row.us_per_token;
+  measurement.reference_us = 1e6 * fastest;
+  for (SamplingRow& row : measurement.rows) row.speedup = measurement.reference_us / row.us_per_token;
   measurement.read_gb_s = timed.read_gb_s;
   return measurement;
 }
@@ -135,6 +136,8 @@ nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head
   nlohmann::ordered_json json;
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(head);
+  json["contexts"] = measurement.contexts;
+  json["reference"] = {{"backend", measurement.reference}, {"us_per_token", measurement.reference_us}};
   json["sampling"] = nlohmann::ordered_json::array();
   for (const SamplingRow& row : measurement.rows) {
     json["sampling"].push_back({{"backend", row.backend},

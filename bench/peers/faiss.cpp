@@ -26,8 +26,8 @@ class FaissIndex final : public PointIndex {
   using SetEffort = void (*)(Index&, std::size_t);
 
   FaissIndex(std::unique_ptr<Index> index, const RowMajorMatrix& points, SetEffort set_effort,
-             std::size_t bytes)
-      : index_(std::move(index)), set_effort_(set_effort), bytes_(bytes) {
+             std::size_t bytes, const QueryWork& work = {})
+      : index_(std::move(index)), set_effort_(set_effort), bytes_(bytes), work_(work) {
     index_->train(points.rows(), points.data());
     index_->add(points.rows(), points.data());
   }
@@ -40,11 +40,13 @@ class FaissIndex final : public PointIndex {
     return static_cast<std::size_t>(std::find(ids, ids + k, -1) - ids);
   }
   std::size_t bytes() const override { return bytes_; }
+  QueryWork work() const override { return work_; }
 
  private:
   std::unique_ptr<Index> index_;
   SetEffort set_effort_;
   std::size_t bytes_;
+  QueryWork work_;
 };
 
 struct IvfOptions {
@@ -97,11 +99,12 @@ BackendDescription faiss_flat_peer() {
   return describe_peer<NoOptions>(
       "peer:faiss-flat", "faiss's exact search (IndexFlatIP)", [](const BuildMaterial& from, NoOptions) {
         const RowMajorMatrix points = biased_rows(from.layer);
+        const std::size_t bytes = float_bytes(points);
         using Flat = FaissIndex<faiss::IndexFlatIP>;
         return std::make_unique<PointPeer>(
             from.layer, "peer:faiss-flat",
             std::make_unique<Flat>(std::make_unique<faiss::IndexFlatIP>(points.cols()), points, nullptr,
-                                   float_bytes(points)),
+                                   bytes, QueryWork{.bytes_read = bytes, .candidates = from.layer.vocab()}),
             1);
       });
 }
@@ -162,13 +165,14 @@ BackendDescription faiss_sq8_peer() {
       "peer:faiss-sq8", "faiss's scan of 8-bit rows (IndexScalarQuantizer)",
       [](const BuildMaterial& from, NoOptions) {
         const RowMajorMatrix points = biased_rows(from.layer);
+        const auto bytes = static_cast<std::size_t>(points.size());
         using Sq8 = FaissIndex<faiss::IndexScalarQuantizer>;
         return std::make_unique<PointPeer>(
             from.layer, "peer:faiss-sq8",
             std::make_unique<Sq8>(
                 std::make_unique<faiss::IndexScalarQuantizer>(
                     dimension(points), faiss::ScalarQuantizer::QT_8bit, faiss::METRIC_INNER_PRODUCT),
-                points, nullptr, static_cast<std::size_t>(points.size())),
+                points, nullptr, bytes, QueryWork{.bytes_read = bytes, .screened = from.layer.vocab()}),
             1);
       });
 }

@@ -42,6 +42,8 @@ struct TokenIterator {
 /// What products of rows in float32 have in common.
 struct Float32Product {
   static constexpr bool is_exact_fp32 = true;
+
+  std::size_t index_bytes() const { return 0; }
 };
 
 /// The layer itself where its weights are float32; otherwise a copy of it in float32, which is what libraries
@@ -62,6 +64,7 @@ struct FullSoftmaxScratch {
 ///   static constexpr std::string_view name;
 ///   static constexpr bool is_exact_fp32;
 ///   explicit Product(const SoftmaxLayer&);  // of float32 where is_exact_fp32; it outlives the product
+///   std::size_t index_bytes() const;        // what it keeps itself
 ///   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const;
 /// which writes W·h + b [batch×V]; where these are approximate,
 ///   std::size_t bytes() const;
@@ -76,11 +79,8 @@ class FullSoftmax final : public TopKSoftmax {
 
   std::string_view name() const override { return Product::name; }
   std::size_t index_bytes() const override {
-    if constexpr (Product::is_exact_fp32) {
-      return layer().weight_type() == WeightType::float32 ? 0 : read_.bytes();
-    } else {
-      return product_.bytes();
-    }
+    const bool is_copy = Product::is_exact_fp32 && layer().weight_type() != WeightType::float32;
+    return (is_copy ? read_.bytes() : 0) + product_.index_bytes();
   }
 
  private:

@@ -57,12 +57,22 @@ class InnerProduct {
     stream_.wait();
   }
 
+  /// Of the weights that were reordered: for each number of contexts so far, where oneDNN likes another
+  /// layout than theirs.
+  std::size_t reordered_bytes() const {
+    const std::scoped_lock lock(mutex_);
+    std::size_t bytes = 0;
+    for (const auto& [batch, primitive] : primitives_) bytes += primitive.reordered_bytes;
+    return bytes;
+  }
+
  private:
   struct Primitive {
     dnnl::inner_product_forward product;
     mutable memory source;
     mutable memory target;
     std::unordered_map<int, memory> arguments;
+    std::size_t reordered_bytes;
   };
 
   const Primitive& make(std::size_t batch) const {
@@ -79,8 +89,10 @@ class InnerProduct {
     const forward::primitive_desc chosen = choose(description, batch);
     memory plain({matrix(vocab_, dim_), type_, tag::ab}, engine_, const_cast<void*>(W_));
     memory best = plain;
+    std::size_t reordered_bytes = 0;
     if (chosen.weights_desc() != plain.get_desc()) {
       best = memory(chosen.weights_desc(), engine_);
+      reordered_bytes = best.get_desc().get_size();
       dnnl::reorder(plain, best).execute(stream_, plain, best);
       stream_.wait();
     }
@@ -89,7 +101,8 @@ class InnerProduct {
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, from}, {DNNL_ARG_WEIGHTS, best}, {DNNL_ARG_DST, to}};
     if (b_ != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(bias, engine_, const_cast<float*>(b_)));
-    return primitives_.emplace(batch, Primitive{forward(chosen), from, to, std::move(arguments)})
+    return primitives_
+        .emplace(batch, Primitive{forward(chosen), from, to, std::move(arguments), reordered_bytes})
         .first->second;
   }
 
@@ -124,6 +137,10 @@ class OneDnnProduct : public Float32Product {
         W_(layer.weights()),
         b_(layer.biases()),
         product_(memory::data_type::f32, W_.data(), b_.data(), layer.vocab(), dim_, {}) {}
+
+  std::size_t index_bytes() const {
+    return static_cast<std::size_t>(W_.size() + b_.size()) * sizeof(float) + product_.reordered_bytes();
+  }
 
   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const {
     std::vector<float> packed;
@@ -160,6 +177,7 @@ class OneDnnBfloat16Product {
     return static_cast<std::size_t>(W_.size()) * sizeof(Eigen::bfloat16) +
            static_cast<std::size_t>(b_.size()) * sizeof(float);
   }
+  std::size_t index_bytes() const { return bytes() + product_.reordered_bytes(); }
 
   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const {
     const auto rows = static_cast<Eigen::Index>(batch);
@@ -210,6 +228,7 @@ class OneDnnInt8Product {
 
   /// Weights, scales and biases.
   std::size_t bytes() const { return W_.size() + 2 * vocab_ * sizeof(float); }
+  std::size_t index_bytes() const { return bytes() + product_->reordered_bytes(); }
 
   void operator()(const float* H, std::size_t batch, std::size_t stride, float* logits) const {
     std::vector<std::int8_t> contexts(batch * dim_);

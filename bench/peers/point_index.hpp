@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "topksoftmax/top_k.hpp"
+
 namespace topksoftmax::bench {
 
 /// Another library's index over the rows of a layer, each with its bias as one more coordinate [V×(d + 1)].
@@ -17,6 +19,9 @@ class PointIndex {
                              float* products) const = 0;
 
   virtual std::size_t bytes() const = 0;
+
+  /// What a search reads and scores; nothing where the library does not tell.
+  virtual QueryWork work() const { return {}; }
 };
 
 }  // namespace topksoftmax::bench

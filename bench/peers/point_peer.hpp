@@ -27,7 +27,8 @@ inline RowMajorMatrix biased_rows(const SoftmaxLayer& layer) {
 }
 
 /// A search library asked as its users ask it: k nearest points, whose products are the logits. log Z is over
-/// the k tokens. It knows no masks and no biases, so such queries score every token.
+/// the k tokens. It knows no masks and no biases, so such queries score every token. Its work is what the
+/// index tells of it.
 class PointPeer final : public TopKSoftmax {
  public:
   PointPeer(SoftmaxLayer layer, std::string name, std::unique_ptr<const PointIndex> index, std::size_t effort)
@@ -71,7 +72,7 @@ class PointPeer final : public TopKSoftmax {
       store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
     }
     answer.certified = false;
-    answer.work = {.candidates = found};
+    answer.work = index_->work();
   }
 
   std::string name_;

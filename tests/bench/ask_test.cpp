@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/program.hpp"
-#include "support/layers.hpp"
+#include "bench/tiny_head.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/io/safetensors.hpp"
@@ -18,28 +18,14 @@
 namespace topksoftmax {
 namespace {
 
-using testing::clustered_contexts;
 using ::testing::HasSubstr;
 using testing::ProgramRun;
-using testing::random_matrix;
-using testing::random_vector;
 using testing::run_tool;
-using testing::values;
-
-constexpr std::size_t kVocab = 300;
-constexpr std::size_t kDim = 16;
-constexpr std::size_t kTrain = 400;
-constexpr std::size_t kTest = 40;
+using testing::TinyHead;
 
 class AskCommand : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const RowMajorMatrix train = clustered_contexts(kTrain, kDim, 5, 3);
-    write_safetensors(head_, std::vector{tensor_view("weight", {kVocab, kDim}, values(weight_)),
-                                         tensor_view("bias", {kVocab}, std::span(bias_.data(), kVocab)),
-                                         tensor_view("contexts.train", {kTrain, kDim}, values(train)),
-                                         tensor_view("contexts.test", {kTest, kDim}, values(test_))});
-  }
+  void SetUp() override { tiny_.write(head_); }
 
   ProgramRun ask(const std::string& arguments, const std::string& launcher = "") const {
     return run_tool("ask --head " + head_.string() + " " + arguments, "", launcher);
@@ -56,37 +42,36 @@ class AskCommand : public ::testing::Test {
   std::string line_of(Eigen::Index context, const std::string& between) const {
     std::ostringstream line;
     line.precision(9);
-    for (Eigen::Index i = 0; i < test_.cols(); ++i) line << (i == 0 ? "" : between) << test_(context, i);
+    const auto h = tiny_.test.row(context);
+    for (Eigen::Index i = 0; i < h.size(); ++i) line << (i == 0 ? "" : between) << h[i];
     return line.str() + "\n";
   }
 
   testing::TemporaryFolder folder_;
-  RowMajorMatrix weight_ = random_matrix(kVocab, kDim, 1, 0.3F);
-  Eigen::VectorXf bias_ = random_vector(kVocab, 2);
-  RowMajorMatrix test_ = clustered_contexts(kTest, kDim, 5, 4);
+  TinyHead tiny_;
   std::filesystem::path head_ = folder_.path() / "tiny.safetensors";
 };
 
 TEST_F(AskCommand, AnswersAsTheLibraryDoes) {
   const ProgramRun run = ask_test("--k 3 --json -");
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  const auto exact = Exact::make(SoftmaxLayer::own(weight_, bias_));
+  const auto exact = Exact::make(SoftmaxLayer::own(tiny_.weight, tiny_.bias));
   std::istringstream lines(run.out);
   Eigen::Index context = 0;
   for (std::string line; std::getline(lines, line); ++context) {
     const nlohmann::json told = nlohmann::json::parse(line);
-    const TopK answer = exact->query(test_.row(context).transpose(), {.k = 3});
+    const TopK answer = exact->query(tiny_.test.row(context).transpose(), {.k = 3});
     EXPECT_EQ(told.at("ids").get<std::vector<TokenId>>(), answer.ids);
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(told.at("log_probs")[i], answer.log_prob(i), 1e-5);
     EXPECT_EQ(told.at("certified"), true);
     EXPECT_EQ(told.at("confidence"), 1.0);
   }
-  EXPECT_EQ(context, static_cast<Eigen::Index>(kTest));
+  EXPECT_EQ(context, tiny_.test.rows());
 }
 
 TEST_F(AskCommand, GivesTheSameOneByOneInBatchesOnThreadsAndToAFile) {
   const std::string one_by_one = ask_test("--backend certified").out;
-  EXPECT_EQ(std::count(one_by_one.begin(), one_by_one.end(), '\n'), static_cast<std::ptrdiff_t>(kTest));
+  EXPECT_EQ(std::count(one_by_one.begin(), one_by_one.end(), '\n'), tiny_.test.rows());
   EXPECT_EQ(ask_test("--backend certified --batch 7").out, one_by_one);
   EXPECT_EQ(ask_test("--backend certified --batch 16 --threads 2").out, one_by_one);
   EXPECT_EQ(ask_test("--threads 2").out, ask_test("").out);
@@ -127,7 +112,8 @@ TEST_F(AskCommand, RefusesFilesThatHoldNoContexts) {
   expect_error(folder_.write("empty", ""), ": holds no contexts");
   expect_error(folder_.write("comment", "# nothing\n\n"), ": holds no contexts");
   const std::filesystem::path none = folder_.path() / "none.safetensors";
-  write_safetensors(none, std::vector{tensor_view("contexts", {0, kDim}, std::span<const float>())});
+  write_safetensors(none,
+                    std::vector{tensor_view("contexts", {0, TinyHead::kDim}, std::span<const float>())});
   expect_error(none, ": holds no contexts");
   EXPECT_EQ(ask("", piped("")).exit_code, 0);
 }

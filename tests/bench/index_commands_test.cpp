@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <numeric>
 #include <vector>
 
 #include "bench/program.hpp"
+#include "bench/tiny_head.hpp"
 #include "harness/build_backend.hpp"
 #include "harness/head.hpp"
-#include "support/layers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
@@ -27,13 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::ProgramRun;
 using testing::random_matrix;
-using testing::random_vector;
 using testing::run_tool;
-using testing::values;
-
-constexpr std::size_t kVocab = 300;
-constexpr std::size_t kDim = 16;
-constexpr std::size_t kContexts = 400;
+using testing::TinyHead;
 
 class IndexCommands : public ::testing::Test {
  protected:
@@ -44,17 +38,10 @@ class IndexCommands : public ::testing::Test {
 
   /// A head file without contexts.test: building needs none.
   static void write_head(const std::filesystem::path& path, unsigned seed) {
-    const RowMajorMatrix weight = random_matrix(kVocab, kDim, seed, 0.3F);
-    const Eigen::VectorXf bias = random_vector(kVocab, 2);
-    const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
-    std::vector<std::int32_t> counts(kVocab);
-    std::iota(counts.rbegin(), counts.rend(), 1);
-    const std::vector<TensorView> tensors = {
-        tensor_view("weight", {kVocab, kDim}, values(weight)),
-        tensor_view("bias", {kVocab}, std::span(bias.data(), kVocab)),
-        tensor_view("contexts.train", {kContexts, kDim}, values(contexts)),
-        tensor_view("counts", {kVocab}, counts)};
-    write_safetensors(path, tensors, {{"name", "tiny"}, {"provenance", "made\x1b[31m up"}});
+    TinyHead head;
+    head.weight = random_matrix(TinyHead::kVocab, TinyHead::kDim, seed, 0.3F);
+    head.test.resize(0, TinyHead::kDim);
+    head.write(path, {{"name", "tiny"}, {"provenance", "made\x1b[31m up"}});
   }
 
   ProgramRun build(const std::string& arguments) const {
@@ -79,7 +66,7 @@ void expect_error(const ProgramRun& run, int exit_code, const std::string& part)
 
 TEST_F(IndexCommands, WhatIsBuiltAnswersAsTheRegistrysBackend) {
   const bench::Head head = bench::load_head({.head = head_, .contexts = {}, .tensor = {}, .bias = {}});
-  const RowMajorMatrix contexts = clustered_contexts(20, kDim, 5, 7);
+  const RowMajorMatrix contexts = clustered_contexts(20, TinyHead::kDim, 5, 7);
   const Registry registry = Registry::standard();
   for (const BackendDescription& backend : registry.descriptions()) {
     SCOPED_TRACE(backend.name);
@@ -234,6 +221,14 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
                           (folder_.path() / "out").string() + " --out " + (folder_.path() / same).string()),
                  2, "--out and --json are one file");
   }
+}
+
+TEST_F(IndexCommands, TuneSavesItsIndexThoughItsJsonCannotBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  expect_error(run_tool("tune --head " + head_.string() +
+                        " --target p5=1 --max-seconds 0 --json /dev/full --out " + index_.string()),
+               1, "/dev/full: cannot be written");
+  EXPECT_EQ(inspect(index_, "--verify").exit_code, 0);
 }
 
 TEST_F(IndexCommands, InspectWritesOverNothingThatItReads) {

@@ -62,13 +62,17 @@ class BenchLanguageModel : public ::testing::Test {
     return run_tool("--head " + model_.string() + " --set l2s.clusters=4 --set l2s.budget=100 " + arguments);
   }
 
-  /// The rows that --json writes under this name; each has these keys.
-  nlohmann::json rows(const std::string& name, const std::string& arguments,
-                      std::initializer_list<const char*> keys) const {
+  nlohmann::json report_of(const std::string& arguments) const {
     const std::filesystem::path out = folder_.path() / "out.json";
     const ProgramRun run = this->run(arguments + " --json " + out.string());
     EXPECT_EQ(run.exit_code, 0) << run.err;
-    const nlohmann::json report = nlohmann::json::parse(testing::read_text(out));
+    return nlohmann::json::parse(testing::read_text(out));
+  }
+
+  /// The rows that --json writes under this name; each has these keys.
+  nlohmann::json rows(const std::string& name, const std::string& arguments,
+                      std::initializer_list<const char*> keys) const {
+    const nlohmann::json report = report_of(arguments);
     EXPECT_EQ(report.at("head").at("vocab").get<std::size_t>(), kVocab);
     EXPECT_TRUE(report.at("machine").at("simd").is_string());
     for (const nlohmann::json& row : report.at(name)) {
@@ -134,6 +138,16 @@ TEST_F(BenchLanguageModel, WritesItsRowsAsJson) {
     for (const nlohmann::json& share : row.at("step_shares")) sum += share.get<double>();
     EXPECT_NEAR(sum, 1.0, 1e-9);
   }
+}
+
+TEST_F(BenchLanguageModel, PerplexityNamesTheHeadsThatItLeavesOut) {
+  const std::string arguments = "--perplexity --text " + text_.string() + " --backends ";
+  const nlohmann::json report = report_of(arguments + "l2s,fused,exact");
+  EXPECT_EQ(report.at("perplexity").size(), 2U);
+  EXPECT_EQ(report.at("left_out"), (nlohmann::json{"fused", "exact"}));
+  EXPECT_EQ(report_of(arguments + "l2s").at("left_out"), nlohmann::json::array());
+  const ProgramRun run = this->run(arguments + "l2s,fused,exact");
+  EXPECT_NE(run.out.find("\nWithout candidates of their own: fused, exact\n"), std::string::npos) << run.out;
 }
 
 TEST_F(BenchLanguageModel, RefusesWhatDoesNotGoTogether) {

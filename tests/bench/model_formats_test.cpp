@@ -182,6 +182,11 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   EXPECT_EQ(answers("head", "plain.npz").size() * 2 / 100, expected.size() / 100);
   EXPECT_THAT(run_tool("measure --head " + path("plain.npz") + " --backends fused --rounds 1").out,
               HasSubstr("30 training contexts, measured on 30 of 30"));
+  for (const char* const only_test : {"tested.npz", "underlined.npz"}) {
+    EXPECT_THAT(run_tool("measure --head " + path(only_test) + " --backends fused --rounds 1").out,
+                HasSubstr("0 training contexts, measured on 60 of 60"))
+        << only_test;
+  }
   EXPECT_THAT(run_tool("measure --head " + path("halves.npy") + " --contexts " + path("contexts.npy") +
                        " --backends fused --rounds 1")
                   .out,

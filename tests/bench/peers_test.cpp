@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string_view>
+
 #include "harness/build_backend.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/exact.hpp"
@@ -105,6 +108,39 @@ TEST(Peers, ReadWhateverTypeALayerIsStoredIn) {
     const TopK answer = peer->query(head.test.row(0), {.k = 1});
     EXPECT_EQ(answer.work.bytes_read, 1000U * 25 * sizeof(float)) << backend->name;
     EXPECT_GE(peer->index_bytes(), 1000U * 24 * sizeof(float)) << backend->name;
+  }
+}
+
+TEST(Peers, TellWhatTheyKeepBesideTheLayer) {
+  const SoftmaxLayer layer = random_layer(1000, 24, 1);
+  const bench::Head head = make_head(layer);
+  for (const BackendDescription* backend : full_softmax_peers()) {
+    const auto peer = backend->build(bench::material_of(head));
+    const std::size_t at_first = peer->index_bytes();
+    if (backend->name != "peer:onednn") {
+      EXPECT_EQ(at_first, 0U) << backend->name;
+      continue;
+    }
+    EXPECT_GE(at_first, layer.bytes());  // its own copy, and maybe one in the layout that it likes
+    peer->query_batch(head.test, {.k = 1}, SerialExecutor());
+    EXPECT_GE(peer->index_bytes(), at_first);
+  }
+}
+
+TEST(Peers, TellTheirWorkWhereItIsKnown) {
+  const SoftmaxLayer layer = random_layer(1000, 24, 1);
+  const bench::Head head = make_head(layer);
+  const std::map<std::string_view, QueryWork> known = {
+      {"peer:hnswlib", {}},
+      {"peer:faiss-flat", {.bytes_read = 1000 * 25 * sizeof(float), .candidates = 1000}},
+      {"peer:faiss-sq8", {.bytes_read = 1000 * 25, .screened = 1000}}};
+  for (const auto& [name, work] : known) {
+    const BackendDescription* const backend = peer_named(name);
+    if (backend == nullptr) continue;  // built without it
+    const TopK answer = backend->build(bench::material_of(head))->query(head.test.row(0), {.k = 5});
+    EXPECT_EQ(answer.work.bytes_read, work.bytes_read) << name;
+    EXPECT_EQ(answer.work.screened, work.screened) << name;
+    EXPECT_EQ(answer.work.candidates, work.candidates) << name;
   }
 }
 

@@ -10,37 +10,22 @@
 #include <vector>
 
 #include "bench/program.hpp"
-#include "support/layers.hpp"
+#include "bench/tiny_head.hpp"
 #include "support/temporary_folder.hpp"
-#include "topksoftmax/io/safetensors.hpp"
 
 namespace topksoftmax {
 namespace {
 
-using testing::clustered_contexts;
 using testing::ProgramRun;
-using testing::random_matrix;
 using testing::read_text;
 using testing::run_tool;
-using testing::values;
-
-constexpr std::size_t kVocab = 300;
-constexpr std::size_t kDim = 16;
-constexpr std::size_t kContexts = 400;
+using testing::TinyHead;
 
 class TuneProgram : public ::testing::Test {
  protected:
   void SetUp() override {
     head_ = folder_.path() / "tiny.safetensors";
-    const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
-    const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
-    const std::vector<std::int32_t> counts(kVocab, 7);
-    const std::vector<TensorView> tensors = {
-        tensor_view("weight", {kVocab, kDim}, values(weight)),
-        tensor_view("contexts.train", {kContexts, kDim}, values(contexts)),
-        tensor_view("contexts.test", {kContexts, kDim}, values(contexts)),
-        tensor_view("counts", {kVocab}, counts)};
-    write_safetensors(head_, tensors, {{"name", "tiny"}});
+    TinyHead().write(head_);
   }
 
   ProgramRun tune(const std::string& arguments) const {
@@ -65,7 +50,7 @@ TEST_F(TuneProgram, PrintsWhatItTriedAndMarksTheOneToTake) {
   for (const char* part :
        {"tiny: V = 300, d = 16; P@3 ≥ 0.8000 wanted", "learned from 320 contexts, judged on 80", "   backend",
         "fused ", "certified ", "quantized ", "shortlist ", "svd ", "l2s-kmeans ",
-        "\nauto head = ", ";  // ask it with {.k = 3", "P@3 on the 400 test contexts: "}) {
+        "\nauto head = ", ";  // ask it with {.k = 3", "P@3 on the 90 test contexts: "}) {
     EXPECT_NE(run.out.find(part), std::string::npos) << part << "\n" << run.out;
   }
 }
@@ -154,22 +139,18 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
   expect_error(tune("--backends fused"), 2, "--backends");
 
   const std::filesystem::path bare = folder_.path() / "bare.safetensors";
-  const std::vector<float> weight(kVocab * kDim, 1.0F);
-  const std::vector<TensorView> tensors = {
-      tensor_view("weight", {kVocab, kDim}, std::span<const float>(weight))};
-  write_safetensors(bare, tensors);
+  TinyHead none;
+  none.train.resize(0, TinyHead::kDim);
+  none.write(bare);
   expect_error(run_tool("tune --head " + bare.string()), 1, "tune: there are 0 contexts");
 }
 
 TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {
   const std::filesystem::path bad = folder_.path() / "bad.safetensors";
-  const RowMajorMatrix weight = random_matrix(kVocab, kDim, 1, 0.3F);
-  RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
-  contexts(7, 3) = std::numeric_limits<float>::quiet_NaN();
-  // Too few to learn from are refused as soon as the work begins.
-  const std::vector<TensorView> tensors = {tensor_view("weight", {kVocab, kDim}, values(weight)),
-                                           tensor_view("contexts.test", {kContexts, kDim}, values(contexts))};
-  write_safetensors(bad, tensors);
+  TinyHead head;
+  head.test(7, 3) = std::numeric_limits<float>::quiet_NaN();
+  head.train.resize(0, TinyHead::kDim);  // too few to learn from are refused as soon as the work begins
+  head.write(bad);
   const ProgramRun run = run_tool("tune --head " + bad.string());
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_NE(run.err.find("bad.safetensors: contexts.test[7, 3] is NaN; it must be finite"), std::string::npos)

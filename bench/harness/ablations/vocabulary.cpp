@@ -21,8 +21,9 @@ constexpr double kPrecisionAt1 = 0.99;
 /// Budgets to try, until one reaches the precision.
 constexpr std::array<std::size_t, 6> kBudgets = {5, 10, 20, 40, 80, 160};
 
-/// The head with only its `vocab` most frequent tokens, of equals the lower ids.
-Head cut(const Head& head, std::size_t vocab) {
+}  // namespace
+
+Head most_frequent_of(const Head& head, std::size_t vocab) {
   std::vector<std::size_t> tokens(head.layer.vocab());
   std::iota(tokens.begin(), tokens.end(), 0);
   std::stable_sort(tokens.begin(), tokens.end(),
@@ -42,13 +43,11 @@ Head cut(const Head& head, std::size_t vocab) {
   }
   return {.file = head.file,
           .name = head.name,
-          .layer = SoftmaxLayer::own(std::move(weights), std::move(biases)),
+          .layer = SoftmaxLayer::own(std::move(weights), std::move(biases)).with(head.layer.transform()),
           .train = head.train,
           .test = head.test,
           .counts = std::move(counts)};
 }
-
-}  // namespace
 
 void run_vocabulary_ablation(const AblationRequest& request, std::ostream& out) {
   if (request.head.counts.empty()) {
@@ -57,8 +56,8 @@ void run_vocabulary_ablation(const AblationRequest& request, std::ostream& out) 
   }
   Table table({"vocabulary", "budget", "µs/query", "full softmax µs", "speedup", "P@1", "P@5", "candidates"});
   for (const double share : kShares) {
-    const Head head =
-        cut(request.head, static_cast<std::size_t>(share * static_cast<double>(request.head.layer.vocab())));
+    const Head head = most_frequent_of(
+        request.head, static_cast<std::size_t>(share * static_cast<double>(request.head.layer.vocab())));
     const Measurer measurer(head, request.measure, request.progress);
     for (const std::size_t budget : kBudgets) {
       const std::vector<Contestant> contestants = {measurer.build(

@@ -175,12 +175,15 @@ void run_tune(const Request& request, const Invocation& invocation) {
     out << name_of_precision(result) << " on the " << head.test.rows()
         << " test contexts: " << fixed(test_precision(head.layer, head.test, result), 4) << '\n';
   }
-  if (!request.out.empty()) {
-    save_index(*result.backend, request.out, out);
-    out << "load it with load_index() and ask it with " << query_code(result) << '\n';
-  }
   out.flush();
-  if (!request.json.empty()) write_json(request.json, to_json(head, options, result));
+  try_all({[&] {
+             if (!request.json.empty()) write_json(request.json, to_json(head, options, result));
+           },
+           [&] {
+             if (request.out.empty()) return;
+             save_index(*result.backend, request.out, out);
+             out << "load it with load_index() and ask it with " << query_code(result) << '\n';
+           }});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/build_backend.hpp"
@@ -16,6 +17,8 @@
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/numeric/quantile.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -156,6 +159,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
       const std::vector<Way> all = ways();
       std::vector<std::vector<double>> seconds(all.size());
       std::vector<BatchReport> reports(all.size());
+      const PinnedThread pinned;
       for (std::size_t round = 0; round < kRounds; ++round) {
         for (std::size_t w = 0; w < all.size(); ++w) {
           request.progress.show(choice.backend->name + ", " + distribution.name + ", " + all[w].name);
@@ -166,8 +170,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
       }
       double mini = 0.0;
       for (std::size_t w = 0; w < all.size(); ++w) {
-        std::sort(seconds[w].begin(), seconds[w].end());
-        const double median = seconds[w][kRounds / 2];
+        const double median = detail::quantile(seconds[w], 0.5);
         if (w == 0) mini = median;
         std::vector<std::string> cells = {choice.backend->name,
                                           distribution.name,
@@ -194,7 +197,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
   out << kSentences << " sentences of log-normal lengths (mean and deviation of the paper's Table 1), "
       << "at most " << kBatch << " at a time;\nshares of the decoding steps by their batch (Figure 8)\n\n";
   table.print(out);
-  return rows;
+  return {{"batching", std::move(rows)}};
 }
 
 }  // namespace topksoftmax::bench

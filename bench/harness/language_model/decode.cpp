@@ -4,6 +4,7 @@
 #include <limits>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/build_backend.hpp"
@@ -242,7 +243,7 @@ nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostr
          "sampling;\nr and the speedup that it predicts are the speculative-sampling paper's. Beam search "
          "counts positions,\nand compares by a head's learned log Z where it has one. The softmax layer's "
          "share of the time is all\nthat is not the model's.\n";
-  return rows;
+  return {{"decoding", std::move(rows)}};
 }
 
 }  // namespace topksoftmax::bench

@@ -5,6 +5,7 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/build_backend.hpp"
@@ -80,7 +81,7 @@ struct Scorer {
 /// The exact one, and each of the chosen backends: by its own log Z if it has learned what is outside of its
 /// candidates, or else, if it has candidates, with low-rank logits there. The others are named in `left_out`.
 std::vector<Scorer> make_scorers(const LanguageModelRequest& request, const float* any_context,
-                                 std::size_t rank, std::string& left_out) {
+                                 std::size_t rank, std::vector<std::string>& left_out) {
   const SoftmaxLayer& layer = request.head.layer;
   const std::size_t dim = layer.dim();
   std::vector<Scorer> scorers = {{"exact", "", [=](const float* h, TokenId token, Workspace& workspace) {
@@ -97,7 +98,7 @@ std::vector<Scorer> make_scorers(const LanguageModelRequest& request, const floa
     }
     Workspace probing;
     if (!head->candidates(any_context, dim, {}, probing)) {
-      left_out += (left_out.empty() ? "" : ", ") + choice.backend->name;
+      left_out.push_back(choice.backend->name);
       continue;
     }
     scorers.push_back({choice.backend->name, "rank " + std::to_string(rank),
@@ -117,7 +118,7 @@ nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::
   const std::size_t dim = request.head.layer.dim();
   const RowMajorMatrix contexts = read_contexts(request.model, tokens, dim);
   const std::size_t rank = paper_rank(dim);
-  std::string left_out;
+  std::vector<std::string> left_out;
   const std::vector<Scorer> scorers = make_scorers(request, contexts.data(), rank, left_out);
   std::vector<Workspace> workspaces(scorers.size());
   const auto log_prob = [&](std::size_t scorer, std::size_t i) {
@@ -162,8 +163,11 @@ nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::
       << (request.text.empty() ? " tokens that the model wrote" : " tokens of " + request.text.string())
       << "\n\n";
   table.print(out);
-  if (!left_out.empty()) out << "\nWithout candidates of their own: " << left_out << "\n";
-  return rows;
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    out << (i == 0 ? "\nWithout candidates of their own: " : ", ") << left_out[i];
+  }
+  if (!left_out.empty()) out << '\n';
+  return {{"perplexity", std::move(rows)}, {"left_out", left_out}};
 }
 
 }  // namespace topksoftmax::bench

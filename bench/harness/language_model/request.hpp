@@ -26,16 +26,17 @@ struct LanguageModelRequest {
 /// writes.
 Head language_model_head(const examples::LstmModel& model, Head head, Progress& progress);
 
-// Each prints a table, and returns its rows for --json.
+// Each prints a table, and returns what it adds to the JSON: its rows, under its name.
 
-/// --decode: tokens a second, end to end, by each decoder with each head.
+/// --decode: tokens a second, end to end, by each decoder with each head. In "decoding".
 nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostream& out);
 
-/// --perplexity: L2S's Table 6.
+/// --perplexity: L2S's Table 6. In "perplexity"; beside it, in "left_out", the backends without a row, which
+/// have no candidates of their own.
 nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::ostream& out);
 
 /// --batching: batch sizes and time of mini-, maxi- and top-up batching on the lengths of the paper's
-/// Table 1.
+/// Table 1. In "batching".
 nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::ostream& out);
 
 }  // namespace topksoftmax::bench
