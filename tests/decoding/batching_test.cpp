@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,10 +25,9 @@ class Sentences {
   BatchWork work() {
     return {.encode =
                 [this](std::span<const std::size_t> sentences) {
-                  for (const std::size_t s : sentences) {
-                    if (s == throw_in_encode) throw std::runtime_error("encode");
-                    EXPECT_FALSE(encoded_[s].exchange(true)) << s;
-                  }
+                  if (std::find(sentences.begin(), sentences.end(), throw_in_encode) != sentences.end())
+                    throw std::runtime_error("encode");
+                  for (const std::size_t s : sentences) EXPECT_FALSE(encoded_[s].exchange(true)) << s;
                 },
             .decode =
                 [this](std::span<const std::size_t> sentences, std::span<bool> finished) {
@@ -54,6 +56,8 @@ class Sentences {
   std::vector<std::size_t> emitted;
 
   const std::vector<std::size_t>& lengths() const { return lengths_; }
+  bool encoded(std::size_t sentence) const { return encoded_[sentence]; }
+  bool decoded(std::size_t sentence) const { return steps_[sentence] == lengths_[sentence]; }
   std::size_t tokens() const { return std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0}); }
 
  private:
@@ -115,16 +119,63 @@ TEST(Batching, EverySentenceComesOutOnceAndInOrder) {
   }
 }
 
-TEST(Batching, WhatIsThrownPassesThroughAndNothingIsLostBefore) {
+/// What a way of batching throws; "" if nothing.
+std::string thrown_by(const Way& way, Sentences& sentences) {
+  try {
+    way.run(sentences);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Sentences 0, 1, … up to the first that is not decoded to its end.
+std::size_t decoded_before_any_other(const Sentences& sentences) {
+  std::size_t count = 0;
+  while (count < sentences.lengths().size() && sentences.decoded(count)) ++count;
+  return count;
+}
+
+TEST(Batching, WhatEncodingThrowsComesAfterWhatWasEncodedBefore) {
   for (const Way& way : kWays) {
     for (const std::size_t when : {0U, 1U, 13U, 59U}) {
-      for (int where = 0; where < 3; ++where) {
-        Sentences sentences(some_lengths(60));
-        (where == 0   ? sentences.throw_in_encode
-         : where == 1 ? sentences.throw_in_decode
-                      : sentences.throw_in_emit) = when + (where == 1 ? 1 : 0);
-        EXPECT_THROW(way.run(sentences), std::runtime_error) << way.name << when << where;
-      }
+      Sentences sentences(some_lengths(60));
+      sentences.throw_in_encode = when;
+      EXPECT_EQ(thrown_by(way, sentences), "encode") << way.name << when;
+      for (std::size_t s = 0; s < 60; ++s)
+        EXPECT_EQ(sentences.decoded(s), sentences.encoded(s)) << way.name << s;
+      EXPECT_EQ(sentences.emitted.size(), decoded_before_any_other(sentences)) << way.name << when;
+    }
+  }
+  // Those of the groups before its own.
+  Sentences mini(some_lengths(60));
+  mini.throw_in_encode = 13;
+  thrown_by(kWays[0], mini);
+  EXPECT_EQ(mini.emitted.size(), 8U);
+  Sentences top_up(some_lengths(60));
+  top_up.throw_in_encode = 13;
+  thrown_by(kWays[2], top_up);
+  EXPECT_EQ(top_up.emitted.size(), 12U);
+}
+
+TEST(Batching, WhatDecodingThrowsComesAfterWhatEndedBefore) {
+  for (const Way& way : kWays) {
+    for (const std::size_t when : {1U, 2U, 14U, 60U}) {
+      Sentences sentences(some_lengths(60));
+      sentences.throw_in_decode = when;
+      EXPECT_EQ(thrown_by(way, sentences), "decode") << way.name << when;
+      EXPECT_EQ(sentences.emitted.size(), decoded_before_any_other(sentences)) << way.name << when;
+    }
+  }
+}
+
+TEST(Batching, WhatEmittingThrowsComesAfterTheSentencesBefore) {
+  for (const Way& way : kWays) {
+    for (const std::size_t when : {0U, 1U, 13U, 59U}) {
+      Sentences sentences(some_lengths(60));
+      sentences.throw_in_emit = when;
+      EXPECT_EQ(thrown_by(way, sentences), "emit") << way.name << when;
+      EXPECT_EQ(sentences.emitted.size(), when) << way.name;
     }
   }
 }

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/wta_reference.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/decoding/penalties.hpp"
@@ -244,25 +249,86 @@ TEST(BeamSearch, ACertifiedHeadFindsWhatTheExactOneDoes) {
 
 TEST(BeamSearch, WordsOutsideTheCandidatesHaveNoProbability) {
   Model model(60, 3);
-  const auto head = Shortlist::build(model.layer, {.top_frequent = 10});
-  const TokenId starts[] = {1};
-  const auto found = beam_search(*head, starts, model.step(1), {.beam = 3, .max_length = 1});
-  const TopK top = head->query(model.read(Eigen::VectorXf::Zero(kDim), 1), {.k = 3});
-  ASSERT_EQ(top.normalizer, Normalizer::candidates);
-  EXPECT_EQ(found[0][0].tokens[0], top.ids[0]);
-  EXPECT_DOUBLE_EQ(found[0][0].log_prob, top.log_prob(0));
+  std::vector<std::int64_t> counts(60);
+  std::iota(counts.begin(), counts.end(), 0);
+  const auto head = Shortlist::build(model.layer, {.top_frequent = 10, .counts = counts});
+  const auto is_candidate = [](TokenId id) { return id >= 50; };
+
+  const TokenId starts[] = {1, 2, 3, 4, 5};
+  const auto found = beam_search(*head, starts, model.step(5), {.beam = 5, .n_best = 5, .max_length = 4});
+  int outside = 0;  // sentences whose likeliest word is no candidate
+  for (std::size_t s = 0; s < 5; ++s) {
+    const Eigen::VectorXf start = model.read(Eigen::VectorXf::Zero(kDim), starts[s]);
+    const std::vector<double> logits = testing::Reference(model.layer, start).logits;
+    const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    outside += is_candidate(static_cast<TokenId>(likeliest)) ? 0 : 1;
+    ASSERT_EQ(found[s].size(), 5U);
+    for (const Hypothesis& one : found[s]) {
+      double log_prob = 0.0;
+      Eigen::VectorXf h = start;
+      for (const TokenId token : one.tokens) {
+        const auto among_candidates = testing::Reference(model.layer, h).edited(is_candidate, {});
+        log_prob += among_candidates.logits[static_cast<std::size_t>(token)] - among_candidates.log_z;
+        h = model.read(h, token);
+      }
+      EXPECT_NEAR(one.log_prob, log_prob, 1e-4);
+    }
+  }
+  EXPECT_GT(outside, 0);
+}
+
+/// The texts that sentences get of the likeliest words, of a list that they all share: those whose rows agree
+/// with the context of one of them in `threshold` bands.
+std::vector<Text> greedy_by_shared_lists(const Model& model, std::span<const TokenId> starts,
+                                         const testing::WtaReference& hashes, std::size_t threshold,
+                                         std::size_t length) {
+  std::vector<Text> texts(starts.size(), {{}, 0.0});
+  std::vector<Eigen::VectorXf> contexts;
+  for (const TokenId start : starts) contexts.push_back(model.read(Eigen::VectorXf::Zero(kDim), start));
+  const auto goes_on = [&](std::size_t s) { return texts[s].tokens.empty() || texts[s].tokens.back() != 0; };
+  for (std::size_t written = 0; written < length; ++written) {
+    std::vector<bool> listed(model.layer.vocab());
+    for (std::size_t s = 0; s < starts.size(); ++s) {
+      if (!goes_on(s)) continue;
+      const std::vector<std::size_t> hits = hashes.hits(model.layer, contexts[s]);
+      for (std::size_t id = 0; id < hits.size(); ++id) listed[id] = listed[id] || hits[id] >= threshold;
+    }
+    const auto is_listed = [&](TokenId id) { return listed[static_cast<std::size_t>(id)]; };
+    for (std::size_t s = 0; s < starts.size(); ++s) {
+      if (!goes_on(s)) continue;
+      const auto reference = testing::Reference(model.layer, contexts[s]).edited(is_listed, {});
+      const auto best = std::max_element(reference.logits.begin(), reference.logits.end());
+      texts[s].tokens.push_back(static_cast<TokenId>(best - reference.logits.begin()));
+      texts[s].log_prob += *best - reference.log_z;
+      contexts[s] = model.read(contexts[s], texts[s].tokens.back());
+    }
+  }
+  return texts;
 }
 
 TEST(BeamSearch, ABatchSharesItsCandidateList) {
   Model model(200, 3);
-  const auto head =
-      WtaLsh::build(model.layer, {.hash = {.K = 4, .units_per_band = 2, .bands = 40}, .top_frequent = 5});
-  const TokenId starts[] = {1, 2};
-  const BeamSearchOptions options = {.beam = 4, .max_length = 6};
-  const auto once = beam_search(*head, starts, model.step(2), options);
-  const auto again = beam_search(*head, starts, model.step(2), options);
-  EXPECT_EQ(once[0][0].tokens, again[0][0].tokens);
-  EXPECT_EQ(once[1][0].tokens, again[1][0].tokens);
+  const WtaHashOptions hash = {.K = 4, .units_per_band = 2, .bands = 40};
+  const testing::WtaReference hashes(kDim, hash);
+  constexpr std::size_t kThreshold = 6;
+  const auto head = WtaLsh::build(model.layer, {.hash = hash, .threshold = kThreshold, .top_frequent = 0});
+  const BeamSearchOptions options = {.beam = 1, .max_length = 6, .query = {.probabilities = true}};
+  const auto expect_shared = [&](std::span<const TokenId> starts) {
+    const auto found = beam_search(*head, starts, model.step(starts.size()), options);
+    const std::vector<Text> expected =
+        greedy_by_shared_lists(model, starts, hashes, kThreshold, options.max_length);
+    for (std::size_t s = 0; s < starts.size(); ++s) {
+      EXPECT_EQ(found[s][0].tokens, expected[s].tokens);
+      EXPECT_NEAR(found[s][0].log_prob, expected[s].log_prob, 1e-4);
+    }
+    return found;
+  };
+  const TokenId starts[] = {1, 2, 3};
+  const auto together = expect_shared(starts);
+  for (std::size_t s = 0; s < 3; ++s) {
+    const auto alone = expect_shared(std::span(starts).subspan(s, 1));
+    EXPECT_GT(std::abs(together[s][0].log_prob - alone[0][0].log_prob), 0.01) << "the others' words count";
+  }
 }
 
 TEST(BeamSearch, WritesWhatTheMaskAllows) {

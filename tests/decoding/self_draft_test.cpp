@@ -6,7 +6,9 @@
 #include <cmath>
 #include <vector>
 
+#include "decoding/expected_distribution.hpp"
 #include "support/layers.hpp"
+#include "support/reference.hpp"
 #include "support/statistics.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/shortlist/build.hpp"
@@ -35,19 +37,20 @@ struct Model {
 TEST(SelfDraft, WritesAsTheFullSoftmaxDoes) {
   const Model model;
   const auto head = Shortlist::build(model.layer, {.top_frequent = 3});
-  const Exact exact(model.layer);
-  Workspace workspace;
   for (const SamplingOptions& sampling :
        {SamplingOptions{}, SamplingOptions{.temperature = 0.7}, SamplingOptions{.top_p = 0.8},
         SamplingOptions{.temperature = 1.4, .top_k = 4, .min_p = 0.05}}) {
     const auto next = [&](std::span<const TokenId> text) {
-      return distribution_of(exact.logits(model.after(text), {}, workspace), sampling);
+      return testing::expected_distribution(testing::Reference(model.layer, model.after(text)).logits,
+                                            sampling);
     };
+    const std::vector<double> of_first = next({});
     std::vector<double> expected;
     for (TokenId first = 0; first < kVocab; ++first) {
-      const double p = next({})[first];
       const TokenId text[] = {first};
-      for (TokenId second = 0; second < kVocab; ++second) expected.push_back(p * next(text)[second]);
+      for (const double of_second : next(text)) {
+        expected.push_back(of_first[static_cast<std::size_t>(first)] * of_second);
+      }
     }
     std::vector<std::size_t> counts(expected.size());
     RandomStream random(4);

@@ -84,19 +84,25 @@ inline double thread_seconds() {
   return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
 }
 
-/// The wall-clock seconds of a call in which the thread kept its processor.
-template <class Call>
-double undisturbed_seconds(const Call& call) {
+/// What time is told by; tests have their own.
+struct SystemClocks {
+  double wall() const { return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count(); }
+  double processor() const { return thread_seconds(); }
+};
+
+/// The least wall-clock seconds of a few calls, up to the first in which the thread kept its processor.
+template <class Call, class Clocks>
+double undisturbed_seconds(const Call& call, const Clocks& clocks) {
   constexpr int kAttempts = 4;
   constexpr double kTolerance = 1.02;
   constexpr double kClockSeconds = 2e-6;  // what reading the clocks may take
   double best = 0.0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const double cpu_start = thread_seconds();
-    const SteadyClock::time_point start = SteadyClock::now();
+    const double cpu_start = clocks.processor();
+    const double start = clocks.wall();
     call();
-    const double wall = seconds_since(start);
-    const double cpu = thread_seconds() - cpu_start;
+    const double wall = clocks.wall() - start;
+    const double cpu = clocks.processor() - cpu_start;
     best = attempt == 0 ? wall : std::min(best, wall);
     if (wall <= cpu * kTolerance + kClockSeconds) break;
   }
@@ -117,17 +123,66 @@ inline void run_before(const TimedWork& work, std::size_t end, std::size_t count
   if (tail > 0) work(end - tail, tail);
 }
 
-/// Items that keep the work busy for the given time, found by doubling; a multiple of the slice.
-inline std::size_t items_for(const TimedWork& work, double seconds, std::size_t slice, std::size_t items) {
+/// Items that keep the work busy for the given time, told by the first of one slice, two, four, … that do.
+template <class Clocks>
+std::size_t items_for(const TimedWork& work, double seconds, std::size_t slice, std::size_t items,
+                      const Clocks& clocks) {
   for (std::size_t count = std::min(slice, items);; count = std::min(2 * count, items)) {
-    const SteadyClock::time_point start = SteadyClock::now();
+    const double start = clocks.wall();
     work(0, count);
-    const double took = seconds_since(start);
+    const double took = clocks.wall() - start;
     if (took < seconds && count < items) continue;
     const auto needed =
         static_cast<std::size_t>(std::ceil(seconds / std::max(took, 1e-9) * static_cast<double>(count)));
     return std::clamp<std::size_t>(needed, 1, items);
   }
+}
+
+/// What is found of a work whose slices took seconds[slice][round].
+inline Timing summary_of(const std::vector<std::vector<double>>& seconds, std::size_t items) {
+  std::vector<double> rounds(seconds.front().size(), 0.0);
+  double total = 0.0;
+  for (const std::vector<double>& slice : seconds) {
+    total += quantile(slice, 0.5);
+    for (std::size_t round = 0; round < rounds.size(); ++round) rounds[round] += slice[round];
+  }
+  return {.seconds_per_item = total / static_cast<double>(items),
+          .spread = (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / quantile(rounds, 0.5)};
+}
+
+/// time_interleaved() by these clocks.
+template <class Clocks>
+std::vector<Timing> time_in_turn(std::span<const TimedWork> works, std::size_t items,
+                                 const TimingOptions& options, const Clocks& clocks) {
+  const std::size_t slices = (items + options.slice - 1) / options.slice;
+  std::vector<std::size_t> warm_up;
+  warm_up.reserve(works.size());
+  for (const TimedWork& work : works) {
+    warm_up.push_back(items_for(work, options.warm_up_seconds, options.slice, items, clocks));
+  }
+
+  // seconds[work][slice][round]
+  std::vector<std::vector<std::vector<double>>> seconds(works.size(),
+                                                        std::vector<std::vector<double>>(slices));
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    for (std::size_t slice = 0; slice < slices; ++slice) {
+      const std::size_t first = slice * options.slice;
+      const std::size_t count = std::min(options.slice, items - first);
+      for (std::size_t w = 0; w < works.size(); ++w) {
+        run_before(works[w], first, warm_up[w], items);
+        seconds[w][slice].push_back(undisturbed_seconds([&] { works[w](first, count); }, clocks));
+      }
+      if (options.progress) {
+        options.progress(static_cast<double>(round * slices + slice + 1) /
+                         static_cast<double>(options.rounds * slices));
+      }
+    }
+  }
+
+  std::vector<Timing> timings;
+  timings.reserve(works.size());
+  for (const auto& of_work : seconds) timings.push_back(summary_of(of_work, items));
+  return timings;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -163,44 +218,7 @@ inline PinnedThread::~PinnedThread() = default;
 inline std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
                                             const TimingOptions& options) {
   detail::check_timing(items, options);
-  const std::size_t slices = (items + options.slice - 1) / options.slice;
-  std::vector<std::size_t> warm_up;
-  warm_up.reserve(works.size());
-  for (const TimedWork& work : works) {
-    warm_up.push_back(detail::items_for(work, options.warm_up_seconds, options.slice, items));
-  }
-
-  // seconds[work][slice][round]
-  std::vector<std::vector<std::vector<double>>> seconds(works.size(),
-                                                        std::vector<std::vector<double>>(slices));
-  for (std::size_t round = 0; round < options.rounds; ++round) {
-    for (std::size_t slice = 0; slice < slices; ++slice) {
-      const std::size_t first = slice * options.slice;
-      const std::size_t count = std::min(options.slice, items - first);
-      for (std::size_t w = 0; w < works.size(); ++w) {
-        detail::run_before(works[w], first, warm_up[w], items);
-        seconds[w][slice].push_back(detail::undisturbed_seconds([&] { works[w](first, count); }));
-      }
-      if (options.progress) {
-        options.progress(static_cast<double>(round * slices + slice + 1) /
-                         static_cast<double>(options.rounds * slices));
-      }
-    }
-  }
-
-  std::vector<Timing> timings(works.size());
-  for (std::size_t w = 0; w < works.size(); ++w) {
-    std::vector<double> rounds(options.rounds, 0.0);
-    double total = 0.0;
-    for (const std::vector<double>& slice : seconds[w]) {
-      total += detail::quantile(slice, 0.5);
-      for (std::size_t round = 0; round < options.rounds; ++round) rounds[round] += slice[round];
-    }
-    timings[w].seconds_per_item = total / static_cast<double>(items);
-    timings[w].spread =
-        (detail::quantile(rounds, 0.75) - detail::quantile(rounds, 0.25)) / detail::quantile(rounds, 0.5);
-  }
-  return timings;
+  return detail::time_in_turn(works, items, options, detail::SystemClocks());
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
