@@ -14,6 +14,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint.hpp"
 #include "topksoftmax/io/gguf.hpp"
+#include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -60,6 +61,7 @@ Head from_checkpoint(const HeadSource& source) {
   Head head = with_layer(source, model.name, checkpoint_layer(model, tensors));
   head.tokens = checkpoint_token_ids(model.tensors, tensors, head.layer.vocab());
   return head;
+    tensors.d2t = find_d2t(model.tensors, source.tensor);
 }
 
 Head from_gguf(const HeadSource& source) {
