@@ -15,6 +15,8 @@
 #include "topksoftmax/io/checkpoint.hpp"
 #include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
+#include "topksoftmax/io/gguf.hpp"
+#include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -69,7 +71,10 @@ Head from_gguf(const HeadSource& source) {
     throw Error(source.head.string() + ": the head of a GGUF file is found without --tensor and --bias");
   }
   const GgufFile file = GgufFile::open(source.head);
-  return with_layer(source, find_gguf_head(file).name, gguf_layer(file));
+  const GgufHead found = find_gguf_head(file);
+  Head head = with_layer(source, found.name, gguf_layer(file));
+  head.tokens = gguf_token_ids(file, found);
+  return head;
 }
 
 /// The name of an array: the given one, or else the first of these, or else the only matrix.

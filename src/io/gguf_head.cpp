@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/gguf_head.hpp"
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,7 @@ namespace {
 constexpr std::string_view kOutput = "output.weight";
 constexpr std::string_view kEmbedding = "token_embd.weight";
 constexpr std::string_view kBias = "output.bias";
+constexpr std::array<std::string_view, 2> kTokensOfRows = {"d2t", "d2t.weight"};
 
 bool divides_by_its_scale(std::string_view architecture) {
   return architecture.starts_with("granite") || architecture == "minicpm";
@@ -31,6 +34,16 @@ double usual_soft_cap(std::string_view architecture) {
 }
 
 /// The nearest float, which may be infinite.
+/// A tensor [V]. Throws Error where it is of another shape or of an unknown type.
+GgufTensor value_of_every_row(const GgufFile& file, std::string_view name, std::size_t rows) {
+  const GgufTensor& tensor = file.tensor(name);
+  if (tensor.shape != std::vector{rows}) {
+    throw file.error(name,
+                     "shape is " + shape_text(tensor.shape) + ", expected " + shape_text(std::vector{rows}));
+  }
+  return tensor;
+}
+
 float as_float(double value) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -68,12 +81,10 @@ GgufHead find_gguf_head(const GgufFile& file) {
   if (shape.size() != 2) {
     throw file.error(head.weight.name, "shape is " + shape_text(shape) + ", expected [V, d]");
   }
-  if (file.contains(kBias)) {
-    head.bias = file.tensor(kBias);
-    if (head.bias->shape != std::vector{head.vocab()}) {
-      throw file.error(kBias, "shape is " + shape_text(head.bias->shape) + ", expected " +
-                                  shape_text(std::vector{head.vocab()}));
-    }
+  if (file.contains(kBias)) head.bias = value_of_every_row(file, kBias, head.vocab());
+  for (const std::string_view name : kTokensOfRows) {
+    if (head.tied || head.d2t || !file.contains(name)) continue;
+    head.d2t = value_of_every_row(file, name, head.vocab());
   }
   head.name = file.text("general.name").value_or("");
   if (head.name.empty()) head.name = file.path().stem().string();

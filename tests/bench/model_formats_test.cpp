@@ -102,6 +102,23 @@ TEST_F(ModelFormats, AnswersByTheTokensThatADraftsRowsAre) {
     EXPECT_EQ(answer_of_tokens, answer_of_rows);
   }
   EXPECT_THAT(run_tool("inspect " + path("draft")).out, HasSubstr("rows are tokens of the model by d2t"));
+  // Whatever the config says, and where its layer is named by hand.
+  const std::string of_draft = answers("draft");
+  folder_.write("draft/config.json", R"({"tie_word_embeddings":true})");
+  EXPECT_EQ(answers("draft"), of_draft);
+  const std::string by_hand = " --tensor lm_head.weight --bias lm_head.bias --contexts " + path("contexts");
+  EXPECT_EQ(run_tool("ask --head " + path("draft") + by_hand).out, of_draft);
+  std::vector<std::int64_t> ids(kVocab);
+  for (std::size_t row = 0; row < kVocab; ++row) ids[row] = static_cast<std::int64_t>(3 * row);
+  GgufWriter gguf;
+  gguf.tensor("output.weight", {kDim, kVocab}, 0, bytes_of(values(weight_)));
+  gguf.tensor("output.bias", {kVocab}, 0, bytes_of(span(bias_)));
+  gguf.tensor("d2t", {kVocab}, 27, bytes_of(ids));
+  folder_.write("draft.gguf", gguf.bytes());
+  EXPECT_EQ(answers("draft.gguf"), of_draft);
+  EXPECT_THAT(run_tool("inspect " + path("draft.gguf")).out,
+              HasSubstr("rows are tokens of the model by d2t"));
+  std::filesystem::remove(path("draft/config.json"));
   write(kVocab - 1);
   expect_refused("--head " + path("draft") + " --contexts " + path("contexts"), "tensor \"d2t\"");
 }

@@ -159,6 +159,7 @@ void print_model(const ModelHead& head, std::ostream& out, Json& json) {
                {"d2t", head.d2t},
                {"type", head.type},
                {"shape", head.shape},
+          .d2t = head.d2t ? head.d2t->name : "",
                {"tied", head.tied},
                {"logit_scale", head.transform.scale},
                {"soft_cap", head.transform.soft_cap}});
