@@ -25,7 +25,8 @@ bool divides_by_its_scale(std::string_view architecture) {
 }
 
 /// What files were written without that their models have all the same.
-double usual_scale(std::string_view architecture) {
+double usual_scale(std::string_view architecture, std::size_t dim) {
+  if (architecture == "minicpm") return static_cast<double>(dim) / 256.0;
   return architecture == "grok" ? 1.0 / std::sqrt(3.0) : 0.0;
 }
 double usual_soft_cap(std::string_view architecture) {
@@ -33,7 +34,6 @@ double usual_soft_cap(std::string_view architecture) {
   return capped ? 30.0 : 0.0;
 }
 
-/// The nearest float, which may be infinite.
 /// A tensor [V]. Throws Error where it is of another shape or of an unknown type.
 GgufTensor value_of_every_row(const GgufFile& file, std::string_view name, std::size_t rows) {
   const GgufTensor& tensor = file.tensor(name);
@@ -44,6 +44,7 @@ GgufTensor value_of_every_row(const GgufFile& file, std::string_view name, std::
   return tensor;
 }
 
+/// The nearest float, which may be infinite.
 float as_float(double value) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -51,9 +52,9 @@ float as_float(double value) {
   return value < 0.0 ? -kInfinity : kInfinity;
 }
 
-LogitTransform transform_in(const GgufFile& file) {
+LogitTransform transform_in(const GgufFile& file, std::size_t dim) {
   const std::string architecture(file.text("general.architecture").value_or(""));
-  double scale = file.number(architecture + ".logit_scale").value_or(usual_scale(architecture));
+  double scale = file.number(architecture + ".logit_scale").value_or(usual_scale(architecture, dim));
   if (scale == 0.0) scale = 1.0;
   if (divides_by_its_scale(architecture)) scale = 1.0 / scale;
   const double soft_cap =
@@ -88,7 +89,7 @@ GgufHead find_gguf_head(const GgufFile& file) {
   }
   head.name = file.text("general.name").value_or("");
   if (head.name.empty()) head.name = file.path().stem().string();
-  head.transform = transform_in(file);
+  head.transform = transform_in(file, head.dim());
   return head;
 }
 

@@ -103,6 +103,8 @@ TEST_F(GgufHeadTest, HasTheTransformOfItsArchitecture) {
   EXPECT_EQ(transform_of("granite", "logit_scale", 8.0F), (LogitTransform{.scale = 0.125F}));
   EXPECT_EQ(transform_of("granitemoe", "logit_scale", 16.0F), (LogitTransform{.scale = 0.0625F}));
   EXPECT_EQ(transform_of("minicpm", "logit_scale", 8.0F), (LogitTransform{.scale = 0.125F}));
+  EXPECT_EQ(transform_of("minicpm"), (LogitTransform{.scale = 8.0F})) << "256 to the dimension, 32";
+  EXPECT_TRUE(transform_of("minicpm", "logit_scale", 0.0F).is_identity());
   EXPECT_TRUE(transform_of("granite").is_identity());
   EXPECT_TRUE(transform_of("granite", "logit_scale", 0.0F).is_identity());
   EXPECT_FLOAT_EQ(transform_of("grok").scale, 1.0F / std::sqrt(3.0F));

@@ -35,9 +35,10 @@ struct GgufHead {
 ///
 /// The transform is what llama.cpp makes of ARCH.final_logit_softcapping and ARCH.logit_scale, where ARCH is
 /// general.architecture: logits are multiplied by the scale (Command R, Grok), but divided by that of Granite
-/// and MiniCPM; 0 is none. Files of Gemma 2, 3n and 4 without a soft cap have one of 30, and those of Grok
-/// without a scale 1/√3, as their models do. What a model's code does beyond that is in no file: MiniCPM3
-/// scales its contexts.
+/// and MiniCPM; 0 is none. Files of Gemma 2, 3n and 4 without a soft cap have one of 30, those of Grok
+/// without a scale 1/√3, and older ones of MiniCPM without a scale 256/d, as their models do. (llama.cpp
+/// multiplied by 256/d when these were written, and now divides by it.) What a model's code does beyond that
+/// is in no file: MiniCPM3 scales its contexts.
 ///
 /// Cost: a few look-ups. Throws Error where there are no such weights, as in the other files of a model that
 /// is split over several; where they are of another shape or of an unknown type; where the bias or d2t has
