@@ -31,6 +31,9 @@ constexpr std::array<const char*, 4> kWeights = {"weight", "W", "lm_head.weight"
 constexpr std::array<const char*, 3> kBiases = {"bias", "b", "lm_head.bias"};
 
 Head from_head_file(const HeadSource& source) {
+  if (!source.tensor.empty() || !source.bias.empty()) {
+    throw Error(source.head.string() + ": the layer of a head file is found without --tensor and --bias");
+  }
   const HeadFile file = HeadFile::open(source.head);
   return {.file = source.head.string(),
           .name = file.name(),
@@ -122,8 +125,7 @@ Head read(const HeadSource& source) {
   if (is_folder(source.head)) return from_checkpoint(source);
   if (GgufFile::recognises(source.head)) return from_gguf(source);
   if (NumpyFile::recognises(source.head)) return from_numpy(source);
-  const bool named = !source.tensor.empty() || !source.bias.empty();
-  return !named && HeadFile::recognises(source.head) ? from_head_file(source) : from_checkpoint(source);
+  return HeadFile::recognises(source.head) ? from_head_file(source) : from_checkpoint(source);
 }
 
 }  // namespace

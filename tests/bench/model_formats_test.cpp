@@ -173,6 +173,14 @@ TEST_F(ModelFormats, TakesGguf) {
                  "is found without --tensor");
 }
 
+// A head file has more than a layer, which the names of tensors alone would lose.
+TEST_F(ModelFormats, FindsTheLayerOfAHeadFileItself) {
+  for (const char* const named : {" --tensor weight", " --bias bias"}) {
+    expect_refused("--head " + path("head") + named,
+                   "head: the layer of a head file is found without --tensor and --bias");
+  }
+}
+
 TEST_F(ModelFormats, TakesNumpysArrays) {
 #ifndef TOPKSOFTMAX_PYTHON
   GTEST_SKIP() << "there is no Python with NumPy";
@@ -207,7 +215,7 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   expect_refused(ask + path("swapped.npy"), "is of type \">f4\", which is not read");
   expect_refused(ask + path("objects.npy"), "is of type \"|O\", which is not read");
   expect_refused(ask + path("cube.npy"), "is in column-major order and not a matrix");
-  expect_refused(ask + path("weight.npy") + " --tensor x", "has no tensor \"x\"");
+  expect_refused("--head " + path("weight.npy") + " --tensor x --contexts " + path("contexts"), "\"x\"");
   // Cut off anywhere, and with nonsense in the header.
   const std::string whole = testing::read_text(path("contexts.npy"));
   for (const std::size_t size : {7U, 11U, 60U, 128U, 200U}) {
