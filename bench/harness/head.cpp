@@ -11,9 +11,9 @@
 #include "harness/contexts_file.hpp"
 #include "harness/folder.hpp"
 #include "harness/numpy_file.hpp"
+#include "harness/printable.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint.hpp"
-#include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
@@ -61,12 +61,12 @@ Head from_checkpoint(const HeadSource& source) {
     tensors = find_checkpoint_head(model.tensors, model.config);
   } else {
     tensors.weight = source.tensor;
+    tensors.d2t = find_d2t(model.tensors, source.tensor);
   }
   if (!source.bias.empty()) tensors.bias = source.bias;
   Head head = with_layer(source, model.name, checkpoint_layer(model, tensors));
   head.tokens = checkpoint_token_ids(model.tensors, tensors, head.layer.vocab());
   return head;
-    tensors.d2t = find_d2t(model.tensors, source.tensor);
 }
 
 Head from_gguf(const HeadSource& source) {
@@ -132,6 +132,7 @@ Head read(const HeadSource& source) {
 
 Head load_head(const HeadSource& source) {
   Head head = read(source);
+  head.name = printable(head.name);
   if (!source.contexts.empty()) {
     ContextSets sets = load_contexts(source.contexts, head.layer.dim());
     head.train = std::move(sets.train);

@@ -181,6 +181,21 @@ TEST_F(ModelFormats, FindsTheLayerOfAHeadFileItself) {
   }
 }
 
+// Names in files may be anyone's.
+TEST_F(ModelFormats, ShowsNoNameThatSteersATerminal) {
+  GgufWriter writer;
+  writer.value("general.architecture", "llama").value("general.name", "a\x1b[31m\nb");
+  writer.tensor("output.weight", {kDim, kVocab}, 0, bytes_of(values(weight_)));
+  folder_.write("model.gguf", writer.bytes());
+  EXPECT_THAT(run_tool("inspect " + path("model.gguf")).out, HasSubstr("a model in GGUF: a?[31m?b\n"));
+  const ProgramRun measured =
+      run_tool("measure --head " + path("model.gguf") + " --contexts " + path("contexts") +
+               " --backends fused --rounds 1 --json " + path("out.json"));
+  EXPECT_THAT(measured.out, HasSubstr("a?[31m?b: V = 120"));
+  const nlohmann::json report = nlohmann::json::parse(testing::read_text(path("out.json")));
+  EXPECT_EQ(report.at("head").at("name"), "a?[31m?b");
+}
+
 TEST_F(ModelFormats, TakesNumpysArrays) {
 #ifndef TOPKSOFTMAX_PYTHON
   GTEST_SKIP() << "there is no Python with NumPy";
