@@ -641,6 +641,21 @@ TEST(MappedVocabulary, QueriesSpeakOfTheModelsTokens) {
   EXPECT_EQ(head->row_map()->row_of(71), RowMap::none);
 }
 
+// A file of 320 bytes may say so.
+TEST(MappedVocabulary, KeepsNothingForTokensWithoutRows) {
+  constexpr std::size_t kMost = std::numeric_limits<TokenId>::max();
+  const std::vector<TokenId> ids = {0, 1, 63, 2'000'000'000, static_cast<TokenId>(kMost - 1)};
+  const auto head = MappedVocabulary::wrap(Fused::make(random_layer(5, 4, 1)), ids, kMost);
+  EXPECT_EQ(head->row_map()->bytes(), 5 * sizeof(TokenId) + 3 * 16U);
+  EXPECT_EQ(head->query(testing::random_vector(4, 2), {.k = 9}).size(), 5U);
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    EXPECT_EQ(head->row_map()->row_of(ids[row]), static_cast<TokenId>(row));
+  }
+  for (const TokenId id : {2, 62, 64, 1'000'000'000, 2'000'000'001, static_cast<TokenId>(kMost - 2)}) {
+    EXPECT_EQ(head->row_map()->row_of(id), RowMap::none) << id;
+  }
+}
+
 TEST(MappedVocabulary, OfEqualLogitsTheLowerIdGoesFirst) {
   const SoftmaxLayer layer = SoftmaxLayer::own(RowMajorMatrix::Ones(200, 4));
   std::vector<TokenId> ids;

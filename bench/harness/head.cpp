@@ -11,9 +11,12 @@
 #include "harness/contexts_file.hpp"
 #include "harness/folder.hpp"
 #include "harness/numpy_file.hpp"
+#include "harness/printable.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/checkpoint.hpp"
+#include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/gguf.hpp"
+#include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -28,6 +31,9 @@ constexpr std::array<const char*, 4> kWeights = {"weight", "W", "lm_head.weight"
 constexpr std::array<const char*, 3> kBiases = {"bias", "b", "lm_head.bias"};
 
 Head from_head_file(const HeadSource& source) {
+  if (!source.tensor.empty() || !source.bias.empty()) {
+    throw Error(source.head.string() + ": the layer of a head file is found without --tensor and --bias");
+  }
   const HeadFile file = HeadFile::open(source.head);
   return {.file = source.head.string(),
           .name = file.name(),
@@ -55,6 +61,7 @@ Head from_checkpoint(const HeadSource& source) {
     tensors = find_checkpoint_head(model.tensors, model.config);
   } else {
     tensors.weight = source.tensor;
+    tensors.d2t = find_d2t(model.tensors, source.tensor);
   }
   if (!source.bias.empty()) tensors.bias = source.bias;
   Head head = with_layer(source, model.name, checkpoint_layer(model, tensors));
@@ -67,7 +74,10 @@ Head from_gguf(const HeadSource& source) {
     throw Error(source.head.string() + ": the head of a GGUF file is found without --tensor and --bias");
   }
   const GgufFile file = GgufFile::open(source.head);
-  return with_layer(source, find_gguf_head(file).name, gguf_layer(file));
+  const GgufHead found = find_gguf_head(file);
+  Head head = with_layer(source, found.name, gguf_layer(file));
+  head.tokens = gguf_token_ids(file, found);
+  return head;
 }
 
 /// The name of an array: the given one, or else the first of these, or else the only matrix.
@@ -115,14 +125,14 @@ Head read(const HeadSource& source) {
   if (is_folder(source.head)) return from_checkpoint(source);
   if (GgufFile::recognises(source.head)) return from_gguf(source);
   if (NumpyFile::recognises(source.head)) return from_numpy(source);
-  const bool named = !source.tensor.empty() || !source.bias.empty();
-  return !named && HeadFile::recognises(source.head) ? from_head_file(source) : from_checkpoint(source);
+  return HeadFile::recognises(source.head) ? from_head_file(source) : from_checkpoint(source);
 }
 
 }  // namespace
 
 Head load_head(const HeadSource& source) {
   Head head = read(source);
+  head.name = printable(head.name);
   if (!source.contexts.empty()) {
     ContextSets sets = load_contexts(source.contexts, head.layer.dim());
     head.train = std::move(sets.train);

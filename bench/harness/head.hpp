@@ -15,7 +15,7 @@ namespace topksoftmax::bench {
 /// A softmax layer with contexts of its model, as the harness works with it.
 struct Head {
   std::string file;
-  std::string name;
+  std::string name;                  ///< printable()
   SoftmaxLayer layer;                ///< its weights in the type that they are stored in
   RowMajorMatrix train;              ///< [N×d], what backends learn from; may be empty
   RowMajorMatrix test;               ///< [M×d], what they are judged on; may be empty

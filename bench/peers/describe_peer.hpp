@@ -5,18 +5,25 @@
 #include <string>
 #include <utility>
 
+#include "topksoftmax/check_options.hpp"
+#include "topksoftmax/registry/backend_builder.hpp"
 #include "topksoftmax/registry/description.hpp"
 
 namespace topksoftmax::bench {
 
-/// Another library as a backend: it is measured, and neither saved nor tuned. `build` is that of builder().
+/// Another library as a backend: it is measured, and neither saved nor tuned. `build` is that of builder();
+/// it is given no options but what their limits allow.
 template <class Options, class Build>
 BackendDescription describe_peer(std::string name, std::string summary, Build build) {
+  auto checked = [name, build = std::move(build)](const BuildMaterial& from, const Options& options) {
+    check_options(name, options);
+    return build(from, options);
+  };
   return {.name = std::move(name),
           .kind = {},
           .summary = std::move(summary),
           .traits = {.has_index = false},
-          .builder = builder<Options>({}, std::move(build)),
+          .builder = builder<Options>({}, std::move(checked)),
           .tuning = std::nullopt};
 }
 

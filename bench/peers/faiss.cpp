@@ -8,6 +8,7 @@
 #include <faiss/IndexScalarQuantizer.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "peers/describe_peer.hpp"
 #include "peers/one_thread.hpp"
@@ -55,10 +56,13 @@ struct IvfOptions {
 
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
-    visit("lists", options.lists, "clusters of rows");
-    visit("nprobe", options.nprobe, "of these that a query visits");
+    visit("lists", options.lists, "clusters of rows", at_least(1));
+    visit("nprobe", options.nprobe, "of these that a query visits", at_least(1));
   }
 };
+
+/// The most that faiss takes as an int.
+constexpr double kMost = std::numeric_limits<int>::max();
 
 struct HnswOptions {
   std::size_t M = 16;
@@ -67,9 +71,11 @@ struct HnswOptions {
 
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
-    visit("M", options.M, "links of a row");
-    visit("ef_construction", options.ef_construction, "rows looked at to find these");
-    visit("ef_search", options.ef_search, "length of a query's candidate queue");
+    visit("M", options.M, "links of a row", at_least(2).and_at_most(1024));
+    visit("ef_construction", options.ef_construction, "rows looked at to find these",
+          at_least(1).and_at_most(kMost));
+    visit("ef_search", options.ef_search, "length of a query's candidate queue",
+          at_least(1).and_at_most(kMost));
   }
 };
 

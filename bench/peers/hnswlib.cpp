@@ -20,9 +20,9 @@ struct HnswOptions {
 
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
-    visit("M", options.M, "links of a point");
-    visit("ef_construction", options.ef_construction, "points looked at to find these");
-    visit("ef", options.ef, "length of a query's candidate queue");
+    visit("M", options.M, "links of a point", at_least(2).and_at_most(1024));
+    visit("ef_construction", options.ef_construction, "points looked at to find these", at_least(1));
+    visit("ef", options.ef, "length of a query's candidate queue", at_least(1));
     visit("seed", options.seed, "of the graph's layers");
   }
 };

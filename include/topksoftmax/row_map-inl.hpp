@@ -54,6 +54,7 @@ TOPKSOFTMAX_INLINE RowMap::RowMap(StoredArray<TokenId> token_of_row, std::size_t
     throw Error("mapped: V is " + std::to_string(vocab) + "; it must be at most " + std::to_string(most));
   }
   std::size_t last = 0;  // row of a token
+  std::size_t blocks = 0;
   for (std::size_t row = 0; row < token_of_row_.size(); ++row) {
     const TokenId id = token_of_row_[row];
     if (id == none) continue;
@@ -68,35 +69,35 @@ TOPKSOFTMAX_INLINE RowMap::RowMap(StoredArray<TokenId> token_of_row, std::size_t
                   "; ids must rise strictly, so that of equal logits the lower id goes first: sort the "
                   "layer's rows by their ids");
     }
+    if (tokens_ == 0 || id / 64 != token_of_row_[last] / 64) ++blocks;
     last = row;
     ++tokens_;
   }
   if (tokens_ == 0) throw Error("mapped: no row is a token; at least 1 must be");
 
-  present_.resize((vocab + 63) / 64);
   const bool first_rows = last + 1 == tokens_;
   if (!first_rows) rows_.reserve(tokens_);
   if (tokens_ < token_of_row_.size()) token_rows_.resize((token_of_row_.size() + 63) / 64);
+  blocks_.reserve(blocks);
+  std::uint32_t before = 0;
   for (std::size_t row = 0; row < token_of_row_.size(); ++row) {
     if (token_of_row_[row] == none) continue;
-    const auto id = static_cast<std::size_t>(token_of_row_[row]);
-    present_[id / 64] |= std::uint64_t{1} << (id % 64);
+    const auto id = static_cast<std::uint32_t>(token_of_row_[row]);
+    if (blocks_.empty() || blocks_.back().number != id / 64) {
+      blocks_.push_back({.present = 0, .number = id / 64, .before = before});
+    }
+    blocks_.back().present |= std::uint64_t{1} << (id % 64);
+    ++before;
     if (!first_rows) rows_.push_back(static_cast<TokenId>(row));
     if (!token_rows_.empty()) token_rows_[row / 64] |= std::uint64_t{1} << (row % 64);
-  }
-  before_.reserve(present_.size());
-  std::uint32_t before = 0;
-  for (const std::uint64_t block : present_) {
-    before_.push_back(before);
-    before += static_cast<std::uint32_t>(std::popcount(block));
   }
 }
 
 TOPKSOFTMAX_INLINE std::size_t RowMap::count(const AllowedTokens& allowed) const {
   if (allowed.empty()) return tokens_;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < present_.size(); ++i) {
-    count += static_cast<std::size_t>(std::popcount(present_[i] & allowed.block(i)));
+  for (const Block& block : blocks_) {
+    count += static_cast<std::size_t>(std::popcount(block.present & allowed.block(block.number)));
   }
   return count;
 }
@@ -104,14 +105,13 @@ TOPKSOFTMAX_INLINE std::size_t RowMap::count(const AllowedTokens& allowed) const
 /// Sets the bits of the rows whose tokens are allowed. Rows rise with their tokens, so the rows of a block of
 /// tokens are one run of bits, but where padding lies between them.
 TOPKSOFTMAX_INLINE void RowMap::allow_rows(const AllowedTokens& allowed, std::uint64_t* rows) const {
-  for (std::size_t i = 0; i < present_.size(); ++i) {
-    const std::uint64_t present = present_[i];
-    const std::uint64_t bits = present & allowed.block(i);
+  for (const Block& block : blocks_) {
+    const std::uint64_t bits = block.present & allowed.block(block.number);
     if (bits == 0) continue;
-    std::uint64_t run = detail::compressed(bits, present);
-    const auto count = static_cast<std::size_t>(std::popcount(present));
-    const auto first = static_cast<std::size_t>(nth_row(before_[i]));
-    const auto last = static_cast<std::size_t>(nth_row(before_[i] + count - 1));
+    std::uint64_t run = detail::compressed(bits, block.present);
+    const auto count = static_cast<std::size_t>(std::popcount(block.present));
+    const auto first = static_cast<std::size_t>(nth_row(block.before));
+    const auto last = static_cast<std::size_t>(nth_row(block.before + count - 1));
     if (last - first + 1 == count) {
       rows[first / 64] |= run << (first % 64);
       if (first / 64 != last / 64) rows[first / 64 + 1] |= run >> (64 - first % 64);
@@ -119,7 +119,7 @@ TOPKSOFTMAX_INLINE void RowMap::allow_rows(const AllowedTokens& allowed, std::ui
     }
     for (; run != 0; run &= run - 1) {
       const auto row =
-          static_cast<std::size_t>(nth_row(before_[i] + static_cast<std::size_t>(std::countr_zero(run))));
+          static_cast<std::size_t>(nth_row(block.before + static_cast<std::size_t>(std::countr_zero(run))));
       rows[row / 64] |= std::uint64_t{1} << (row % 64);
     }
   }
@@ -156,9 +156,8 @@ TOPKSOFTMAX_INLINE void RowMap::scatter(const float* of_rows, float* of_tokens) 
 }
 
 TOPKSOFTMAX_INLINE std::size_t RowMap::bytes() const {
-  return token_of_row_.size() * sizeof(TokenId) + present_.size() * sizeof(std::uint64_t) +
-         before_.size() * sizeof(std::uint32_t) + rows_.size() * sizeof(TokenId) +
-         token_rows_.size() * sizeof(std::uint64_t);
+  return token_of_row_.size() * sizeof(TokenId) + blocks_.size() * sizeof(Block) +
+         rows_.size() * sizeof(TokenId) + token_rows_.size() * sizeof(std::uint64_t);
 }
 
 TOPKSOFTMAX_INLINE std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t) {

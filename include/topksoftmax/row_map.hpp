@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Which rows of a layer are which tokens of a model that has other ids: see MappedVocabulary.
 ///
-/// Keeps 4·rows + V/5 bytes, and 4 more a row where padding rows lie between those of tokens.
+/// Keeps 4·rows bytes, 16 for every 64 tokens of V that some row is one of (at most 16·rows, however large V
+/// is), and 4 more a row where padding rows lie between those of tokens.
 class TOPKSOFTMAX_EXPORT RowMap {
  public:
   /// In place of an id, of a row that is not a token; in place of a row, of a token that has none.
@@ -38,20 +40,23 @@ class TOPKSOFTMAX_EXPORT RowMap {
   /// The token of a row, or `none`.
   TokenId token_of(TokenId row) const { return token_of_row_[static_cast<std::size_t>(row)]; }
 
-  /// The row of a token below vocab(), or `none`.
+  /// The row of a token below vocab(), or `none`. Cost: a binary search.
   TokenId row_of(TokenId id) const {
-    const std::size_t block = static_cast<std::size_t>(id) / 64;
-    const std::uint64_t bit = std::uint64_t{1} << (static_cast<std::size_t>(id) % 64);
-    if ((present_[block] & bit) == 0) return none;
-    return nth_row(before_[block] + static_cast<std::size_t>(std::popcount(present_[block] & (bit - 1))));
+    const auto number = static_cast<std::uint32_t>(id) / 64;
+    const auto block = std::lower_bound(blocks_.begin(), blocks_.end(), number,
+                                        [](const Block& one, std::uint32_t n) { return one.number < n; });
+    const std::uint64_t bit = std::uint64_t{1} << (static_cast<std::uint32_t>(id) % 64);
+    if (block == blocks_.end() || block->number != number || (block->present & bit) == 0) return none;
+    return nth_row(block->before + static_cast<std::size_t>(std::popcount(block->present & (bit - 1))));
   }
 
-  /// How many of the tokens that have a row are allowed. Cost: O(V/64).
+  /// How many of the tokens that have a row are allowed. Cost: O(V/64), and at most O(rows).
   std::size_t count(const AllowedTokens& allowed) const;
 
   /// Edits of tokens as those of their rows, in the workspace until it is used for this again. Rows that are
-  /// no tokens are forbidden; biases of tokens without a row are dropped. Cost: O((V + rows)/64 + biases),
-  /// and a step for every token that is allowed or forbidden unlike most of the 64 that it is among.
+  /// no tokens are forbidden; biases of tokens without a row are dropped. Cost: that of count() and
+  /// O(rows/64), a binary search for every bias, and a step for every token that is allowed or forbidden
+  /// unlike most of the 64 that it is among.
   kernels::LogitEdits on_rows(const kernels::LogitEdits& edits, Workspace& workspace) const;
 
   /// The logits [V] of all tokens from those [rows] of all rows: −∞ where there is no row.
@@ -61,14 +66,20 @@ class TOPKSOFTMAX_EXPORT RowMap {
   std::size_t bytes() const;
 
  private:
+  /// 64 tokens of which some have a row.
+  struct Block {
+    std::uint64_t present;  ///< which of them
+    std::uint32_t number;   ///< of the first token, divided by 64
+    std::uint32_t before;   ///< how many tokens of lower blocks have a row
+  };
+
   TokenId nth_row(std::size_t n) const { return rows_.empty() ? static_cast<TokenId>(n) : rows_[n]; }
   void allow_rows(const AllowedTokens& allowed, std::uint64_t* rows) const;
 
   StoredArray<TokenId> token_of_row_;
   std::size_t vocab_;
   std::size_t tokens_ = 0;
-  std::vector<std::uint64_t> present_;     ///< tokens that have a row, by blocks of 64
-  std::vector<std::uint32_t> before_;      ///< how many there are before each block
+  std::vector<Block> blocks_;              ///< by their numbers
   std::vector<TokenId> rows_;              ///< their rows, unless these are the first ones
   std::vector<std::uint64_t> token_rows_;  ///< rows that are tokens, by blocks of 64; empty: all are
 };

@@ -146,10 +146,20 @@ ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path) {
   return model;
 }
 
+std::string find_d2t(const SafetensorsShards& checkpoint, std::string_view weight) {
+  const std::string_view d2t = first_of(checkpoint, kTokensOfRows);
+  if (d2t.empty()) return {};
+  const std::vector<std::size_t>& rows = checkpoint.tensor(weight).shape;
+  const std::vector<std::size_t>& values = checkpoint.tensor(d2t).shape;
+  return std::string(!rows.empty() && values == std::vector{rows.front()} ? d2t : "");
+}
+
 CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint, const ModelConfig& config) {
   const std::string_view output = first_of(checkpoint, kOutputs);
   const std::string_view embedding = first_of(checkpoint, kEmbeddings);
-  const bool may_be_tied = config.tied.value_or(true) && !embedding.empty();
+  // What a draft's config ties is the model's: its own layer has rows for other tokens.
+  const bool is_draft = !output.empty() && !find_d2t(checkpoint, output).empty();
+  const bool may_be_tied = config.tied.value_or(true) && !embedding.empty() && !is_draft;
   CheckpointHead head;
   head.tied = may_be_tied && (output.empty() || config.tied == true);
   head.weight = head.tied ? embedding : output;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/gguf_head.hpp"
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -16,18 +18,30 @@ namespace {
 constexpr std::string_view kOutput = "output.weight";
 constexpr std::string_view kEmbedding = "token_embd.weight";
 constexpr std::string_view kBias = "output.bias";
+constexpr std::array<std::string_view, 2> kTokensOfRows = {"d2t", "d2t.weight"};
 
 bool divides_by_its_scale(std::string_view architecture) {
   return architecture.starts_with("granite") || architecture == "minicpm";
 }
 
 /// What files were written without that their models have all the same.
-double usual_scale(std::string_view architecture) {
+double usual_scale(std::string_view architecture, std::size_t dim) {
+  if (architecture == "minicpm") return static_cast<double>(dim) / 256.0;
   return architecture == "grok" ? 1.0 / std::sqrt(3.0) : 0.0;
 }
 double usual_soft_cap(std::string_view architecture) {
   const bool capped = architecture == "gemma2" || architecture == "gemma3n" || architecture == "gemma4";
   return capped ? 30.0 : 0.0;
+}
+
+/// A tensor [V]. Throws Error where it is of another shape or of an unknown type.
+GgufTensor value_of_every_row(const GgufFile& file, std::string_view name, std::size_t rows) {
+  const GgufTensor& tensor = file.tensor(name);
+  if (tensor.shape != std::vector{rows}) {
+    throw file.error(name,
+                     "shape is " + shape_text(tensor.shape) + ", expected " + shape_text(std::vector{rows}));
+  }
+  return tensor;
 }
 
 /// The nearest float, which may be infinite.
@@ -38,9 +52,9 @@ float as_float(double value) {
   return value < 0.0 ? -kInfinity : kInfinity;
 }
 
-LogitTransform transform_in(const GgufFile& file) {
+LogitTransform transform_in(const GgufFile& file, std::size_t dim) {
   const std::string architecture(file.text("general.architecture").value_or(""));
-  double scale = file.number(architecture + ".logit_scale").value_or(usual_scale(architecture));
+  double scale = file.number(architecture + ".logit_scale").value_or(usual_scale(architecture, dim));
   if (scale == 0.0) scale = 1.0;
   if (divides_by_its_scale(architecture)) scale = 1.0 / scale;
   const double soft_cap =
@@ -68,16 +82,14 @@ GgufHead find_gguf_head(const GgufFile& file) {
   if (shape.size() != 2) {
     throw file.error(head.weight.name, "shape is " + shape_text(shape) + ", expected [V, d]");
   }
-  if (file.contains(kBias)) {
-    head.bias = file.tensor(kBias);
-    if (head.bias->shape != std::vector{head.vocab()}) {
-      throw file.error(kBias, "shape is " + shape_text(head.bias->shape) + ", expected " +
-                                  shape_text(std::vector{head.vocab()}));
-    }
+  if (file.contains(kBias)) head.bias = value_of_every_row(file, kBias, head.vocab());
+  for (const std::string_view name : kTokensOfRows) {
+    if (head.tied || head.d2t || !file.contains(name)) continue;
+    head.d2t = value_of_every_row(file, name, head.vocab());
   }
   head.name = file.text("general.name").value_or("");
   if (head.name.empty()) head.name = file.path().stem().string();
-  head.transform = transform_in(file);
+  head.transform = transform_in(file, head.dim());
   return head;
 }
 

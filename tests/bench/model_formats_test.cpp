@@ -102,6 +102,23 @@ TEST_F(ModelFormats, AnswersByTheTokensThatADraftsRowsAre) {
     EXPECT_EQ(answer_of_tokens, answer_of_rows);
   }
   EXPECT_THAT(run_tool("inspect " + path("draft")).out, HasSubstr("rows are tokens of the model by d2t"));
+  // Whatever the config says, and where its layer is named by hand.
+  const std::string of_draft = answers("draft");
+  folder_.write("draft/config.json", R"({"tie_word_embeddings":true})");
+  EXPECT_EQ(answers("draft"), of_draft);
+  const std::string by_hand = " --tensor lm_head.weight --bias lm_head.bias --contexts " + path("contexts");
+  EXPECT_EQ(run_tool("ask --head " + path("draft") + by_hand).out, of_draft);
+  std::vector<std::int64_t> ids(kVocab);
+  for (std::size_t row = 0; row < kVocab; ++row) ids[row] = static_cast<std::int64_t>(3 * row);
+  GgufWriter gguf;
+  gguf.tensor("output.weight", {kDim, kVocab}, 0, bytes_of(values(weight_)));
+  gguf.tensor("output.bias", {kVocab}, 0, bytes_of(span(bias_)));
+  gguf.tensor("d2t", {kVocab}, 27, bytes_of(ids));
+  folder_.write("draft.gguf", gguf.bytes());
+  EXPECT_EQ(answers("draft.gguf"), of_draft);
+  EXPECT_THAT(run_tool("inspect " + path("draft.gguf")).out,
+              HasSubstr("rows are tokens of the model by d2t"));
+  std::filesystem::remove(path("draft/config.json"));
   write(kVocab - 1);
   expect_refused("--head " + path("draft") + " --contexts " + path("contexts"), "tensor \"d2t\"");
 }
@@ -156,6 +173,29 @@ TEST_F(ModelFormats, TakesGguf) {
                  "is found without --tensor");
 }
 
+// A head file has more than a layer, which the names of tensors alone would lose.
+TEST_F(ModelFormats, FindsTheLayerOfAHeadFileItself) {
+  for (const char* const named : {" --tensor weight", " --bias bias"}) {
+    expect_refused("--head " + path("head") + named,
+                   "head: the layer of a head file is found without --tensor and --bias");
+  }
+}
+
+// Names in files may be anyone's.
+TEST_F(ModelFormats, ShowsNoNameThatSteersATerminal) {
+  GgufWriter writer;
+  writer.value("general.architecture", "llama").value("general.name", "a\x1b[31m\nb");
+  writer.tensor("output.weight", {kDim, kVocab}, 0, bytes_of(values(weight_)));
+  folder_.write("model.gguf", writer.bytes());
+  EXPECT_THAT(run_tool("inspect " + path("model.gguf")).out, HasSubstr("a model in GGUF: a?[31m?b\n"));
+  const ProgramRun measured =
+      run_tool("measure --head " + path("model.gguf") + " --contexts " + path("contexts") +
+               " --backends fused --rounds 1 --json " + path("out.json"));
+  EXPECT_THAT(measured.out, HasSubstr("a?[31m?b: V = 120"));
+  const nlohmann::json report = nlohmann::json::parse(testing::read_text(path("out.json")));
+  EXPECT_EQ(report.at("head").at("name"), "a?[31m?b");
+}
+
 TEST_F(ModelFormats, TakesNumpysArrays) {
 #ifndef TOPKSOFTMAX_PYTHON
   GTEST_SKIP() << "there is no Python with NumPy";
@@ -195,7 +235,7 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   expect_refused(ask + path("swapped.npy"), "is of type \">f4\", which is not read");
   expect_refused(ask + path("objects.npy"), "is of type \"|O\", which is not read");
   expect_refused(ask + path("cube.npy"), "is in column-major order and not a matrix");
-  expect_refused(ask + path("weight.npy") + " --tensor x", "has no tensor \"x\"");
+  expect_refused("--head " + path("weight.npy") + " --tensor x --contexts " + path("contexts"), "\"x\"");
   // Cut off anywhere, and with nonsense in the header.
   const std::string whole = testing::read_text(path("contexts.npy"));
   for (const std::size_t size : {7U, 11U, 60U, 128U, 200U}) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peers/peers.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
+#include <string>
 #include <string_view>
 
 #include "harness/build_backend.hpp"
+#include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/exact.hpp"
 
@@ -156,6 +160,25 @@ TEST(Peers, TakeScalesAndSoftCaps) {
     std::vector<float> logit(1);
     exact->logits_of({h.data(), 24}, answer.ids, {}, Workspace(), logit);
     EXPECT_NEAR(answer.logits[0], logit[0], 1e-4F);
+  }
+}
+
+// hnswlib and faiss crash on some of these.
+TEST(Peers, RefuseOptionsOutOfTheirRanges) {
+  const bench::Head head = make_head(random_layer(50, 8, 1));
+  for (const auto& [name, option, bad] :
+       {std::array{"peer:hnswlib", "M", "0"}, std::array{"peer:hnswlib", "M", "1"},
+        std::array{"peer:hnswlib-l2", "ef_construction", "0"}, std::array{"peer:hnswlib", "ef", "0"},
+        std::array{"peer:faiss-hnsw", "M", "0"}, std::array{"peer:faiss-hnsw", "ef_search", "0"},
+        std::array{"peer:faiss-hnsw", "ef_construction", "2147483648"},
+        std::array{"peer:faiss-ivf", "lists", "0"}, std::array{"peer:faiss-ivf", "nprobe", "0"}}) {
+    const BackendDescription* const backend = peer_named(name);
+    if (backend == nullptr) continue;  // built without its library
+    EXPECT_THAT(
+        testing::error_of([&] {
+          backend->build(bench::material_of(head), Settings{{option, bad}});
+        }),
+        ::testing::StartsWith(std::string(name) + ": " + option + " is " + bad + "; it must be at least "));
   }
 }
 

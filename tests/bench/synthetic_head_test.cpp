@@ -6,10 +6,12 @@
 #include <Eigen/Eigenvalues>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "bench/program.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/io/safetensors.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -80,7 +82,7 @@ TEST(MakeHead, WritesAFileThatTheHarnessMeasures) {
     const HeadFile file = HeadFile::open(path);
     EXPECT_EQ(file.vocab(), 500U);
     EXPECT_EQ(file.train_count(), 300U);
-    EXPECT_EQ(file.name(), "synthetic 500 x 24, alpha 0.70");
+    EXPECT_EQ(file.name(), "synthetic 500 x 24, alpha 0.7");
   }
   const testing::ProgramRun run =
       testing::run_tool("--head " + path + " --backends fused,certified --rounds 1 --timed 20");
@@ -89,6 +91,19 @@ TEST(MakeHead, WritesAFileThatTheHarnessMeasures) {
   EXPECT_EQ(testing::run_tool("make-head --type q4 --out " + path).exit_code, 2);
   EXPECT_EQ(testing::run_tool("make-head --vocab 0 --out " + path).exit_code, 2);
   EXPECT_EQ(testing::run_tool("make-head").exit_code, 2);
+}
+
+TEST(MakeHead, TellsTheCommandThatMakesTheHeadAgain) {
+  const testing::TemporaryFolder folder(testing::memory_folder());
+  const std::string first = (folder.path() / "first.safetensors").string();
+  const std::string second = (folder.path() / "second.safetensors").string();
+  const std::string options =
+      "make-head --vocab 90 --dim 8 --train 30 --test 6 --alpha 0.1234567 --seed 7 --type f16";
+  ASSERT_EQ(testing::run_tool(options + " --out " + first).exit_code, 0);
+  const std::string told = SafetensorsFile::open(first).metadata().at("provenance");
+  EXPECT_EQ(told, "topksoftmax " + options);
+  ASSERT_EQ(testing::run_tool(told.substr(told.find("make-head")) + " --out " + second).exit_code, 0);
+  EXPECT_EQ(testing::read_text(first), testing::read_text(second));
 }
 
 TEST(MakeHead, IsMeasuredInTheTypeThatAnEngineWouldStore) {

@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "fuzz/attempt.hpp"
+#include "fuzz/check_token_ids.hpp"
 #include "fuzz/memory_file.hpp"
 #include "fuzz/targets.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
+#include "topksoftmax/io/gguf_layer.hpp"
 
 namespace topksoftmax::fuzz {
 namespace {
@@ -50,6 +52,7 @@ void gguf(Bytes input) {
     const GgufHead head = find_gguf_head(file);
     require(head.weight.shape.size() == 2 && (!head.bias || head.bias->shape[0] == head.vocab()),
             "a head has a row for every bias");
+    check_token_ids(gguf_layer(file), gguf_token_ids(file, head));
   });
 }
 

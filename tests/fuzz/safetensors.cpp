@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "fuzz/attempt.hpp"
+#include "fuzz/check_token_ids.hpp"
 #include "fuzz/memory_file.hpp"
 #include "fuzz/targets.hpp"
+#include "topksoftmax/io/checkpoint.hpp"
 
 namespace topksoftmax::fuzz {
 namespace {
@@ -47,6 +49,13 @@ void safetensors(Bytes input) {
       attempt([&] { file.vector(tensor.name); });
     }
     require(bytes <= input.size(), "no byte belongs to two tensors");
+  });
+  attempt([&] {
+    const ModelCheckpoint model = {
+        .name = {}, .tensors = SafetensorsShards::open(memory.path()), .config = {}};
+    const CheckpointHead head = find_checkpoint_head(model.tensors, model.config);
+    const SoftmaxLayer layer = checkpoint_layer(model, head);
+    check_token_ids(layer, checkpoint_token_ids(model.tensors, head, layer.vocab()));
   });
 }
 

@@ -11,7 +11,8 @@ using Bytes = std::span<const std::uint8_t>;
 
 /// Each takes any bytes whatever, and throws where the library does not do with them what it promises.
 
-/// A safetensors file: opened, and every tensor read as everything that it can be read as.
+/// A safetensors file: opened, every tensor read as everything that it can be read as, and its layer made if
+/// it is a model's checkpoint.
 void safetensors(Bytes input);
 
 /// The index of a checkpoint whose shards are a.safetensors and b.safetensors: opened, and its tensors read.
@@ -20,7 +21,7 @@ void shard_index(Bytes input);
 /// A model's config.json: read.
 void model_config(Bytes input);
 
-/// A GGUF file: opened, everything in it looked up, and its head found.
+/// A GGUF file: opened, everything in it looked up, its head found and its layer made.
 void gguf(Bytes input);
 
 /// A head file: opened, and its layers asked.

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,37 @@ TEST_F(CheckpointHeadTest, AsksTheConfigWhetherItIsTied) {
   EXPECT_EQ(find_checkpoint_head(embedding).bias, "final_logits_bias");
   EXPECT_THAT(error_of([&] { find_checkpoint_head(embedding, with_tied(false)); }),
               HasSubstr("config.json says that it is not tied to the embedding"));
+}
+
+// What ties the config of a draft is the model's: the draft's own layer has rows for fewer tokens.
+TEST_F(CheckpointHeadTest, TakesADraftsLayerWhateverTheConfigSays) {
+  const std::vector<std::int64_t> d2t = {0, 3};
+  const auto write = [&](std::size_t values, const std::string& name = "d2t") {
+    write_safetensors(
+        folder_.path() / "model.safetensors",
+        std::vector{tensor_view("lm_head.weight", {2, 3}, values_),
+                    tensor_view("embed_tokens.weight", {2, 3}, values_),
+                    tensor_view("other.weight", {3, 2}, values_),
+                    tensor_view(name, {values}, std::span<const std::int64_t>(d2t).first(values))});
+    return SafetensorsShards::open(folder_.path() / "model.safetensors");
+  };
+  for (const std::string name : {"d2t", "model.d2t"}) {
+    const SafetensorsShards draft = write(2, name);
+    for (const ModelConfig& config : {ModelConfig(), with_tied(false), with_tied(true)}) {
+      const CheckpointHead head = find_checkpoint_head(draft, config);
+      EXPECT_EQ(head.weight, "lm_head.weight");
+      EXPECT_EQ(head.d2t, name);
+      EXPECT_FALSE(head.tied);
+    }
+    EXPECT_EQ(find_d2t(draft, "lm_head.weight"), name);
+    EXPECT_EQ(find_d2t(draft, "other.weight"), "");
+    EXPECT_THAT(error_of([&] { find_d2t(draft, "nothing"); }), HasSubstr("has no tensor \"nothing\""));
+  }
+  const SafetensorsShards other = write(1);
+  EXPECT_EQ(find_checkpoint_head(other, with_tied(true)).weight, "embed_tokens.weight");
+  EXPECT_EQ(find_checkpoint_head(other, with_tied(true)).d2t, "");
+  EXPECT_EQ(find_checkpoint_head(other).d2t, "d2t") << "checkpoint_token_ids() says what is wrong with it";
+  EXPECT_EQ(find_d2t(with({"lm_head.weight"}), "lm_head.weight"), "");
 }
 
 TEST_F(CheckpointHeadTest, NamesWhatCouldBeMeant) {

@@ -74,6 +74,24 @@ TEST_F(GgufHeadTest, IsTheEmbeddingWhereThatIsTied) {
   EXPECT_FALSE(head.bias);
 }
 
+TEST_F(GgufHeadTest, HasWhatTellsWhichTokensTheRowsAre) {
+  const auto draft = [](const std::string& name, std::uint64_t values) {
+    GgufWriter writer = embedding();
+    writer.tensor(name, {values}, 27, std::string(values * 8, '\0'));
+    return writer;
+  };
+  for (const std::string name : {"d2t", "d2t.weight"}) {
+    const GgufHead head = head_of(draft(name, 3).tensor("output.weight", {4, 3}, 1, std::string(24, 'w')));
+    ASSERT_TRUE(head.d2t);
+    EXPECT_EQ(head.d2t->name, name);
+    EXPECT_THAT(error_of([&] {
+                  head_of(draft(name, 3).tensor("output.weight", {4, 2}, 1, std::string(16, 'w')));
+                }),
+                HasSubstr("tensor \"" + name + "\": shape is [3], expected [2]"));
+    EXPECT_FALSE(head_of(draft(name, 5)).d2t) << "the embedding has the model's own tokens";
+  }
+}
+
 TEST_F(GgufHeadTest, HasTheTransformOfItsArchitecture) {
   EXPECT_TRUE(transform_of("llama").is_identity());
   EXPECT_EQ(transform_of("gemma2", "final_logit_softcapping", 20.0F), (LogitTransform{.soft_cap = 20.0F}));
@@ -85,6 +103,8 @@ TEST_F(GgufHeadTest, HasTheTransformOfItsArchitecture) {
   EXPECT_EQ(transform_of("granite", "logit_scale", 8.0F), (LogitTransform{.scale = 0.125F}));
   EXPECT_EQ(transform_of("granitemoe", "logit_scale", 16.0F), (LogitTransform{.scale = 0.0625F}));
   EXPECT_EQ(transform_of("minicpm", "logit_scale", 8.0F), (LogitTransform{.scale = 0.125F}));
+  EXPECT_EQ(transform_of("minicpm"), (LogitTransform{.scale = 8.0F})) << "256 to the dimension, 32";
+  EXPECT_TRUE(transform_of("minicpm", "logit_scale", 0.0F).is_identity());
   EXPECT_TRUE(transform_of("granite").is_identity());
   EXPECT_TRUE(transform_of("granite", "logit_scale", 0.0F).is_identity());
   EXPECT_FLOAT_EQ(transform_of("grok").scale, 1.0F / std::sqrt(3.0F));

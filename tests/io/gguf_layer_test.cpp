@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,38 @@ TEST_F(GgufLayerTest, HasTheBiasAndOutlivesTheFile) {
                                                  : Eigen::VectorXf(brain.cast<float>());
     EXPECT_EQ(layer.biases(), expected);
   }
+}
+
+// llama.cpp's converter adds the rows' numbers to what checkpoints have; others copy it.
+TEST_F(GgufLayerTest, TellsWhichTokensTheRowsAre) {
+  const auto token_ids = [this](const std::string& name, std::uint32_t type, const std::string& values) {
+    GgufWriter writer;
+    writer.alignment = 1;
+    writer.value("general.alignment", std::uint32_t{1});
+    writer.tensor("output.weight", {4, 3}, 0, bytes_of(testing::random_matrix(3, 4, 1)));
+    writer.tensor(name, {3}, type, values);
+    const GgufFile file = GgufFile::open(write(writer));
+    EXPECT_EQ(gguf_layer(file).vocab(), 3U);
+    return gguf_token_ids(file, find_gguf_head(file));
+  };
+  const std::vector<std::int64_t> wide = {0, 4, 7};
+  const std::vector<std::int32_t> narrow = {0, 4, 7};
+  const std::vector<TokenId> as_they_are = {0, 4, 7};
+  const std::vector<TokenId> from_their_rows = {0, 5, 9};
+  EXPECT_EQ(token_ids("d2t", 27, bytes_of(wide)), as_they_are);
+  EXPECT_EQ(token_ids("d2t", 26, bytes_of(narrow)), as_they_are);
+  EXPECT_EQ(token_ids("d2t.weight", 27, bytes_of(wide)), from_their_rows);
+  EXPECT_EQ(token_ids("d2t.weight", 26, bytes_of(narrow)), from_their_rows);
+  EXPECT_EQ(token_ids("other", 27, bytes_of(wide)), std::vector<TokenId>());
+  for (const std::int64_t bad :
+       {std::int64_t{-1}, std::int64_t{1} << 31, std::numeric_limits<std::int64_t>::min()}) {
+    const std::vector<std::int64_t> values = {0, bad, 7};
+    EXPECT_THAT(error_of([&] { token_ids("d2t", 27, bytes_of(values)); }),
+                HasSubstr("model.gguf: tensor \"d2t\": has " + std::to_string(bad) +
+                          " for row 1; it must be an id, at least 0 and at most 2147483647"));
+  }
+  EXPECT_THAT(error_of([&] { token_ids("d2t", 0, bytes_of(narrow)); }),
+              HasSubstr("tensor \"d2t\": is stored as F32, expected I64 or I32"));
 }
 
 TEST_F(GgufLayerTest, TakesWeightsAtAnyByte) {

@@ -63,6 +63,15 @@ TEST_F(ModelLayerTest, TellsWhichTokensTheRowsAre) {
   EXPECT_THAT(model.token_of_row, ElementsAre(0, 4, 7));
 }
 
+TEST_F(ModelLayerTest, TellsWhichTokensTheRowsOfAGgufFileAre) {
+  const std::vector<std::int64_t> ids = {0, 4, 7};
+  GgufWriter writer;
+  writer.tensor("output.weight", {2, 3}, 0,
+                {reinterpret_cast<const char*>(six_.data()), six_.size() * sizeof(float)});
+  writer.tensor("d2t", {3}, 27, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])});
+  EXPECT_THAT(open_model_layer(folder_.write("draft", writer.bytes())).token_of_row, ElementsAre(0, 4, 7));
+}
+
 TEST_F(ModelLayerTest, OpensAGgufFileWhateverItsName) {
   GgufWriter writer;
   writer.value("general.architecture", "gemma2").value("general.name", "small");

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "harness/synthetic_head.hpp"
-#include "harness/table.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/io/replace_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -38,18 +38,26 @@ TensorView view(const std::string& name, DataType type, const Stored<Weight>& va
           .bytes = std::as_bytes(std::span(values.data(), static_cast<std::size_t>(values.size())))};
 }
 
+/// The command that writes the same head, but for the file's name.
+std::string command_of(const Request& request) {
+  const SyntheticHeadOptions& head = request.head;
+  return "topksoftmax make-head --vocab " + std::to_string(head.vocab) + " --dim " +
+         std::to_string(head.dim) + " --train " + std::to_string(head.train_contexts) + " --test " +
+         std::to_string(head.test_contexts) + " --alpha " + detail::number_text(head.alpha) + " --seed " +
+         std::to_string(head.seed) + " --type " + request.type;
+}
+
 template <class Weight>
 void write_head(const Request& request, DataType type, const SyntheticHead& head) {
   const Stored<Weight> weight = head.weight.cast<Weight>();
-  const std::string alpha = fixed(request.head.alpha, 2);
   const TensorView tensors[] = {view("weight", type, weight),
                                 view<float>("contexts.train", DataType::float32, head.train),
                                 view<float>("contexts.test", DataType::float32, head.test)};
-  write_safetensors(request.out, tensors,
-                    {{"name", "synthetic " + std::to_string(request.head.vocab) + " x " +
-                                  std::to_string(request.head.dim) + ", alpha " + alpha},
-                     {"provenance", "topksoftmax make-head --alpha " + alpha + " --seed " +
-                                        std::to_string(request.head.seed)}});
+  write_safetensors(
+      request.out, tensors,
+      {{"name", "synthetic " + std::to_string(request.head.vocab) + " x " + std::to_string(request.head.dim) +
+                    ", alpha " + detail::number_text(request.head.alpha)},
+       {"provenance", command_of(request)}});
 }
 
 void run_make_head(const Request& request, std::ostream& out, Progress& progress) {
@@ -66,9 +74,9 @@ void run_make_head(const Request& request, std::ostream& out, Progress& progress
   }
   progress.clear();
   out << request.out.string() << ": a synthetic head, V = " << request.head.vocab
-      << ", d = " << request.head.dim << ", " << request.type << ", alpha = " << fixed(request.head.alpha, 2)
-      << ", " << request.head.train_contexts << " training and " << request.head.test_contexts
-      << " test contexts\n";
+      << ", d = " << request.head.dim << ", " << request.type
+      << ", alpha = " << detail::number_text(request.head.alpha) << ", " << request.head.train_contexts
+      << " training and " << request.head.test_contexts << " test contexts\n";
 }
 
 }  // namespace

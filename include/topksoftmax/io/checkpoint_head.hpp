@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/io/model_config.hpp"
@@ -41,6 +42,11 @@ struct CheckpointHead {
   bool tied = false;
 };
 
+/// The name of a checkpoint's d2t (d2t or model.d2t) that has a value for every row of the tensor `weight`;
+/// empty where there is none. Throws Error where there is a d2t and no such tensor, or the values of one of
+/// the two are not read.
+TOPKSOFTMAX_EXPORT std::string find_d2t(const SafetensorsShards& checkpoint, std::string_view weight);
+
 /// Finds the head by the names that Transformers' models have.
 ///
 /// The weights are lm_head.weight, or that of the same layer by another name (embed_out.weight of GPT-NeoX,
@@ -48,11 +54,12 @@ struct CheckpointHead {
 /// else the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). Where
 /// config.json ties the two, the embedding comes first, as Transformers then overwrite the other; where it
 /// says that they are not tied, no embedding is taken; where it does not say, or contradicts itself
-/// (ModelConfig::tied), the embedding is taken if there is no output layer. The bias has the name of the
-/// weights, or is final_logits_bias.
+/// (ModelConfig::tied), the embedding is taken if there is no output layer. An output layer with a d2t for
+/// its rows (find_d2t()) is taken whatever config.json says: it is a draft's, and not the embedding. The bias
+/// has the name of the weights, or is final_logits_bias.
 ///
-/// Cost: a few look-ups. Throws Error where none of these is there: it names the matrices with most rows,
-/// which checkpoint_layer() takes by their names.
+/// Cost: a few look-ups. Throws Error as find_d2t() does, and where none of these is there: it then names the
+/// matrices with most rows, which checkpoint_layer() takes by their names.
 TOPKSOFTMAX_EXPORT CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint,
                                                        const ModelConfig& config = {});
 

@@ -57,7 +57,8 @@ inline ModelLayer open_model_layer(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, unknown)) return detail::checkpoint_model_layer(path);
   if (GgufFile::recognises(path)) {
     const GgufFile file = GgufFile::open(path);
-    return {.name = find_gguf_head(file).name, .layer = gguf_layer(file), .token_of_row = {}};
+    const GgufHead head = find_gguf_head(file);
+    return {.name = head.name, .layer = gguf_layer(file), .token_of_row = gguf_token_ids(file, head)};
   }
   if (HeadFile::recognises(path)) {
     const HeadFile file = HeadFile::open(path);
