@@ -109,8 +109,12 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.out, expected.substr(0, expected.find('\n') + 1));
   EXPECT_THAT(run.err, HasSubstr("standard input, line 2: \"three\" is not a number"));
-  EXPECT_THAT(ask("", piped("1 2 3\n")).err,
-              HasSubstr("line 1: has 3 numbers; contexts of this head have 16"));
+  EXPECT_THAT(ask("", piped("1 2 3\n")).err, HasSubstr("line 1: has 3 numbers; the layer's dimension is 16"));
+  std::string rows;
+  for (std::size_t i = 0; i < kVocab; ++i) rows += "1 ";
+  EXPECT_THAT(ask("", piped(rows + "\n")).err,
+              HasSubstr("line 1: has 300 numbers; the layer's dimension is 16, and W has 300 rows: is it "
+                        "transposed?"));
   std::string with_nan = line_of(0, " ");
   with_nan.replace(0, with_nan.find(' '), "nan");
   EXPECT_THAT(ask("", piped(with_nan)).err, HasSubstr("topksoftmax: context 1: "));

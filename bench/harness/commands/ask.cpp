@@ -134,7 +134,7 @@ void run_ask(const Request& request, const Invocation& invocation) {
   if (request.contexts == "-" && isatty(STDIN_FILENO) != 0) {
     std::cerr << "contexts of " << head.layer.dim() << " numbers, a line each:\n";
   }
-  ContextStream contexts(request.contexts, std::cin, head.layer.dim());
+  ContextStream contexts(request.contexts, std::cin, head.layer);
   if (!to_file) return answer_all(request, *backend, contexts, invocation.out);
   std::ostringstream lines;
   answer_all(request, *backend, contexts, lines);

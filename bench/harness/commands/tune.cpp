@@ -163,7 +163,6 @@ void run_tune(const Request& request, const Invocation& invocation) {
   if (!request.out.empty()) check_target(request.out);
   progress.show("reading " + request.head.head.string());
   const Head head = on_cache_lines(load_head(request.head));
-  check_finite(request.head.head, "contexts.test", head.test);
   options.counts = head.counts;
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);
