@@ -84,7 +84,8 @@ RowMajorMatrix asked_of(const File& file, const SoftmaxLayer& layer) {
 
 ContextSets divided(const RowMajorMatrix& contexts) {
   const Eigen::Index test = std::min((contexts.rows() + 4) / 5, kMostTest);
-  return {.train = contexts.topRows(contexts.rows() - test), .test = contexts.bottomRows(test)};
+  return {
+      .train = contexts.topRows(contexts.rows() - test), .test = contexts.bottomRows(test), .divided = true};
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace topksoftmax::bench {
 struct ContextSets {
   RowMajorMatrix train;  ///< [N,d], what backends learn from; may be empty
   RowMajorMatrix test;   ///< [M,d], what they are judged on; may be empty
+  bool divided = false;  ///< both are of one array, whose last part is the test
 };
 
 /// An Error about a file without contexts where some are asked for: nobody names one for nothing.

@@ -54,6 +54,7 @@ void take_contexts(Head& head, const std::filesystem::path& path) {
   ContextSets sets = load_contexts(path, head.layer);
   head.train = std::move(sets.train);
   head.test = std::move(sets.test);
+  head.divided = sets.divided;
 }
 
 Head from_checkpoint(const HeadSource& source) {

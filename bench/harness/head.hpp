@@ -20,6 +20,7 @@ struct Head {
   RowMajorMatrix test;               ///< [M×d], what they are judged on; may be empty
   std::vector<std::int64_t> counts;  ///< [V], how often each token occurred; may be empty
   std::vector<TokenId> tokens = {};  ///< that the rows are; empty: row i is token i
+  bool divided = false;              ///< ContextSets::divided
 };
 
 /// Reads a head: a head file, a model's folder or safetensors file as Transformers save it, a GGUF file, or

@@ -79,14 +79,24 @@ bool lacks_contexts(const TuneOptions& options, const TuneResult& result) {
   return options.target.precision < 1.0 && result.provable < options.target.precision;
 }
 
+/// How many contexts it takes to have so many to judge on: where a fifth of the file is kept apart to measure
+/// on, more than those that are divided here.
+std::string contexts_needed(std::size_t judged, bool divided) {
+  const std::size_t needed = judged * detail::kValidationShare;
+  // Four fifths of the file are to learn from, rounded down.
+  const std::size_t whole = (needed * 5 + 3) / 4;
+  return std::to_string(needed) + " to learn from" +
+         (divided ? " (" + std::to_string(whole) + " in a file whose last fifth is measured on)" : "");
+}
+
 /// How many more.
-std::string contexts_lacking(const TuneOptions& options, const TuneResult& result) {
+std::string contexts_lacking(const TuneOptions& options, const TuneResult& result, bool divided) {
   const std::size_t needed = result.validation_needed;
   return std::to_string(result.validation) + " judged contexts can prove " + name_of_precision(result) +
          " ≥ " + fixed(result.provable, 4) + " at most, so approximate backends were not searched; " +
          detail::option_text(options.target.precision) + " needs about " + std::to_string(needed) +
          (needed <= options.max_validation
-              ? ", of " + std::to_string(needed * detail::kValidationShare) + " contexts in all"
+              ? ", of " + contexts_needed(needed, divided)
               : ", and no more than " + std::to_string(options.max_validation) + " are judged");
 }
 
@@ -96,7 +106,8 @@ void print(const Head& head, const TuneOptions& options, const TuneResult& resul
       << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
       << result.fit << " contexts, judged on " << result.validation << " others\n"
       << (result.finished ? "" : "the time was over before all had been tried\n")
-      << (lacks_contexts(options, result) ? contexts_lacking(options, result) + "\n" : "") << '\n';
+      << (lacks_contexts(options, result) ? contexts_lacking(options, result, head.divided) + "\n" : "")
+      << '\n';
   Table table({"   backend", "µs/query", "speedup", name_of_precision(result), "at least", "KB/query",
                "index MB", "build s", ""});
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
