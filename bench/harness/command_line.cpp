@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/shell_words.hpp"
 #include "harness/usage_error.hpp"
 #include "topksoftmax/version.hpp"
 
@@ -25,24 +26,6 @@ std::string version() {
 /// The first line of a message, without the full stop that some end with.
 std::string first_line(const std::string& message) {
   return message.substr(0, message.find('\n'));
-}
-
-/// Arguments as a shell would read them.
-std::string command_of(const std::string& program, const std::vector<std::string>& arguments) {
-  std::string command = program;
-  for (const std::string_view argument : arguments) {
-    const bool plain =
-        !argument.empty() && argument.find_first_of(" \t\n'\"\\$`*?[](){}<>|&;#~!") == std::string_view::npos;
-    command += ' ';
-    if (plain) {
-      command += argument;
-      continue;
-    }
-    command += '\'';
-    for (const char c : argument) command += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    command += '\'';
-  }
-  return command;
 }
 
 /// Throws UsageError for a first argument that is neither an option nor a command.
@@ -92,7 +75,9 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
   const auto owner = std::make_shared<CLI::App>(
       "Fast top-k softmax over large vocabularies: measures, tunes, builds and asks its backends.");
   CLI::App& app = *owner;
-  CommandLine line = {.command = command_of(program, given), .action = {}, .options = owner};
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), given.begin(), given.end());
+  CommandLine line = {.command = shell_words(words), .action = {}, .options = owner};
   app.name(program);
   app.set_version_flag("--version", program + " " + version(), "Show the version");
   app.require_subcommand(1);

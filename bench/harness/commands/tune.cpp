@@ -11,10 +11,12 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
+#include "harness/shell_words.hpp"
 #include "harness/table.hpp"
 #include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
@@ -62,6 +64,22 @@ TuneTarget parse_target(const std::string& text) {
 
 std::string name_of_precision(const TuneResult& result) {
   return "P@" + std::to_string(result.k);
+}
+
+/// What asks the saved index as it was judged, in the words of a shell. The program goes by the name that it
+/// was called by.
+std::string ask_command(const Request& request, const TuneResult& result, const std::string& called) {
+  std::vector<std::string> words = {called.substr(0, called.find(' ')), "ask", "--head",
+                                    request.head.head.string()};
+  const auto add = [&words](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  add("--tensor", request.head.tensor);
+  add("--bias", request.head.bias);
+  add("--index", request.out.string());
+  add("--k", std::to_string(result.k));
+  if (result.effort != 0) add("--effort", std::to_string(result.effort));
+  return shell_words(words);
 }
 
 /// The options of a query, as C++ writes them.
@@ -187,7 +205,8 @@ void run_tune(const Request& request, const Invocation& invocation) {
   }
   if (!request.out.empty()) {
     save_index(*result.backend, request.out, out);
-    out << "load it with load_index() and ask it with " << query_code(result) << '\n';
+    out << "load it with load_index() and ask it with " << query_code(result) << ", or\n"
+        << ask_command(request, result, command) << " --contexts FILE\n";
   }
   out.flush();
   if (!request.json.empty()) write_json(request.json, to_json(head, options, result));
