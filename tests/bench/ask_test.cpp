@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -80,6 +82,8 @@ TEST_F(AskCommand, AnswersAsTheLibraryDoes) {
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(told.at("log_probs")[i], answer.log_prob(i), 1e-5);
     EXPECT_EQ(told.at("certified"), true);
     EXPECT_EQ(told.at("confidence"), 1.0);
+    EXPECT_EQ(told.at("normalizer"), "exact");
+    EXPECT_FALSE(told.contains("log_z_interval"));
   }
   EXPECT_EQ(context, static_cast<Eigen::Index>(kTest));
 }
@@ -93,6 +97,29 @@ TEST_F(AskCommand, GivesTheSameOneByOneInBatchesOnThreadsAndToAFile) {
   const std::filesystem::path out = folder_.path() / "answers.jsonl";
   EXPECT_EQ(ask_test("--json " + out.string()).out, "");
   EXPECT_EQ(testing::read_text(out), ask_test("--json -").out);
+}
+
+TEST_F(AskCommand, SaysWhereLogProbabilitiesAreEstimates) {
+  EXPECT_EQ(ask_test("").err, "");
+  for (const auto& [backend, part] :
+       std::map<std::string, std::string>{{"certified", "is estimated within a proven interval"},
+                                          {"l2s", "counts what contexts have taught of the other tokens"},
+                                          {"svd", "counts most tokens by an approximate logit"}}) {
+    const ProgramRun run = ask_test("--backend " + backend);
+    EXPECT_THAT(run.err, HasSubstr("log-probabilities are estimates: log Z " + part)) << backend;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    EXPECT_EQ(ask_test("--json - --backend " + backend).err, "");
+  }
+  std::istringstream lines(ask_test("--backend certified --json -").out);
+  std::size_t intervals = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json told = nlohmann::json::parse(line);
+    if (told.at("normalizer") != "interval") continue;
+    ++intervals;
+    EXPECT_LE(told.at("log_z_interval").at(0), told.at("log_z"));
+    EXPECT_GE(told.at("log_z_interval").at(1), told.at("log_z"));
+  }
+  EXPECT_GT(intervals, 0U);
 }
 
 TEST_F(AskCommand, TakesTextAsItArrives) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -75,23 +76,63 @@ void print_line(const TopK& answer, std::ostream& out) {
   out << '\n';
 }
 
+/// As JSON has it.
+std::string_view name_of(Normalizer normalizer) {
+  switch (normalizer) {
+    case Normalizer::exact:
+      return "exact";
+    case Normalizer::candidates:
+      return "candidates";
+    case Normalizer::low_rank:
+      return "low_rank";
+    case Normalizer::interval:
+      return "interval";
+    case Normalizer::learned:
+      return "learned";
+    default:
+      return "none";
+  }
+}
+
+/// What log Z is where log-probabilities are estimates; empty where they are exact.
+std::string_view estimate_of(Normalizer normalizer) {
+  switch (normalizer) {
+    case Normalizer::candidates:
+      return "counts the candidates alone, so they are too high";
+    case Normalizer::low_rank:
+      return "counts most tokens by an approximate logit";
+    case Normalizer::interval:
+      return "is estimated within a proven interval, which --json shows";
+    case Normalizer::learned:
+      return "counts what contexts have taught of the other tokens";
+    default:
+      return {};
+  }
+}
+
 nlohmann::ordered_json to_json(const TopK& answer) {
   nlohmann::ordered_json json = {{"ids", answer.ids}, {"log_probs", nlohmann::ordered_json::array()}};
   for (std::size_t i = 0; i < answer.size(); ++i) json["log_probs"].push_back(answer.log_prob(i));
   json["log_z"] = answer.log_z;
+  json["normalizer"] = name_of(answer.normalizer);
+  if (answer.normalizer == Normalizer::interval) {
+    json["log_z_interval"] = {answer.log_z_low, answer.log_z_high};
+  }
   json["certified"] = answer.certified;
   json["confidence"] = answer.confidence;
   return json;
 }
 
 /// Answers contexts as they come, and prints each answer at once: whoever writes the contexts may wait for
-/// it.
+/// it. Lines do not tell how exact they are: where log-probabilities are estimates, standard error does,
+/// once.
 void answer_all(const Request& request, const TopKSoftmax& backend, ContextStream& contexts,
                 std::ostream& out) {
   std::vector<Workspace> workspaces(request.threads);
   std::vector<TopK> answers(request.batch);
   const auto dim = backend.layer().dim();
   std::size_t answered = 0;
+  bool told = !request.json.empty();
   for (RowMajorMatrix H = contexts.next(request.batch); H.rows() > 0; H = contexts.next(request.batch)) {
     const auto count = static_cast<std::size_t>(H.rows());
     try {
@@ -106,6 +147,10 @@ void answer_all(const Request& request, const TopKSoftmax& backend, ContextStrea
                   (count > 1 ? " to " + std::to_string(answered + count) : "") + ": " + error.what());
     }
     for (const TopK& answer : std::span(answers).first(count)) {
+      if (const std::string_view estimate = estimate_of(answer.normalizer); !told && !estimate.empty()) {
+        std::cerr << "log-probabilities are estimates: log Z " << estimate << '\n';
+        told = true;
+      }
       if (request.json.empty()) {
         print_line(answer, out);
       } else {
