@@ -19,7 +19,8 @@ struct Choice {
   Settings settings;
 };
 
-/// The backend of this name. Throws UsageError, which lists the names, if there is none.
+/// The backend of this name. Throws UsageError, which says what was meant or lists the names, if there is
+/// none.
 std::shared_ptr<const BackendDescription> find_backend(const Registry& registry, std::string_view name);
 
 /// The backends that --backends names ("all", or names separated by commas, each once, in that order) with
