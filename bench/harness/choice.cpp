@@ -156,6 +156,16 @@ std::vector<Choice> choose_backends(const Registry& registry, std::string_view n
   return chosen;
 }
 
+void check_effort(const Registry& registry, std::string_view name) {
+  constexpr std::string_view kMapped = "mapped:";
+  if (name.starts_with(kMapped)) name.remove_prefix(kMapped.size());
+  for (const BackendDescription& one : registry.descriptions()) {
+    if (one.name != name || !one.axes.empty()) continue;
+    if (one.traits.exact || one.traits.scans_all)
+      throw UsageError("--effort: " + one.name + " has no effort");
+  }
+}
+
 Choice choose_backend(const Registry& registry, std::string_view name,
                       std::span<const std::string> settings) {
   Choice choice = {.backend = find_backend(registry, name), .settings = {}};

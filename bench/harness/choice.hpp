@@ -29,6 +29,10 @@ std::shared_ptr<const BackendDescription> find_backend(const Registry& registry,
 std::vector<Choice> choose_backends(const Registry& registry, std::string_view names,
                                     std::span<const std::string> settings);
 
+/// Throws UsageError where the backend of this name is known to take no QueryOptions::effort: one that is
+/// exact, or scans all, and has no trade-off.
+void check_effort(const Registry& registry, std::string_view name);
+
 /// The backend of this name, alone, with the settings of --set. Throws UsageError as above, and for settings
 /// of other backends.
 Choice choose_backend(const Registry& registry, std::string_view name, std::span<const std::string> settings);

@@ -122,6 +122,22 @@ TEST_F(AskCommand, SaysWhereLogProbabilitiesAreEstimates) {
   EXPECT_GT(intervals, 0U);
 }
 
+TEST_F(AskCommand, RefusesAnEffortThatTheBackendDoesNotHave) {
+  const std::string index = (folder_.path() / "certified.index").string();
+  ASSERT_EQ(run_tool("build --head " + head_.string() + " --backend certified --out " + index).exit_code, 0);
+  for (const std::string& asked : {std::string("--backend certified"), "--index " + index}) {
+    const ProgramRun run = ask_test("--effort 9 " + asked);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr("--effort: certified has no effort"));
+  }
+  EXPECT_THAT(ask_test("--effort 9").err, HasSubstr("--effort: fused has no effort"));
+  EXPECT_EQ(ask_test("--effort 0").exit_code, 0);
+  for (const std::string backend : {"l2s", "svd", "certify:l2s"}) {
+    EXPECT_EQ(ask_test("--effort 9 --backend " + backend).exit_code, 0) << backend;
+  }
+}
+
 TEST_F(AskCommand, TakesTextAsItArrives) {
   const std::string expected = ask_test("--k 2").out;
   const std::string first_two = expected.substr(0, expected.find('\n', expected.find('\n') + 1) + 1);

@@ -58,6 +58,15 @@ TEST(Choice, SaysWhichBackendMayHaveBeenMeant) {
   EXPECT_EQ(told("certify"), "there is no backend \"certify\"; certify:NAME takes any other that list shows");
 }
 
+TEST(Choice, KnowsWhichBackendsHaveNoEffort) {
+  for (const char* name : {"exact", "fused", "certified", "mapped:certified"}) {
+    EXPECT_THROW(check_effort(registry(), name), UsageError) << name;
+  }
+  for (const char* name : {"l2s", "svd", "adaptive", "certify:l2s", "mapped:fgd", "of one's own"}) {
+    EXPECT_NO_THROW(check_effort(registry(), name)) << name;
+  }
+}
+
 TEST(Choice, GivesSettingsToTheirBackend) {
   const std::vector<std::string> settings = {"l2s.clusters=7", "l2s.budget=2.5", "l2s-kmeans.clusters=9"};
   const std::vector<Choice> chosen = choose_backends(registry(), "exact,l2s", settings);

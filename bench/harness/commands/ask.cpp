@@ -54,8 +54,16 @@ std::vector<NamedFile> files_read(const Request& request) {
 
 std::unique_ptr<TopKSoftmax> backend_of_rows(const Request& request, const Head& head,
                                              const Invocation& invocation) {
-  if (!request.index.empty()) return load_index_for(head.layer, request.index, invocation.registry);
+  const auto check = [&](std::string_view name) {
+    if (request.query.effort != 0) check_effort(invocation.registry, name);
+  };
+  if (!request.index.empty()) {
+    std::unique_ptr<TopKSoftmax> loaded = load_index_for(head.layer, request.index, invocation.registry);
+    check(loaded->name());
+    return loaded;
+  }
   Choice choice = choose_backend(invocation.registry, request.backend, request.settings);
+  check(choice.backend->name);
   return build_backend(suited_to(request.query.k, std::move(choice)), head, invocation.progress);
 }
 
@@ -214,7 +222,8 @@ Action declare_ask(CLI::App& app) {
       ->check(count())
       ->type_name("K")
       ->capture_default_str();
-  app.add_option("--effort", request->query.effort, "How hard the backend looks; 0: as it was built")
+  app.add_option("--effort", request->query.effort,
+                 "How hard the backend looks, where it has an effort; 0: as it was built")
       ->check(whole_number(0, QueryOptions::full_effort))
       ->type_name("N")
       ->capture_default_str();
