@@ -48,6 +48,24 @@ UsageError no_backend(const Registry& registry, const std::string& name) {
                     (meant.empty() ? "; there are " + detail::joined(names) : meant));
 }
 
+/// The parts of "backend.parameter=value".
+struct Setting {
+  std::string backend;
+  std::string parameter;
+  std::string value;
+};
+
+Setting parse_setting(const std::string& setting) {
+  const std::size_t equals = setting.find('=');
+  const std::size_t dot = setting.rfind('.', equals);
+  if (equals == std::string::npos || dot == std::string::npos) {
+    throw UsageError("--set takes backend.parameter=value, not \"" + setting + "\"");
+  }
+  return {.backend = setting.substr(0, dot),
+          .parameter = setting.substr(dot + 1, equals - dot - 1),
+          .value = setting.substr(equals + 1)};
+}
+
 /// What an Error says is wrong, the user has written.
 template <class Ask>
 auto as_usage(const Ask& ask) {
@@ -108,12 +126,10 @@ std::map<std::string, Settings> parse_settings(const Registry& registry,
                                                std::span<const std::string> settings) {
   std::map<std::string, Settings> all;
   for (const std::string& setting : settings) {
-    const std::size_t equals = setting.find('=');
-    const std::size_t dot = setting.rfind('.', equals);
-    if (equals == std::string::npos || dot == std::string::npos) {
-      throw UsageError("--set takes backend.parameter=value, not \"" + setting + "\"");
+    const auto [backend, parameter, value] = parse_setting(setting);
+    if (!all[backend].emplace(parameter, value).second) {
+      throw UsageError("--set gives " + backend + "." + parameter + " twice");
     }
-    all[setting.substr(0, dot)][setting.substr(dot + 1, equals - dot - 1)] = setting.substr(equals + 1);
   }
   for (const auto& one : all) {
     const auto backend = find_backend(registry, one.first);
@@ -154,6 +170,16 @@ std::vector<Choice> choose_backends(const Registry& registry, std::string_view n
   }
   if (chosen.empty()) throw UsageError("--backends names no backend");
   return chosen;
+}
+
+void check_all_chosen(std::span<const Choice> choices, std::span<const std::string> settings) {
+  for (const std::string& setting : settings) {
+    const std::string backend = parse_setting(setting).backend;
+    const bool chosen = std::any_of(choices.begin(), choices.end(),
+                                    [&](const Choice& one) { return one.backend->name == backend; });
+    if (!chosen)
+      throw UsageError("--set names the backend " + backend + ", which is not among those measured");
+  }
 }
 
 void check_effort(const Registry& registry, std::string_view name) {

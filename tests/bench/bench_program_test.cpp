@@ -536,6 +536,9 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
   expect_error(run_tool("--decode --head x --html y"), 2, "goes without --html");
   expect_error(run_tool(json + " tune --head x"), 2, "tune");
   expect_error(measure("--sweep --backends fgd --set fgd.ef_search=30"), 2, "--sweep varies fgd.ef_search");
+  expect_error(measure("--backends fused --set fgd.M=8"), 2,
+               "--set names the backend fgd, which is not among those measured");
+  expect_error(measure("--set fgd.M=8 --set fgd.M=12"), 2, "--set gives fgd.M twice");
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 

@@ -67,6 +67,13 @@ TEST(Choice, KnowsWhichBackendsHaveNoEffort) {
   }
 }
 
+TEST(Choice, RefusesSettingsOfWhatWasNotChosen) {
+  const std::vector<std::string> settings = {"fgd.M=8", "certify:svd.preview_width=8"};
+  EXPECT_NO_THROW(check_all_chosen(choose_backends(registry(), "certify:svd,fgd", settings), settings));
+  EXPECT_THROW(check_all_chosen(choose_backends(registry(), "all", settings), settings), UsageError);
+  EXPECT_THROW(check_all_chosen(choose_backends(registry(), "certify:svd", settings), settings), UsageError);
+}
+
 TEST(Choice, GivesSettingsToTheirBackend) {
   const std::vector<std::string> settings = {"l2s.clusters=7", "l2s.budget=2.5", "l2s-kmeans.clusters=9"};
   const std::vector<Choice> chosen = choose_backends(registry(), "exact,l2s", settings);
@@ -103,6 +110,8 @@ TEST(Choice, RefusesSettingsThatNoBackendHas) {
     const std::vector<std::string> settings = {setting};
     EXPECT_THROW(choose_backends(registry(), "exact", settings), UsageError) << setting;
   }
+  const std::vector<std::string> twice = {"fgd.M=8", "l2s.clusters=4", "fgd.M=8"};
+  EXPECT_THROW(choose_backends(registry(), "fgd", twice), UsageError);
 }
 
 TEST(Choice, HasValuesOfEveryTypeAsJson) {
