@@ -447,6 +447,17 @@ TEST_F(BenchProgram, RepeatsThePapersExperiments) {
   expect_error(measure("--ablation colours"), 2, "there are clusters");
 }
 
+TEST_F(BenchProgram, CountsTheDistancesOfScans) {
+  // Longer lists than a sixteenth of the vocabulary are not searched for: all rows are scanned.
+  std::istringstream lines(measure("--ablation k --queries 60").out);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("200 ")) continue;
+    EXPECT_NE(line.find(" 300 "), line.rfind(" 300 ")) << line;
+    return;
+  }
+  ADD_FAILURE() << "no row of ef_search = 200";
+}
+
 TEST_F(BenchProgram, SaysWhichBoundsHaveBoxes) {
   // --set does not change what a row's name promises.
   const ProgramRun run = measure("--ablation bounds --queries 60 --set l2s.rounds=1 certified.boxes=always");
