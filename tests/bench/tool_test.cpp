@@ -79,6 +79,16 @@ TEST(Tool, SaysWhichOptionMayHaveBeenMeant) {
   expect_error("measure --head x --colour --samplin", "--colour --samplin; did you mean --sampling?");
 }
 
+TEST(Tool, SaysThatMemoryRanOut) {
+  const testing::TemporaryFolder folder;
+  // Sanitizers would rather end the program.
+  const ProgramRun run =
+      run_tool("make-head --vocab 100 --dim 4000000 --out " + (folder.path() / "big").string(), "",
+               "env ASAN_OPTIONS=allocator_may_return_null=1");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("topksoftmax: out of memory\n"));
+}
+
 TEST(Tool, KnowsNoOtherCommands) {
   const ProgramRun run = run_tool("measur --head x");
   EXPECT_EQ(run.exit_code, 2);
