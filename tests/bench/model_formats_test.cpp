@@ -181,6 +181,14 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
                  "bias.npy: has the shape [120]; contexts must be [N, 8]");
   // contexts_test alone is asked, of a file that has both.
   EXPECT_EQ(answers("head", "plain.npz").size() * 2 / 100, expected.size() / 100);
+  const ProgramRun array = run_tool("inspect " + path("weight.npy"));
+  EXPECT_EQ(array.exit_code, 0) << array.err;
+  EXPECT_THAT(array.out, HasSubstr("weight.npy: an array of NumPy's\n"));
+  EXPECT_THAT(array.out, HasSubstr("\nweight   F32  [120, 8] "));
+  const nlohmann::json arrays = nlohmann::json::parse(run_tool("inspect --json - " + path("plain.npz")).out);
+  EXPECT_EQ(arrays.at("is"), "numpy");
+  EXPECT_GE(arrays.at("tensors").size(), 3U);
+  EXPECT_EQ(run_tool("inspect --verify " + path("weight.npy")).exit_code, 2);
   EXPECT_THAT(run_tool("measure --head " + path("plain.npz") + " --backends fused --rounds 1").out,
               HasSubstr("30 training contexts, measured on 30 of 30"));
   EXPECT_THAT(run_tool("measure --head " + path("halves.npy") + " --contexts " + path("contexts.npy") +
