@@ -589,6 +589,7 @@ TEST_F(BenchProgram, RefusesToWriteTwoThingsToOneFile) {
   const std::string out = (folder_.path() / "out").string();
   expect_error(measure("--json " + out + " --html " + folder_.path().string() + "/./out"), 2,
                "--html and --json are one file");
+  expect_error(measure("--json - --html -"), 2, "--html and --json are both standard output");
   expect_error(measure("--json ''"), 2, "--json: must be the name of a file");
   EXPECT_EQ(testing::read_bytes(head_), head);
   EXPECT_FALSE(std::filesystem::exists(out));
