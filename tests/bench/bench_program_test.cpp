@@ -429,6 +429,8 @@ TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
   std::ofstream(other) << "no JSON";
   expect_error(run_tool("plot precision --json " + other.string() + out), 1, "is not valid JSON");
   expect_error(run_tool("plot circles --json " + other.string() + out), 2, "circles");
+  expect_error(run_tool("plot precision --json " + other.string() + " --out figure.png"), 2,
+               "--out figure.png: figures are written as SVG; name a file that ends in .svg");
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "figure.svg"));
 }
 
