@@ -5,21 +5,65 @@
 #include <map>
 #include <utility>
 
+#include "harness/nearest_name.hpp"
 #include "harness/usage_error.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/registry/joined.hpp"
 #include "topksoftmax/registry/option_value.hpp"
 
 namespace topksoftmax::bench {
 namespace {
 
+/// May stand around the names in a list.
+constexpr std::string_view kBlanks = " \t";
+
 std::vector<std::string> split(std::string_view list) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t comma = std::min(list.find(',', begin), list.size());
-    if (comma > begin) parts.emplace_back(list.substr(begin, comma - begin));
+    const std::size_t first = std::min(list.find_first_not_of(kBlanks, begin), comma);
+    if (comma > first) {
+      parts.emplace_back(list.substr(first, list.find_last_not_of(kBlanks, comma - 1) + 1 - first));
+    }
     begin = comma + 1;
   }
   return parts;
+}
+
+/// An error for a name that no backend has: one that wraps others without one of these, one that is much like
+/// another, or any other.
+UsageError no_backend(const Registry& registry, const std::string& name) {
+  std::vector<std::string> names;
+  for (const BackendDescription& one : registry.descriptions()) names.push_back(one.name);
+  for (const BackendDescription& wrapper : registry.wrappers()) {
+    const std::string prefix = wrapper.name + ":";
+    if (name != wrapper.name && !name.starts_with(prefix)) continue;
+    const std::string inner = name == wrapper.name ? "" : name.substr(prefix.size());
+    return UsageError("there is no backend " + detail::in_quotes(name) + "; " + prefix +
+                      "NAME takes any other that list shows" + did_you_mean(inner, names));
+  }
+  const std::string meant = did_you_mean(name, names);
+  return UsageError("there is no backend " + detail::in_quotes(name) +
+                    (meant.empty() ? "; there are " + detail::joined(names) : meant));
+}
+
+/// The parts of "backend.parameter=value".
+struct Setting {
+  std::string backend;
+  std::string parameter;
+  std::string value;
+};
+
+Setting parse_setting(const std::string& setting) {
+  const std::size_t equals = setting.find('=');
+  const std::size_t dot = setting.rfind('.', equals);
+  if (equals == std::string::npos || dot == std::string::npos) {
+    throw UsageError("--set takes backend.parameter=value, not \"" + setting + "\"");
+  }
+  return {.backend = setting.substr(0, dot),
+          .parameter = setting.substr(dot + 1, equals - dot - 1),
+          .value = setting.substr(equals + 1)};
 }
 
 /// What an Error says is wrong, the user has written.
@@ -82,12 +126,10 @@ std::map<std::string, Settings> parse_settings(const Registry& registry,
                                                std::span<const std::string> settings) {
   std::map<std::string, Settings> all;
   for (const std::string& setting : settings) {
-    const std::size_t equals = setting.find('=');
-    const std::size_t dot = setting.rfind('.', equals);
-    if (equals == std::string::npos || dot == std::string::npos) {
-      throw UsageError("--set takes backend.parameter=value, not \"" + setting + "\"");
+    const auto [backend, parameter, value] = parse_setting(setting);
+    if (!all[backend].emplace(parameter, value).second) {
+      throw UsageError("--set gives " + backend + "." + parameter + " twice");
     }
-    all[setting.substr(0, dot)][setting.substr(dot + 1, equals - dot - 1)] = setting.substr(equals + 1);
   }
   for (const auto& one : all) {
     const auto backend = find_backend(registry, one.first);
@@ -100,7 +142,11 @@ std::map<std::string, Settings> parse_settings(const Registry& registry,
 }  // namespace
 
 std::shared_ptr<const BackendDescription> find_backend(const Registry& registry, std::string_view name) {
-  return as_usage([&] { return std::make_shared<const BackendDescription>(registry.find(name)); });
+  try {
+    return std::make_shared<const BackendDescription>(registry.find(name));
+  } catch (const Error&) {
+    throw no_backend(registry, std::string(name));
+  }
 }
 
 std::vector<Choice> choose_backends(const Registry& registry, std::string_view names,
@@ -124,6 +170,26 @@ std::vector<Choice> choose_backends(const Registry& registry, std::string_view n
   }
   if (chosen.empty()) throw UsageError("--backends names no backend");
   return chosen;
+}
+
+void check_all_chosen(std::span<const Choice> choices, std::span<const std::string> settings) {
+  for (const std::string& setting : settings) {
+    const std::string backend = parse_setting(setting).backend;
+    const bool chosen = std::any_of(choices.begin(), choices.end(),
+                                    [&](const Choice& one) { return one.backend->name == backend; });
+    if (!chosen)
+      throw UsageError("--set names the backend " + backend + ", which is not among those measured");
+  }
+}
+
+void check_effort(const Registry& registry, std::string_view name) {
+  constexpr std::string_view kMapped = "mapped:";
+  if (name.starts_with(kMapped)) name.remove_prefix(kMapped.size());
+  for (const BackendDescription& one : registry.descriptions()) {
+    if (one.name != name || !one.axes.empty()) continue;
+    if (one.traits.exact || one.traits.scans_all)
+      throw UsageError("--effort: " + one.name + " has no effort");
+  }
 }
 
 Choice choose_backend(const Registry& registry, std::string_view name,

@@ -19,14 +19,23 @@ struct Choice {
   Settings settings;
 };
 
-/// The backend of this name. Throws UsageError, which lists the names, if there is none.
+/// The backend of this name. Throws UsageError, which says what was meant or lists the names, if there is
+/// none.
 std::shared_ptr<const BackendDescription> find_backend(const Registry& registry, std::string_view name);
 
 /// The backends that --backends names ("all", or names separated by commas, each once, in that order) with
 /// the settings of --set ("backend.parameter=value" each; for backends that were not chosen too, so that one
-/// command line serves many choices). Throws UsageError for unknown names, parameters and values.
+/// command line serves many choices). Throws UsageError for unknown names, parameters and values, and for a
+/// parameter that is set twice.
 std::vector<Choice> choose_backends(const Registry& registry, std::string_view names,
                                     std::span<const std::string> settings);
+
+/// Throws UsageError where one of these settings of --set is of a backend that was not chosen.
+void check_all_chosen(std::span<const Choice> choices, std::span<const std::string> settings);
+
+/// Throws UsageError where the backend of this name is known to take no QueryOptions::effort: one that is
+/// exact, or scans all, and has no trade-off.
+void check_effort(const Registry& registry, std::string_view name);
 
 /// The backend of this name, alone, with the settings of --set. Throws UsageError as above, and for settings
 /// of other backends.

@@ -33,7 +33,7 @@ std::vector<Command> commands() {
        "echo 0.1 -0.3 0.2 | ask --head W.npy\n"
        "ask --head head.safetensors --backend certified --contexts contexts.npy --json answers.jsonl",
        declare_ask},
-      {"inspect", "Tells what is in an index, a head, a model or any other safetensors file",
+      {"inspect", "Tells what is in an index, a head, a model, NumPy's arrays or any other safetensors file",
        "inspect certified.index --verify --head head.safetensors\n"
        "inspect ~/models/Qwen3-0.6B\n"
        "inspect model.gguf --json -",

@@ -6,10 +6,13 @@
 #include <array>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "harness/nearest_name.hpp"
+#include "harness/shell_words.hpp"
 #include "harness/usage_error.hpp"
 #include "topksoftmax/version.hpp"
 
@@ -25,24 +28,6 @@ std::string version() {
 /// The first line of a message, without the full stop that some end with.
 std::string first_line(const std::string& message) {
   return message.substr(0, message.find('\n'));
-}
-
-/// Arguments as a shell would read them.
-std::string command_of(const std::string& program, const std::vector<std::string>& arguments) {
-  std::string command = program;
-  for (const std::string_view argument : arguments) {
-    const bool plain =
-        !argument.empty() && argument.find_first_of(" \t\n'\"\\$`*?[](){}<>|&;#~!") == std::string_view::npos;
-    command += ' ';
-    if (plain) {
-      command += argument;
-      continue;
-    }
-    command += '\'';
-    for (const char c : argument) command += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    command += '\'';
-  }
-  return command;
 }
 
 /// Throws UsageError for a first argument that is neither an option nor a command.
@@ -81,6 +66,34 @@ std::string examples_of(const std::string& program, const Command& command) {
   return text;
 }
 
+/// The long names of an app's options, with those of its groups.
+void add_option_names(CLI::App& app, std::vector<std::string>& names) {
+  for (const CLI::Option* const option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (CLI::App* const group : app.get_subcommands([](CLI::App* one) { return one->get_name().empty(); })) {
+    add_option_names(*group, names);
+  }
+}
+
+/// Throws UsageError for arguments that nobody expected, and says which option one of them may have been
+/// meant to be.
+[[noreturn]] void refuse_unexpected(CLI::App& app) {
+  const std::vector<std::string> arguments = app.remaining(true);
+  std::string text = arguments.size() == 1 ? "The following argument was not expected:"
+                                           : "The following arguments were not expected:";
+  for (const std::string& argument : arguments) text += " " + argument;
+  std::vector<std::string> names;
+  for (CLI::App* const command : app.get_subcommands()) add_option_names(*command, names);
+  std::string meant;
+  for (const std::string& argument : arguments) {
+    if (meant.empty() && argument.starts_with('-')) {
+      meant = did_you_mean(argument.substr(0, argument.find('=')), names);
+    }
+  }
+  throw UsageError(text + meant);
+}
+
 Action print(std::string text) {
   return [text = std::move(text)](const Invocation& invocation) { invocation.out << text; };
 }
@@ -92,7 +105,9 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
   const auto owner = std::make_shared<CLI::App>(
       "Fast top-k softmax over large vocabularies: measures, tunes, builds and asks its backends.");
   CLI::App& app = *owner;
-  CommandLine line = {.command = command_of(program, given), .action = {}, .options = owner};
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), given.begin(), given.end());
+  CommandLine line = {.command = shell_words(words), .action = {}, .options = owner};
   app.name(program);
   app.set_version_flag("--version", program + " " + version(), "Show the version");
   app.require_subcommand(1);
@@ -115,10 +130,12 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
     line.action = print(app.help());
   } catch (const CLI::CallForVersion& call) {
     line.action = print(std::string(call.what()) + "\n");
+  } catch (const CLI::ExtrasError&) {
+    refuse_unexpected(app);
   } catch (const CLI::RequiredError& error) {
     // What nobody knows may well be the one that is missing, misspelt.
-    const std::vector<std::string> unknown = app.remaining(true);
-    throw UsageError(first_line(unknown.empty() ? error.what() : CLI::ExtrasError(unknown).what()));
+    if (!app.remaining(true).empty()) refuse_unexpected(app);
+    throw UsageError(first_line(error.what()));
   } catch (const CLI::ParseError& error) {
     throw UsageError(first_line(error.what()));
   }

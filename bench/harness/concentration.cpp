@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <span>
 
 #include "harness/table.hpp"
 
@@ -61,7 +62,27 @@ std::array<double, 4> shares(const Eigen::MatrixXf& train, const Eigen::MatrixXf
   return shares;
 }
 
-std::string percents(const std::array<double, 4>& shares) {
+/// How many of the numbers of directions tell something: the last is the first that reaches all there are.
+std::size_t telling(const Concentration& concentration) {
+  std::size_t count = 1;
+  while (count < concentration.plain.size() && Concentration::directions[count - 1] < concentration.found) {
+    ++count;
+  }
+  return count;
+}
+
+/// "16, 32 and 50" of 50.
+std::string counts_of(const Concentration& concentration) {
+  const std::size_t count = telling(concentration);
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) text += i + 1 < count ? ", " : " and ";
+    text += std::to_string(std::min(Concentration::directions[i], concentration.found));
+  }
+  return text;
+}
+
+std::string percents(std::span<const double> shares) {
   std::string text;
   for (const double share : shares) text += (text.empty() ? "" : ", ") + fixed(100.0 * share, 0);
   return text;
@@ -78,6 +99,7 @@ Concentration concentration_of(const RowMajorMatrix& train, const RowMajorMatrix
   }
   Eigen::MatrixXf learned = evenly_spaced(train);
   Eigen::MatrixXf judged = evenly_spaced(test);
+  found.found = static_cast<std::size_t>(std::min(learned.rows(), learned.cols()));
   found.plain = shares(learned, judged);
   const Eigen::RowVectorXf mean = learned.colwise().mean();
   learned.rowwise() -= mean;
@@ -88,8 +110,10 @@ Concentration concentration_of(const RowMajorMatrix& train, const RowMajorMatrix
 
 std::string describe(const Concentration& concentration) {
   if (std::isnan(concentration.plain.front())) return {};
-  return "energy of the contexts in their 16, 32, 64 and 128 leading directions: " +
-         percents(concentration.plain) + " %; without their mean: " + percents(concentration.centred) + " %";
+  const std::size_t count = telling(concentration);
+  return "energy of the contexts in their " + counts_of(concentration) +
+         " leading directions: " + percents(std::span(concentration.plain).first(count)) +
+         " %; without their mean: " + percents(std::span(concentration.centred).first(count)) + " %";
 }
 
 nlohmann::ordered_json to_json(const Concentration& concentration) {

@@ -16,6 +16,9 @@ namespace topksoftmax::bench {
 struct Concentration {
   static constexpr std::array<std::size_t, 4> directions = {16, 32, 64, 128};
 
+  std::size_t found = 0;  ///< directions that there are: d, or as many as the training contexts looked at
+
+  /// By each number of directions; of all that there are where they are fewer.
   std::array<double, 4> plain = {};
   std::array<double, 4> centred = {};
 };
@@ -25,7 +28,7 @@ struct Concentration {
 /// O(4,096·d·160) products a step. NaN where one of the sets is empty.
 Concentration concentration_of(const RowMajorMatrix& train, const RowMajorMatrix& test);
 
-/// In a sentence, without its full stop; empty where it is NaN.
+/// In a sentence, without its full stop, of the numbers of directions that there are; empty where it is NaN.
 std::string describe(const Concentration& concentration);
 
 /// {"directions": […], "energy": […], "energy_centred": […]}.

@@ -28,16 +28,17 @@ bool holds_arrays(const std::filesystem::path& path) {
 
 }  // namespace
 
-ContextStream::ContextStream(const std::filesystem::path& path, std::istream& standard_input, std::size_t dim)
-    : name_(path == "-" ? "standard input" : path.string()), dim_(dim), must_hold_some_(path != "-") {
+ContextStream::ContextStream(const std::filesystem::path& path, std::istream& standard_input,
+                             const SoftmaxLayer& layer)
+    : name_(path == "-" ? "standard input" : path.string()), layer_(layer), must_hold_some_(path != "-") {
   if (path == "-") {
     text_ = &standard_input;
     if (NumpyFile::begins(standard_input.peek())) {
-      array_ = contexts_of(NumpyFile::read(standard_input, name_), dim);
+      array_ = contexts_of(NumpyFile::read(standard_input, name_), layer);
       text_ = nullptr;
     }
   } else if (holds_arrays(path)) {
-    array_ = load_all_contexts(path, dim);
+    array_ = load_all_contexts(path, layer);
   } else if (is_folder(path)) {
     throw Error(name_ + ": is a folder; contexts are read from .npy, .npz, .safetensors or text");
   } else {
@@ -64,20 +65,20 @@ bool ContextStream::read_line(float* out) {
       throw Error(name_ + ", line " + std::to_string(line_) + ": " +
                   detail::in_quotes(std::string_view(line).substr(begin, end - begin)) + " is not a number");
     }
-    if (count < dim_) out[count] = value;
+    if (count < layer_.dim()) out[count] = value;
     ++count;
     begin = line.find_first_not_of(kBetweenNumbers, end);
   }
-  if (count != dim_) {
-    throw Error(name_ + ", line " + std::to_string(line_) + ": has " + std::to_string(count) +
-                " numbers; contexts of this head have " + std::to_string(dim_));
+  if (count != layer_.dim()) {
+    throw Error(name_ + ", line " + std::to_string(line_) + ": has " + std::to_string(count) + " numbers; " +
+                detail::other_dimension(count, layer_));
   }
   return true;
 }
 
 RowMajorMatrix ContextStream::read_next(Eigen::Index most) {
   if (text_ == nullptr) return array_.middleRows(taken_, std::min(most, array_.rows() - taken_));
-  RowMajorMatrix contexts(most, static_cast<Eigen::Index>(dim_));
+  RowMajorMatrix contexts(most, static_cast<Eigen::Index>(layer_.dim()));
   Eigen::Index count = 0;
   while (count < contexts.rows() && read_line(contexts.row(count).data())) ++count;
   return contexts.topRows(count);
@@ -86,7 +87,7 @@ RowMajorMatrix ContextStream::read_next(Eigen::Index most) {
 RowMajorMatrix ContextStream::next(std::size_t most) {
   RowMajorMatrix contexts = read_next(static_cast<Eigen::Index>(most));
   taken_ += contexts.rows();
-  if (taken_ == 0 && must_hold_some_) throw Error(name_ + ": holds no contexts");
+  if (taken_ == 0 && must_hold_some_) throw no_contexts_in(name_);
   return contexts;
 }
 

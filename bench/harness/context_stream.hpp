@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <string>
 
+#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::bench {
@@ -17,11 +18,11 @@ namespace topksoftmax::bench {
 class ContextStream {
  public:
   /// Reads a file, or `standard_input` where the path is "-", which may be a .npy too. Throws Error where
-  /// that cannot be read or does not hold contexts of length `dim`.
-  ContextStream(const std::filesystem::path& path, std::istream& standard_input, std::size_t dim);
+  /// that cannot be read or does not hold contexts of the layer, as load_all_contexts does.
+  ContextStream(const std::filesystem::path& path, std::istream& standard_input, const SoftmaxLayer& layer);
 
   /// The next contexts [n,d], as many as are left but `most`; none at the end. Throws Error for a line that
-  /// is no context, and at the end of a file that holds none: nobody names one for nothing.
+  /// is no context, and at the end of a file that holds none.
   RowMajorMatrix next(std::size_t most);
 
  private:
@@ -29,7 +30,7 @@ class ContextStream {
   RowMajorMatrix read_next(Eigen::Index most);
 
   std::string name_;
-  std::size_t dim_;
+  SoftmaxLayer layer_;
   bool must_hold_some_;
   std::ifstream file_;
   std::istream* text_ = nullptr;  ///< null: there is an array

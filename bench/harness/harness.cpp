@@ -8,6 +8,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <new>
 #include <string>
 
 #include "harness/command_line.hpp"
@@ -53,6 +54,9 @@ int topksoftmax::run_harness(int argc, char** argv, Registry registry) {
   } catch (const bench::UsageError& error) {
     std::cerr << program << ": " << error.what() << " (--help shows the options)\n";
     return 2;
+  } catch (const std::bad_alloc&) {
+    std::cerr << program << ": out of memory\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << program << ": " << error.what() << '\n';
     return 1;

@@ -2,7 +2,6 @@
 #include "harness/head.hpp"
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -20,7 +19,6 @@
 #include "topksoftmax/io/gguf_layer.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/kernels/rows.hpp"
-#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 
 namespace topksoftmax::bench {
@@ -35,12 +33,15 @@ Head from_head_file(const HeadSource& source) {
     throw Error(source.head.string() + ": the layer of a head file is found without --tensor and --bias");
   }
   const HeadFile file = HeadFile::open(source.head);
-  return {.file = source.head.string(),
-          .name = file.name(),
-          .layer = file.layer(),
-          .train = file.train_contexts(),
-          .test = file.test_contexts(),
-          .counts = file.counts()};
+  Head head = {.file = source.head.string(),
+               .name = file.name(),
+               .layer = file.layer(),
+               .train = file.train_contexts(),
+               .test = file.test_contexts(),
+               .counts = file.counts()};
+  check_finite(source.head, "contexts.train", head.train);
+  check_finite(source.head, "contexts.test", head.test);
+  return head;
 }
 
 /// A head without contexts of its own.
@@ -52,6 +53,14 @@ Head with_layer(const HeadSource& source, std::string name, SoftmaxLayer layer) 
           .train = none,
           .test = none,
           .counts = {}};
+}
+
+/// Gives a head the contexts of a file.
+void take_contexts(Head& head, const std::filesystem::path& path) {
+  ContextSets sets = load_contexts(path, head.layer);
+  head.train = std::move(sets.train);
+  head.test = std::move(sets.test);
+  head.divided = sets.divided;
 }
 
 Head from_checkpoint(const HeadSource& source) {
@@ -114,9 +123,7 @@ Head from_numpy(const HeadSource& source) {
   Head head = with_layer(source, source.head.stem().string(),
                          numpy_layer(file, weight, bias.empty() ? Eigen::VectorXf() : file.vector(bias)));
   if (has_named_contexts(file)) {
-    ContextSets sets = load_contexts(source.head, head.layer.dim());
-    head.train = std::move(sets.train);
-    head.test = std::move(sets.test);
+    take_contexts(head, source.head);
   }
   return head;
 }
@@ -133,11 +140,7 @@ Head read(const HeadSource& source) {
 Head load_head(const HeadSource& source) {
   Head head = read(source);
   head.name = printable(head.name);
-  if (!source.contexts.empty()) {
-    ContextSets sets = load_contexts(source.contexts, head.layer.dim());
-    head.train = std::move(sets.train);
-    head.test = std::move(sets.test);
-  }
+  if (!source.contexts.empty()) take_contexts(head, source.contexts);
   return head;
 }
 
@@ -156,22 +159,10 @@ Head on_cache_lines(Head head) {
   return head;
 }
 
-void check_finite(const std::filesystem::path& file, const std::string& tensor,
-                  const RowMajorMatrix& values) {
-  for (Eigen::Index row = 0; row < values.rows(); ++row) {
-    for (Eigen::Index column = 0; column < values.cols(); ++column) {
-      if (std::isfinite(values(row, column))) continue;
-      throw Error(file.string() + ": " + tensor + "[" + std::to_string(row) + ", " + std::to_string(column) +
-                  "] is " + detail::value_text(values(row, column)) + "; it must be finite");
-    }
-  }
-}
-
 void require_test_contexts(const Head& head) {
   if (head.test.rows() == 0) {
     throw Error(head.file + ": there are no contexts to measure on; --contexts FILE gives some");
   }
-  check_finite(head.file, "contexts.test", head.test);
 }
 
 }  // namespace topksoftmax::bench

@@ -85,6 +85,15 @@ void check_unread(const NamedFile& output, std::span<const NamedFile> inputs) {
   }
 }
 
+/// Throws UsageError where two outputs would be mixed, or one would take the other's place.
+void check_apart(const NamedFile& one, const NamedFile& other) {
+  const bool is_standard = is_standard_output(one.path);
+  if (is_standard != is_standard_output(other.path)) return;
+  if (is_standard) throw UsageError(one.option + " and " + other.option + " are both standard output");
+  if (is_stream(one.path) || !same_file(one.path, other.path)) return;
+  throw UsageError(one.option + " and " + other.option + " are one file, " + one.path.string());
+}
+
 }  // namespace
 
 std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation) {
@@ -94,12 +103,10 @@ std::ostream& text_output(const std::filesystem::path& json, const Invocation& i
 void check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const NamedFile& one = outputs[i];
-    if (one.path.empty() || is_standard_output(one.path)) continue;
-    check_unread(one, inputs);
-    if (is_stream(one.path)) continue;
+    if (one.path.empty()) continue;
+    if (!is_standard_output(one.path)) check_unread(one, inputs);
     for (const NamedFile& other : outputs.first(i)) {
-      if (other.path.empty() || !same_file(one.path, other.path)) continue;
-      throw UsageError(one.option + " and " + other.option + " are one file, " + one.path.string());
+      if (!other.path.empty()) check_apart(one, other);
     }
   }
 }

@@ -23,7 +23,8 @@ struct NamedFile {
 std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation);
 
 /// Throws UsageError where an output ("-" is standard output) is a file that is read, or another output: one
-/// would destroy the other. Of a model, be it its folder or a file of it, all files are read.
+/// would destroy the other, or be mixed with it. Of a model, be it its folder or a file of it, all files are
+/// read.
 void check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs);
 
 /// Asked before anything is measured, so that a wrong name costs nothing. Throws the Error that

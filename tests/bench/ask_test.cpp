@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -65,6 +67,8 @@ TEST_F(AskCommand, AnswersAsTheLibraryDoes) {
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(told.at("log_probs")[i], answer.log_prob(i), 1e-5);
     EXPECT_EQ(told.at("certified"), true);
     EXPECT_EQ(told.at("confidence"), 1.0);
+    EXPECT_EQ(told.at("normalizer"), "exact");
+    EXPECT_FALSE(told.contains("log_z_interval"));
   }
   EXPECT_EQ(context, tiny_.test.rows());
 }
@@ -78,6 +82,45 @@ TEST_F(AskCommand, GivesTheSameOneByOneInBatchesOnThreadsAndToAFile) {
   const std::filesystem::path out = folder_.path() / "answers.jsonl";
   EXPECT_EQ(ask_test("--json " + out.string()).out, "");
   EXPECT_EQ(testing::read_text(out), ask_test("--json -").out);
+}
+
+TEST_F(AskCommand, SaysWhereLogProbabilitiesAreEstimates) {
+  EXPECT_EQ(ask_test("").err, "");
+  for (const auto& [backend, part] :
+       std::map<std::string, std::string>{{"certified", "is estimated within a proven interval"},
+                                          {"l2s", "counts what contexts have taught of the other tokens"},
+                                          {"svd", "counts most tokens by an approximate logit"}}) {
+    const ProgramRun run = ask_test("--backend " + backend);
+    EXPECT_THAT(run.err, HasSubstr("log-probabilities are estimates: log Z " + part)) << backend;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    EXPECT_EQ(ask_test("--json - --backend " + backend).err, "");
+  }
+  std::istringstream lines(ask_test("--backend certified --json -").out);
+  std::size_t intervals = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json told = nlohmann::json::parse(line);
+    if (told.at("normalizer") != "interval") continue;
+    ++intervals;
+    EXPECT_LE(told.at("log_z_interval").at(0), told.at("log_z"));
+    EXPECT_GE(told.at("log_z_interval").at(1), told.at("log_z"));
+  }
+  EXPECT_GT(intervals, 0U);
+}
+
+TEST_F(AskCommand, RefusesAnEffortThatTheBackendDoesNotHave) {
+  const std::string index = (folder_.path() / "certified.index").string();
+  ASSERT_EQ(run_tool("build --head " + head_.string() + " --backend certified --out " + index).exit_code, 0);
+  for (const std::string& asked : {std::string("--backend certified"), "--index " + index}) {
+    const ProgramRun run = ask_test("--effort 9 " + asked);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr("--effort: certified has no effort"));
+  }
+  EXPECT_THAT(ask_test("--effort 9").err, HasSubstr("--effort: fused has no effort"));
+  EXPECT_EQ(ask_test("--effort 0").exit_code, 0);
+  for (const std::string backend : {"l2s", "svd", "certify:l2s"}) {
+    EXPECT_EQ(ask_test("--effort 9 --backend " + backend).exit_code, 0) << backend;
+  }
 }
 
 TEST_F(AskCommand, TakesTextAsItArrives) {
@@ -94,8 +137,12 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.out, expected.substr(0, expected.find('\n') + 1));
   EXPECT_THAT(run.err, HasSubstr("standard input, line 2: \"three\" is not a number"));
-  EXPECT_THAT(ask("", piped("1 2 3\n")).err,
-              HasSubstr("line 1: has 3 numbers; contexts of this head have 16"));
+  EXPECT_THAT(ask("", piped("1 2 3\n")).err, HasSubstr("line 1: has 3 numbers; the layer's dimension is 16"));
+  std::string rows;
+  for (std::size_t i = 0; i < kVocab; ++i) rows += "1 ";
+  EXPECT_THAT(ask("", piped(rows + "\n")).err,
+              HasSubstr("line 1: has 300 numbers; the layer's dimension is 16, and W has 300 rows: is it "
+                        "transposed?"));
   std::string with_nan = line_of(0, " ");
   with_nan.replace(0, with_nan.find(' '), "nan");
   EXPECT_THAT(ask("", piped(with_nan)).err, HasSubstr("topksoftmax: context 1: "));

@@ -512,6 +512,8 @@ TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
   std::ofstream(other) << "no JSON";
   expect_error(run_tool("plot precision --json " + other.string() + out), 1, "is not valid JSON");
   expect_error(run_tool("plot circles --json " + other.string() + out), 2, "circles");
+  expect_error(run_tool("plot precision --json " + other.string() + " --out figure.png"), 2,
+               "--out figure.png: figures are written as SVG; name a file that ends in .svg");
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "figure.svg"));
 }
 
@@ -532,6 +534,17 @@ TEST_F(BenchProgram, RepeatsThePapersExperiments) {
     EXPECT_NE(run.out.find(column->second), std::string::npos) << run.out;
   }
   expect_error(measure("--ablation colours"), 2, "there are clusters");
+}
+
+TEST_F(BenchProgram, CountsTheDistancesOfScans) {
+  // Longer lists than a sixteenth of the vocabulary are not searched for: all rows are scanned.
+  std::istringstream lines(measure("--ablation k --queries 60").out);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("200 ")) continue;
+    EXPECT_NE(line.find(" 300 "), line.rfind(" 300 ")) << line;
+    return;
+  }
+  ADD_FAILURE() << "no row of ef_search = 200";
 }
 
 TEST_F(BenchProgram, SaysWhichBoundsHaveBoxes) {
@@ -623,6 +636,9 @@ TEST_F(BenchProgram, RefusesOptionsThatWouldDoNothing) {
   expect_error(run_tool("--decode --head x --html y"), 2, "goes without --html");
   expect_error(run_tool(json + " tune --head x"), 2, "tune");
   expect_error(measure("--sweep --backends fgd --set fgd.ef_search=30"), 2, "--sweep varies fgd.ef_search");
+  expect_error(measure("--backends fused --set fgd.M=8"), 2,
+               "--set names the backend fgd, which is not among those measured");
+  expect_error(measure("--set fgd.M=8 --set fgd.M=12"), 2, "--set gives fgd.M twice");
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
@@ -662,6 +678,7 @@ TEST_F(BenchProgram, RefusesToWriteTwoThingsToOneFile) {
   const std::string out = (folder_.path() / "out").string();
   expect_error(measure("--json " + out + " --html " + folder_.path().string() + "/./out"), 2,
                "--html and --json are one file");
+  expect_error(measure("--json - --html -"), 2, "--html and --json are both standard output");
   expect_error(measure("--json ''"), 2, "--json: must be the name of a file");
   EXPECT_EQ(testing::read_bytes(head_), head);
   EXPECT_FALSE(std::filesystem::exists(out));

@@ -26,6 +26,8 @@ TEST(Choice, TakesBackendsInTheOrderAskedForAndEachOnce) {
   ASSERT_EQ(chosen.size(), 2U);
   EXPECT_EQ(chosen[0].backend->name, "l2s");
   EXPECT_EQ(chosen[1].backend->name, "exact");
+  EXPECT_EQ(choose_backends(registry(), " l2s , exact", {})[1].backend->name, "exact");
+  EXPECT_THROW(choose_backends(registry(), " , ", {}), UsageError);
   EXPECT_EQ(choose_backends(registry(), "all", {}).size(), registry().descriptions().size());
   EXPECT_EQ(choose_backends(registry(), "fused,all", {})[0].backend->name, "fused");
 }
@@ -34,6 +36,42 @@ TEST(Choice, TakesWhatTheRegistryWraps) {
   EXPECT_EQ(choose_backends(registry(), "certify:svd", {})[0].backend->name, "certify:svd");
   EXPECT_THROW(choose_backends(registry(), "certify:", {}), UsageError);
   EXPECT_THROW(choose_backends(registry(), "nonesuch", {}), UsageError);
+}
+
+TEST(Choice, SaysWhichBackendMayHaveBeenMeant) {
+  const auto told = [](const char* name) -> std::string {
+    try {
+      find_backend(registry(), name);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(told("certifed"), "there is no backend \"certifed\"; did you mean certified?");
+  EXPECT_EQ(told("l2s-kmean"), "there is no backend \"l2s-kmean\"; did you mean l2s-kmeans?");
+  EXPECT_TRUE(told("nonesuch").starts_with("there is no backend \"nonesuch\"; there are exact, "));
+  EXPECT_EQ(told("certify:foo"),
+            "there is no backend \"certify:foo\"; certify:NAME takes any other that list shows");
+  EXPECT_EQ(told("certify:quantised"),
+            "there is no backend \"certify:quantised\"; certify:NAME takes any other that list shows; did "
+            "you mean quantized?");
+  EXPECT_EQ(told("certify"), "there is no backend \"certify\"; certify:NAME takes any other that list shows");
+}
+
+TEST(Choice, KnowsWhichBackendsHaveNoEffort) {
+  for (const char* name : {"exact", "fused", "certified", "mapped:certified"}) {
+    EXPECT_THROW(check_effort(registry(), name), UsageError) << name;
+  }
+  for (const char* name : {"l2s", "svd", "adaptive", "certify:l2s", "mapped:fgd", "of one's own"}) {
+    EXPECT_NO_THROW(check_effort(registry(), name)) << name;
+  }
+}
+
+TEST(Choice, RefusesSettingsOfWhatWasNotChosen) {
+  const std::vector<std::string> settings = {"fgd.M=8", "certify:svd.preview_width=8"};
+  EXPECT_NO_THROW(check_all_chosen(choose_backends(registry(), "certify:svd,fgd", settings), settings));
+  EXPECT_THROW(check_all_chosen(choose_backends(registry(), "all", settings), settings), UsageError);
+  EXPECT_THROW(check_all_chosen(choose_backends(registry(), "certify:svd", settings), settings), UsageError);
 }
 
 TEST(Choice, GivesSettingsToTheirBackend) {
@@ -72,6 +110,8 @@ TEST(Choice, RefusesSettingsThatNoBackendHas) {
     const std::vector<std::string> settings = {setting};
     EXPECT_THROW(choose_backends(registry(), "exact", settings), UsageError) << setting;
   }
+  const std::vector<std::string> twice = {"fgd.M=8", "l2s.clusters=4", "fgd.M=8"};
+  EXPECT_THROW(choose_backends(registry(), "fgd", twice), UsageError);
 }
 
 TEST(Choice, HasValuesOfEveryTypeAsJson) {

@@ -55,5 +55,18 @@ TEST(Concentration, SaysWhatItCanOfFewContexts) {
   EXPECT_EQ(describe(none), "");
 }
 
+TEST(Concentration, NamesNoMoreDirectionsThanThereAre) {
+  const auto told = [](Eigen::Index train, Eigen::Index dim) {
+    const std::string text =
+        describe(concentration_of(contexts(train, dim, 0.0, 1), contexts(20, dim, 0.0, 2)));
+    const std::size_t begin = text.find("in their ");
+    return text.substr(begin, text.find(':') - begin);
+  };
+  EXPECT_EQ(told(3, 64), "in their 3 leading directions");
+  EXPECT_EQ(told(200, 16), "in their 16 leading directions");
+  EXPECT_EQ(told(50, 64), "in their 16, 32 and 50 leading directions");
+  EXPECT_EQ(told(200, 160), "in their 16, 32, 64 and 128 leading directions");
+}
+
 }  // namespace
 }  // namespace topksoftmax::bench

@@ -211,6 +211,8 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("head.index: "));
   EXPECT_THAT(run.out, HasSubstr("load it with load_index() and ask it with {.k = 5"));
+  EXPECT_THAT(run.out, HasSubstr("\ntopksoftmax ask --head " + head_.string() + " --index " +
+                                 index_.string() + " --k 5 --contexts FILE\n"));
   const auto loaded =
       load_index(index_, bench::load_head({.head = head_, .contexts = {}, .tensor = {}, .bias = {}}).layer);
   EXPECT_THAT(run.out, HasSubstr("\n=> " + std::string(loaded->name())));

@@ -24,6 +24,9 @@ using testing::values;
 constexpr std::size_t kVocab = 260;
 constexpr std::size_t kDim = 8;
 
+/// What is quick to train.
+const std::string kSmallL2s = " --set l2s.clusters=4 --set l2s.budget=100";
+
 class BenchLanguageModel : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -59,7 +62,7 @@ class BenchLanguageModel : public ::testing::Test {
   }
 
   ProgramRun run(const std::string& arguments) const {
-    return run_tool("--head " + model_.string() + " --set l2s.clusters=4 --set l2s.budget=100 " + arguments);
+    return run_tool("--head " + model_.string() + " " + arguments);
   }
 
   nlohmann::json report_of(const std::string& arguments) const {
@@ -87,7 +90,8 @@ class BenchLanguageModel : public ::testing::Test {
 };
 
 TEST_F(BenchLanguageModel, PerplexityHasARowForEachHead) {
-  const ProgramRun run = this->run("--perplexity --text " + text_.string() + " --set fgd.ef_search=200");
+  const ProgramRun run =
+      this->run("--perplexity --text " + text_.string() + " --set fgd.ef_search=200" + kSmallL2s);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_NE(run.out.find("11 tokens of"), std::string::npos) << run.out;
   for (const char* const head : {"exact", "svd", "adaptive", "fgd", "l2s"}) {
@@ -112,7 +116,7 @@ TEST_F(BenchLanguageModel, BatchingShowsEachWay) {
 }
 
 TEST_F(BenchLanguageModel, WritesItsRowsAsJson) {
-  const nlohmann::json decoding = rows("decoding", "--decode --backends fused,l2s",
+  const nlohmann::json decoding = rows("decoding", "--decode --backends fused,l2s" + kSmallL2s,
                                        {"decoder", "backend", "tokens_per_s", "speedup", "softmax_share"});
   EXPECT_EQ(decoding.size(), 5U * 2U + 2U * 3U);
   std::size_t drafted = 0;
@@ -124,7 +128,7 @@ TEST_F(BenchLanguageModel, WritesItsRowsAsJson) {
   }
   EXPECT_EQ(drafted, 6U);
   const nlohmann::json scored =
-      rows("perplexity", "--perplexity --backends l2s --text " + text_.string(),
+      rows("perplexity", "--perplexity --backends l2s --text " + text_.string() + kSmallL2s,
            {"backend", "perplexity", "of_exact", "us_per_token", "speedup", "tokens", "outside"});
   ASSERT_EQ(scored.size(), 2U);
   EXPECT_EQ(scored[0].at("of_exact"), 1.0);

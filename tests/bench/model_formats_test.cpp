@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -220,6 +221,14 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
                  "bias.npy: has the shape [120]; contexts must be [N, 8]");
   // contexts_test alone is asked, of a file that has both.
   EXPECT_EQ(answers("head", "plain.npz").size() * 2 / 100, expected.size() / 100);
+  const ProgramRun array = run_tool("inspect " + path("weight.npy"));
+  EXPECT_EQ(array.exit_code, 0) << array.err;
+  EXPECT_THAT(array.out, HasSubstr("weight.npy: an array of NumPy's\n"));
+  EXPECT_THAT(array.out, HasSubstr("\nweight   F32  [120, 8] "));
+  const nlohmann::json arrays = nlohmann::json::parse(run_tool("inspect --json - " + path("plain.npz")).out);
+  EXPECT_EQ(arrays.at("is"), "numpy");
+  EXPECT_GE(arrays.at("tensors").size(), 3U);
+  EXPECT_EQ(run_tool("inspect --verify " + path("weight.npy")).exit_code, 2);
   EXPECT_THAT(run_tool("measure --head " + path("plain.npz") + " --backends fused --rounds 1").out,
               HasSubstr("30 training contexts, measured on 30 of 30"));
   for (const char* const only_test : {"tested.npz", "underlined.npz"}) {
@@ -252,6 +261,25 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
 #endif
 }
 
+TEST_F(ModelFormats, NamesTheFileOfContextsThatCannotBeMeasured) {
+  const auto expect_error = [&](const std::string& part) {
+    const ProgramRun run = run_tool("measure --backends fused --rounds 1 --head " + path("plain") +
+                                    " --contexts " + path("h.safetensors"));
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.err, HasSubstr("h.safetensors: " + part));
+  };
+  // Of those to learn from, and of those to measure on.
+  for (const Eigen::Index row : {7, 55}) {
+    RowMajorMatrix bad = contexts_;
+    bad(row, 3) = std::numeric_limits<float>::quiet_NaN();
+    write_safetensors(path("h.safetensors"), std::vector{tensor_view("h", {kContexts, kDim}, values(bad))});
+    expect_error("h[" + std::to_string(row) + ", 3] is NaN; it must be finite");
+  }
+  write_safetensors(path("h.safetensors"),
+                    std::vector{tensor_view("h", {0, kDim}, std::span<const float>())});
+  expect_error("holds no contexts");
+}
+
 TEST_F(ModelFormats, SaysWhichContextsCannotBeTaken) {
   const std::string ask = "--head " + path("head") + " --contexts ";
   write_safetensors(path("two"), std::vector{tensor_view("a", {kContexts, kDim}, values(contexts_)),
@@ -259,7 +287,9 @@ TEST_F(ModelFormats, SaysWhichContextsCannotBeTaken) {
   expect_refused(ask + path("two"), "which array holds contexts?");
   expect_refused(ask + path("two"), "there are \"a\", \"b\"");
   write_safetensors(path("long"), std::vector{tensor_view("h", {kDim, kContexts}, values(contexts_))});
-  expect_refused(ask + path("long"), "h holds contexts of length 60; those of the head have 8");
+  expect_refused(ask + path("long"), "h holds contexts of length 60; the layer's dimension is 8");
+  write_safetensors(path("rows"), std::vector{tensor_view("h", {kDim, kVocab}, values(weight_))});
+  expect_refused(ask + path("rows"), "the layer's dimension is 8, and W has 120 rows: is it transposed?");
   expect_refused(ask + path("nothing"), "nothing: cannot be read");
   write_safetensors(path("flat"), std::vector{tensor_view("contexts", {kVocab}, span(bias_))});
   expect_refused(ask + path("flat"), "flat: has the shape [120]; contexts must be [N, 8]");

@@ -65,6 +65,30 @@ TEST(Tool, NamesAnOptionThatNobodyKnowsBeforeOneThatIsMissing) {
   }
 }
 
+TEST(Tool, SaysWhichOptionMayHaveBeenMeant) {
+  const auto expect_error = [](const std::string& arguments, const std::string& part) {
+    const ProgramRun run = run_tool(arguments);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("not expected: " + part + " (--help"));
+  };
+  expect_error("measure --head x --backend fused", "--backend fused; did you mean --backends?");
+  expect_error("--backend=fused --head x", "--backend=fused; did you mean --backends?");
+  expect_error("measure --head x --decod", "--decod; did you mean --decode?");
+  expect_error("build --heda x", "--heda x; did you mean --head?");
+  expect_error("measure --head x one --colour two", "one --colour two");
+  expect_error("measure --head x --colour --samplin", "--colour --samplin; did you mean --sampling?");
+}
+
+TEST(Tool, SaysThatMemoryRanOut) {
+  const testing::TemporaryFolder folder;
+  // Sanitizers would rather end the program.
+  const ProgramRun run =
+      run_tool("make-head --vocab 100 --dim 4000000 --out " + (folder.path() / "big").string(), "",
+               "env ASAN_OPTIONS=allocator_may_return_null=1");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("topksoftmax: out of memory\n"));
+}
+
 TEST(Tool, KnowsNoOtherCommands) {
   const ProgramRun run = run_tool("measur --head x");
   EXPECT_EQ(run.exit_code, 2);

@@ -99,12 +99,27 @@ TEST_F(TuneProgram, SaysHowManyContextsAreWanting) {
   EXPECT_NE(run.out.find(" at most, so approximate backends were not searched; 0.99 needs about "),
             std::string::npos)
       << run.out;
-  EXPECT_NE(run.out.find(" contexts in all\n"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find(" to learn from\n"), std::string::npos) << run.out;
   const std::string never = tune("--target p5=0.99999 --max-seconds 0").out;
   EXPECT_NE(never.find("and no more than 4000 are judged\n"), std::string::npos) << never;
   for (const std::string target : {"p5=0.8", "p5=1"}) {
     EXPECT_EQ(tune("--max-seconds 0 --target " + target).out.find("judged contexts can"), std::string::npos);
   }
+}
+
+TEST_F(TuneProgram, CountsTheContextsThatAFileKeepsApart) {
+  const std::filesystem::path one = folder_.path() / "one.safetensors";
+  const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
+  write_safetensors(one, std::vector{tensor_view("h", {kContexts, kDim}, values(contexts))});
+  const std::string out = tune("--target p5=0.99 --max-seconds 0 --contexts " + one.string()).out;
+  const std::string before = "0.99 needs about ";
+  const std::size_t begin = out.find(before);
+  ASSERT_NE(begin, std::string::npos) << out;
+  const std::size_t judged = std::stoul(out.substr(begin + before.size()));
+  const std::string told = ", of " + std::to_string(5 * judged) + " to learn from (" +
+                           std::to_string((25 * judged + 3) / 4) +
+                           " in a file whose last fifth is measured on)\n";
+  EXPECT_NE(out.find(told), std::string::npos) << told << out;
 }
 
 TEST_F(TuneProgram, RefusesWhatItCannotUse) {

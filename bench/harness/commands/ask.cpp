@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,16 @@ std::vector<NamedFile> files_read(const Request& request) {
 
 std::unique_ptr<TopKSoftmax> backend_of_rows(const Request& request, const Head& head,
                                              const Invocation& invocation) {
-  if (!request.index.empty()) return load_index_for(head.layer, request.index, invocation.registry);
+  const auto check = [&](std::string_view name) {
+    if (request.query.effort != 0) check_effort(invocation.registry, name);
+  };
+  if (!request.index.empty()) {
+    std::unique_ptr<TopKSoftmax> loaded = load_index_for(head.layer, request.index, invocation.registry);
+    check(loaded->name());
+    return loaded;
+  }
   Choice choice = choose_backend(invocation.registry, request.backend, request.settings);
+  check(choice.backend->name);
   return build_backend(suited_to(request.query.k, std::move(choice)), head, invocation.progress);
 }
 
@@ -75,23 +84,63 @@ void print_line(const TopK& answer, std::ostream& out) {
   out << '\n';
 }
 
+/// As JSON has it.
+std::string_view name_of(Normalizer normalizer) {
+  switch (normalizer) {
+    case Normalizer::exact:
+      return "exact";
+    case Normalizer::candidates:
+      return "candidates";
+    case Normalizer::low_rank:
+      return "low_rank";
+    case Normalizer::interval:
+      return "interval";
+    case Normalizer::learned:
+      return "learned";
+    default:
+      return "none";
+  }
+}
+
+/// What log Z is where log-probabilities are estimates; empty where they are exact.
+std::string_view estimate_of(Normalizer normalizer) {
+  switch (normalizer) {
+    case Normalizer::candidates:
+      return "counts the candidates alone, so they are too high";
+    case Normalizer::low_rank:
+      return "counts most tokens by an approximate logit";
+    case Normalizer::interval:
+      return "is estimated within a proven interval, which --json shows";
+    case Normalizer::learned:
+      return "counts what contexts have taught of the other tokens";
+    default:
+      return {};
+  }
+}
+
 nlohmann::ordered_json to_json(const TopK& answer) {
   nlohmann::ordered_json json = {{"ids", answer.ids}, {"log_probs", nlohmann::ordered_json::array()}};
   for (std::size_t i = 0; i < answer.size(); ++i) json["log_probs"].push_back(answer.log_prob(i));
   json["log_z"] = answer.log_z;
+  json["normalizer"] = name_of(answer.normalizer);
+  if (answer.normalizer == Normalizer::interval) {
+    json["log_z_interval"] = {answer.log_z_low, answer.log_z_high};
+  }
   json["certified"] = answer.certified;
   json["confidence"] = answer.confidence;
   return json;
 }
 
 /// Answers contexts as they come, and prints each answer at once: whoever writes the contexts may wait for
-/// it.
+/// it. Lines do not tell how exact they are: where log-probabilities are estimates, standard error does,
+/// once.
 void answer_all(const Request& request, const TopKSoftmax& backend, ContextStream& contexts,
                 std::ostream& out) {
   std::vector<Workspace> workspaces(request.threads);
   std::vector<TopK> answers(request.batch);
   const auto dim = backend.layer().dim();
   std::size_t answered = 0;
+  bool told = !request.json.empty();
   for (RowMajorMatrix H = contexts.next(request.batch); H.rows() > 0; H = contexts.next(request.batch)) {
     const auto count = static_cast<std::size_t>(H.rows());
     try {
@@ -106,6 +155,10 @@ void answer_all(const Request& request, const TopKSoftmax& backend, ContextStrea
                   (count > 1 ? " to " + std::to_string(answered + count) : "") + ": " + error.what());
     }
     for (const TopK& answer : std::span(answers).first(count)) {
+      if (const std::string_view estimate = estimate_of(answer.normalizer); !told && !estimate.empty()) {
+        std::cerr << "log-probabilities are estimates: log Z " << estimate << '\n';
+        told = true;
+      }
       if (request.json.empty()) {
         print_line(answer, out);
       } else {
@@ -134,7 +187,7 @@ void run_ask(const Request& request, const Invocation& invocation) {
   if (request.contexts == "-" && isatty(STDIN_FILENO) != 0) {
     std::cerr << "contexts of " << head.layer.dim() << " numbers, a line each:\n";
   }
-  ContextStream contexts(request.contexts, std::cin, head.layer.dim());
+  ContextStream contexts(request.contexts, std::cin, head.layer);
   if (!to_file) return answer_all(request, *backend, contexts, invocation.out);
   std::ostringstream lines;
   answer_all(request, *backend, contexts, lines);
@@ -169,7 +222,8 @@ Action declare_ask(CLI::App& app) {
       ->check(count())
       ->type_name("K")
       ->capture_default_str();
-  app.add_option("--effort", request->query.effort, "How hard the backend looks; 0: as it was built")
+  app.add_option("--effort", request->query.effort,
+                 "How hard the backend looks, where it has an effort; 0: as it was built")
       ->check(whole_number(0, QueryOptions::full_effort))
       ->type_name("N")
       ->capture_default_str();

@@ -15,6 +15,7 @@
 #include "harness/folder.hpp"
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
+#include "harness/numpy_file.hpp"
 #include "harness/output_file.hpp"
 #include "harness/printable.hpp"
 #include "harness/table.hpp"
@@ -166,7 +167,8 @@ ModelHead head_in(const GgufFile& file) {
           .transform = head.transform};
 }
 
-void print_tensors(const SafetensorsFile& file, std::ostream& out, Json& json) {
+template <class File>
+void print_tensors(const File& file, std::ostream& out, Json& json) {
   Table table({"tensor", "type", "shape", "bytes", ""});
   const std::size_t count = file.tensors().size();
   std::size_t bytes = 0;
@@ -219,16 +221,28 @@ void print_safetensors(const Request& request, const Registry& registry, std::os
   }
 }
 
+/// NumPy's arrays, which --head and --contexts take.
+void print_numpy(const NumpyFile& file, std::ostream& out, Json& json) {
+  const std::size_t count = file.tensors().size();
+  out << file.path().string() << ": " << (count == 1 ? "an array" : "arrays") << " of NumPy's\n";
+  json["is"] = "numpy";
+  print_tensors(file, out, json);
+}
+
 void run_inspect(const Request& request, const Invocation& invocation) {
   std::ostream& out = text_output(request.json, invocation);
   check_distinct(std::array{NamedFile{"--json", request.json}},
                  std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
   Json json = {{"file", request.file.string()}};
   const bool is_model = is_folder(request.file) || request.file.extension() == ".json";
-  if (!is_model && !GgufFile::recognises(request.file)) {
+  const bool is_numpy = !is_model && NumpyFile::recognises(request.file);
+  if (!is_model && !is_numpy && !GgufFile::recognises(request.file)) {
     print_safetensors(request, invocation.registry, out, json);
   } else if (request.verify || !request.head.empty()) {
-    throw UsageError("--verify and --head go with an index; " + request.file.string() + " is a model");
+    throw UsageError("--verify and --head go with an index; " + request.file.string() +
+                     (is_numpy ? " has arrays of NumPy's" : " is a model"));
+  } else if (is_numpy) {
+    print_numpy(NumpyFile::open(request.file), out, json);
   } else {
     const ModelHead head =
         is_model ? head_in(open_model_checkpoint(request.file)) : head_in(GgufFile::open(request.file));
@@ -243,8 +257,9 @@ void run_inspect(const Request& request, const Invocation& invocation) {
 
 Action declare_inspect(CLI::App& app) {
   const auto request = std::make_shared<Request>();
-  app.add_option("file", request->file,
-                 "A safetensors file (an index, a head, any other), a model's folder, or a GGUF file")
+  app.add_option(
+         "file", request->file,
+         "A safetensors file (an index, a head, any other), a model's folder, a GGUF file, .npy or .npz")
       ->type_name("FILE")
       ->required();
   app.add_flag("--verify", request->verify, "Read all of an index and compare its checksum");

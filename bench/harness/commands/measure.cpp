@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/ablation.hpp"
+#include "harness/choice.hpp"
 #include "harness/copied_layer.hpp"
 #include "harness/measuring.hpp"
 #include "harness/usage_error.hpp"
@@ -130,6 +131,12 @@ void check(const CLI::App& app, MeasureRequest& request) {
   if (has_boards || !request.html.empty()) ks.insert(ks.end(), kBoardKs.begin(), kBoardKs.end());
   std::sort(ks.begin(), ks.end());
   ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
+}
+
+/// Throws UsageError for settings of backends that are not measured. An ablation chooses its own.
+void check_settings(const MeasureRequest& request, const Registry& registry) {
+  if (request.what == Measurand::ablation) return;
+  check_all_chosen(choose_backends(registry, request.backends, request.settings), request.settings);
 }
 
 /// What is measured, how long, and where the results go.
@@ -270,6 +277,7 @@ Action declare_measure(CLI::App& app) {
   return [request, &app](const Invocation& invocation) {
     complete(app, *request);
     check(app, *request);
+    check_settings(*request, invocation.registry);
     measure(*request, invocation);
   };
 }

@@ -16,6 +16,7 @@
 #include "harness/folder.hpp"
 #include "harness/output_file.hpp"
 #include "harness/plot.hpp"
+#include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
 
@@ -41,10 +42,18 @@ MeasurementFile read_measurement(const std::filesystem::path& path) {
   return {.name = path.string(), .measurement = std::move(measurement)};
 }
 
+/// Throws UsageError for the name of a file of another format.
+void check_ending(const std::filesystem::path& out) {
+  const std::string ending = out.extension().string();
+  if (ending.empty() || ending == ".svg") return;
+  throw UsageError("--out " + out.string() + ": figures are written as SVG; name a file that ends in .svg");
+}
+
 void run_plot(const Request& request, std::ostream& out) {
   std::vector<NamedFile> inputs;
   for (const std::filesystem::path& path : request.measurements) inputs.push_back({"--json", path});
   check_distinct(std::array{NamedFile{"--out", request.out}}, inputs);
+  check_ending(request.out);
   check_output(request.out);
   std::vector<MeasurementFile> measurements;
   for (const std::filesystem::path& path : request.measurements)

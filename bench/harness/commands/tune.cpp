@@ -11,10 +11,12 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
+#include "harness/shell_words.hpp"
 #include "harness/table.hpp"
 #include "harness/usage_error.hpp"
 #include "harness/validators.hpp"
@@ -64,6 +66,22 @@ std::string name_of_precision(const TuneResult& result) {
   return "P@" + std::to_string(result.k);
 }
 
+/// What asks the saved index as it was judged, in the words of a shell. The program goes by the name that it
+/// was called by.
+std::string ask_command(const Request& request, const TuneResult& result, const std::string& called) {
+  std::vector<std::string> words = {called.substr(0, called.find(' ')), "ask", "--head",
+                                    request.head.head.string()};
+  const auto add = [&words](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  add("--tensor", request.head.tensor);
+  add("--bias", request.head.bias);
+  add("--index", request.out.string());
+  add("--k", std::to_string(result.k));
+  if (result.effort != 0) add("--effort", std::to_string(result.effort));
+  return shell_words(words);
+}
+
 /// The options of a query, as C++ writes them.
 std::string query_code(const TuneResult& result) {
   return "{.k = " + std::to_string(result.k) +
@@ -79,14 +97,24 @@ bool lacks_contexts(const TuneOptions& options, const TuneResult& result) {
   return options.target.precision < 1.0 && result.provable < options.target.precision;
 }
 
+/// How many contexts it takes to have so many to judge on: where a fifth of the file is kept apart to measure
+/// on, more than those that are divided here.
+std::string contexts_needed(std::size_t judged, bool divided) {
+  const std::size_t needed = judged * detail::kValidationShare;
+  // Four fifths of the file are to learn from, rounded down.
+  const std::size_t whole = (needed * 5 + 3) / 4;
+  return std::to_string(needed) + " to learn from" +
+         (divided ? " (" + std::to_string(whole) + " in a file whose last fifth is measured on)" : "");
+}
+
 /// How many more.
-std::string contexts_lacking(const TuneOptions& options, const TuneResult& result) {
+std::string contexts_lacking(const TuneOptions& options, const TuneResult& result, bool divided) {
   const std::size_t needed = result.validation_needed;
   return std::to_string(result.validation) + " judged contexts can prove " + name_of_precision(result) +
          " ≥ " + fixed(result.provable, 4) + " at most, so approximate backends were not searched; " +
          detail::option_text(options.target.precision) + " needs about " + std::to_string(needed) +
          (needed <= options.max_validation
-              ? ", of " + std::to_string(needed * detail::kValidationShare) + " contexts in all"
+              ? ", of " + contexts_needed(needed, divided)
               : ", and no more than " + std::to_string(options.max_validation) + " are judged");
 }
 
@@ -96,7 +124,8 @@ void print(const Head& head, const TuneOptions& options, const TuneResult& resul
       << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
       << result.fit << " contexts, judged on " << result.validation << " others\n"
       << (result.finished ? "" : "the time was over before all had been tried\n")
-      << (lacks_contexts(options, result) ? contexts_lacking(options, result) + "\n" : "") << '\n';
+      << (lacks_contexts(options, result) ? contexts_lacking(options, result, head.divided) + "\n" : "")
+      << '\n';
   Table table({"   backend", "µs/query", "speedup", name_of_precision(result), "at least", "KB/query",
                "index MB", "build s", ""});
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
@@ -163,7 +192,6 @@ void run_tune(const Request& request, const Invocation& invocation) {
   if (!request.out.empty()) check_target(request.out);
   progress.show("reading " + request.head.head.string());
   const Head head = on_cache_lines(load_head(request.head));
-  check_finite(request.head.head, "contexts.test", head.test);
   options.counts = head.counts;
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);
@@ -182,7 +210,8 @@ void run_tune(const Request& request, const Invocation& invocation) {
            [&] {
              if (request.out.empty()) return;
              save_index(*result.backend, request.out, out);
-             out << "load it with load_index() and ask it with " << query_code(result) << '\n';
+             out << "load it with load_index() and ask it with " << query_code(result) << ", or\n"
+                 << ask_command(request, result, command) << " --contexts FILE\n";
            }});
 }
 
