@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/fused.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -203,6 +205,9 @@ nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostr
   std::vector<NamedHead> heads;
   for (const Choice& choice : request.choices)
     heads.push_back({choice.backend->name, build_backend(choice, request.head, request.progress)});
+  if (std::none_of(heads.begin(), heads.end(), [](const NamedHead& one) { return one.head->exhaustive(); })) {
+    heads.insert(heads.begin(), {"fused", std::make_shared<const Fused>(request.head.layer)});
+  }
   const std::vector<NamedHead> drafting = with_long_lists(request, heads);
   std::map<std::string, double> baselines;
   Table table({"decoder", "head", "tokens/s", "speedup", "softmax layer", "r", "predicted"});
