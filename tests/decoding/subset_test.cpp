@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include "conformance/backends.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/fused.hpp"
 
 namespace topksoftmax {
@@ -86,6 +89,39 @@ TEST(Subset, HasItsLogZAsAMaskToo) {
   std::vector<float> log_probs(ids.size());
   const double log_z = log_softmax_over(head, {h.data(), kDim}, ids, {}, Workspace(), log_probs);
   EXPECT_NEAR(head.query(h, {.k = 1, .allowed = range}).log_z, log_z, 1e-5);
+}
+
+// Whisper's rule: a timestamp is next where all of them together are more probable than any word.
+TEST(Subset, AsAMaskTellsWhetherARangeOutweighsTheBestOther) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  const TokenId first = kVocab - 150;
+  TokenMask words(kVocab);
+  TokenMask stamps(kVocab);
+  for (TokenId id = 0; id < static_cast<TokenId>(kVocab); ++id) (id < first ? words : stamps).allow(id);
+  const auto head = Certified::build(layer, contexts);
+  Workspace workspace;
+  TopK word;
+  TopK stamp;
+  std::size_t proven = 0;
+  std::size_t outweigh = 0;
+  for (Eigen::Index q = 0; q < 100; ++q) {
+    const Eigen::VectorXf h = contexts.row(q);
+    const testing::Reference reference(layer, h);
+    head->query({h.data(), kDim}, {.k = 1, .allowed = words, .probabilities = false}, workspace, word);
+    head->query({h.data(), kDim}, {.k = 1, .allowed = stamps}, workspace, stamp);
+    double sum = 0.0;
+    for (std::size_t id = first; id < kVocab; ++id) sum += std::exp(reference.logits[id]);
+    const double best = *std::max_element(reference.logits.begin(), reference.logits.begin() + first);
+    EXPECT_LE(stamp.log_z_low, std::log(sum) + 1e-5);
+    EXPECT_GE(stamp.log_z_high, std::log(sum) - 1e-5);
+    EXPECT_NEAR(word.logits[0], best, 1e-4);
+    outweigh += std::log(sum) > best ? 1 : 0;
+    proven += stamp.log_z_low > best || stamp.log_z_high < best ? 1 : 0;
+  }
+  EXPECT_GT(proven, 50U);
+  EXPECT_GT(outweigh, 10U);
+  EXPECT_LT(outweigh, 90U);
 }
 
 }  // namespace
