@@ -225,7 +225,7 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
   }
 }
 
-/// Throws where a decoder would not do what it is told.
+/// Throws for penalties, and for kinds of log Z, that a decoder knows nothing of.
 void check_decoder(const Arguments& arguments) {
   const auto refuse = [&arguments](const std::string& option) {
     throw Error("--decoder " + arguments.decoder + " takes no " + option);

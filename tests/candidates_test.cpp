@@ -10,6 +10,7 @@
 
 #include "support/layers.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/l2s/build.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 
 namespace topksoftmax {
@@ -215,6 +216,22 @@ TEST_F(CandidatesTest, BiasedTokensThatAreNoCandidatesAreNotTakenOffTwice) {
   std::sort(bias.begin(), bias.end(), [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
   EXPECT_NEAR(answer(apart, {.k = 5, .logit_bias = bias}).log_z, truth({.k = 5, .logit_bias = bias}).log_z,
               1e-5);
+}
+
+TEST(LearnedCandidates, AreNotReadWhereMoreAreWantedThanThereAre) {
+  const SoftmaxLayer layer = random_layer(1000, 16, 3);
+  const RowMajorMatrix contexts = testing::clustered_contexts(400, 16, 8, 5);
+  const auto head = L2S::train(layer, contexts, {.clusters = 8, .budget = 20.0});
+  TokenMask mask(1000);
+  for (TokenId id = 0; id < 1000; ++id) mask.allow(id);
+  mask.forbid(3);
+  Workspace workspace;
+  for (Eigen::Index q = 0; q < 20; ++q) {
+    const Eigen::VectorXf h = contexts.row(q);
+    const auto found = head->candidates(h.data(), 16, {.k = 200, .allowed = mask}, workspace);
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(found->everything);
+  }
 }
 
 }  // namespace

@@ -59,6 +59,17 @@ TEST(Nucleus, IsUnknownWithinTheRoundingOfAnExactLogZ) {
   }
 }
 
+// No double holds 1e17 + log 1000.
+TEST(Nucleus, IsUnknownWhereDoublesLoseWhatOthersWeigh) {
+  TopK answer;
+  answer.ids = {0, 1};
+  answer.logits = {1e17F, 1e17F};
+  answer.log_z = answer.log_z_low = answer.log_z_high = static_cast<double>(1e17F);
+  answer.normalizer = Normalizer::exact;
+  answer.certified = true;
+  EXPECT_EQ(check_nucleus(answer, 0.5), NucleusCheck::unknown);
+}
+
 TEST(Nucleus, AgreesWithTheFullSoftmax) {
   const SoftmaxLayer layer = testing::random_layer(800, 16, 1);
   const RowMajorMatrix H = testing::clustered_contexts(60, 16, 5, 2);

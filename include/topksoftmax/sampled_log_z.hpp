@@ -10,7 +10,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// How well log Z is to be known from a sample of the rows.
 struct SampledLogZOptions {
-  /// |log Z found − log Z| is below this but for one seed in a thousand: above 0.
+  /// |log Z found − log Z| is below this but for one seed in a thousand, as far as rows that are read tell of
+  /// the others: above 0. Where they do not, all are read.
   double error = 0.01;
   /// Logits are divided by it: 1e-30 to 1e30.
   double temperature = 1.0;

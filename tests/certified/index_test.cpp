@@ -124,5 +124,17 @@ TEST(CertifiedIndex, CodesHaveNoOtherNumberOfWeights) {
               ::testing::HasSubstr("2 weights in place of 5"));
 }
 
+TEST(CertifiedIndex, OfRowsBeyondWhatSquaresHoldIsLoaded) {
+  RowMajorMatrix W = testing::random_matrix(200, 64, 3);
+  W.row(17) *= 1e20F;
+  const SoftmaxLayer layer = SoftmaxLayer::own(std::move(W));
+  const auto head = Certified::build(layer, RowMajorMatrix(0, 64));
+  const TemporaryFolder folder(testing::memory_folder());
+  const auto path = folder.write("large", testing::saved(*head));
+  const auto loaded = load_index<Certified>(path, layer);
+  const Eigen::VectorXf h = testing::random_vector(64, 5);
+  EXPECT_EQ(loaded->query(h, {.k = 5}).ids, head->query(h, {.k = 5}).ids);
+}
+
 }  // namespace
 }  // namespace topksoftmax

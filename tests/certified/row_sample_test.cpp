@@ -84,6 +84,32 @@ TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
   }
 }
 
+// Contexts of six directions say nothing of the others, and at low temperatures most rows weigh too little
+// for floats: rows that are hardly ever drawn may have most of the mass.
+TEST(SampledLogZ, KeepsItsPromiseForContextsUnlikeThoseLearned) {
+  const SoftmaxLayer layer = SoftmaxLayer::own(testing::random_matrix(3000, 48, 3));
+  const RowMajorMatrix contexts = testing::random_matrix(300, 6, 4) * testing::random_matrix(6, 48, 5);
+  const auto head = Certified::build(layer, contexts);
+  Workspace workspace;
+  for (const double temperature : {1.0, 0.2, 0.1, 1e-3}) {
+    std::size_t missed = 0;
+    for (unsigned q = 0; q < 40; ++q) {
+      const Eigen::VectorXf h = 10.0F * testing::random_vector(48, 100 + q).normalized();
+      const Reference reference(layer, h);
+      const double best = *std::max_element(reference.logits.begin(), reference.logits.end());
+      double sum = 0.0;
+      for (const double logit : reference.logits) sum += std::exp((logit - best) / temperature);
+      for (std::uint64_t seed = 0; seed < 5; ++seed) {
+        const auto found = head->sample_log_z(
+            span_of(h), {.error = 0.05, .temperature = temperature, .seed = seed}, {}, workspace);
+        const double off = found->log_z - best / temperature - std::log(sum);
+        missed += std::abs(off) > 0.05 + 1e-4 / temperature ? 1 : 0;
+      }
+    }
+    EXPECT_LE(missed, 2U) << temperature << ": 0.2 of 200 are expected";
+  }
+}
+
 TEST(SampledLogZ, IsOfTransformedLogits) {
   const World plain;
   const SoftmaxLayer layer = plain.layer.with({.scale = 2.0F, .soft_cap = 9.0F});
@@ -307,6 +333,20 @@ TEST(PlaceInNucleus, KnowsMasksBiasesAndTransforms) {
       inside += placed.inside;
     }
     EXPECT_GT(inside, 20U);
+  }
+}
+
+TEST(PlaceInNucleus, SaysHowFarLogZMayBeOff) {
+  RowMajorMatrix W = testing::random_matrix(1000, 64, 3, 2.0F).array().round();
+  const SoftmaxLayer layer = SoftmaxLayer::own(std::move(W));
+  const auto head = Certified::build(layer, RowMajorMatrix(0, 64));
+  Workspace workspace;
+  for (unsigned q = 0; q < 100; ++q) {
+    const Eigen::VectorXf h = testing::random_vector(64, 10 + q);
+    const TopK best = head->query(h, {.k = 5});
+    const auto place = head->place_in_nucleus(span_of(h), {best.logits[4], best.ids[4]},
+                                              {.share = 0.9, .error = 1.0}, {}, workspace);
+    EXPECT_GE(place->log_z.error, 0.0);
   }
 }
 

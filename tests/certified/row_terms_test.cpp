@@ -17,9 +17,9 @@
 
 #include "support/layers.hpp"
 #include "topksoftmax/certified/building/box_maker.hpp"
+#include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/packing.hpp"
-#include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/parallel/executor.hpp"

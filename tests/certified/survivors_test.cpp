@@ -88,9 +88,8 @@ TEST(Survivors, LeaveOutWhatTheirBoundsSayOfOthers) {
         const auto threshold = static_cast<float>(0.5 * (sorted[9] + sorted[10]));
         for (const float depth : {0.0F, 1.0F, 3.0F}) {
           const float lower = threshold - depth;
-          const detail::Survivors found =
-              detail::survivors(bounded, detail::rows_reaching(bounded, lower), threshold,
-                                head->screener().index().rows());
+          const detail::Survivors found = detail::survivors(bounded, detail::rows_reaching(bounded, lower),
+                                                            threshold, head->screener().index().rows());
           double sum = 0.0;
           for (const double logit : logits) sum += std::exp(logit - static_cast<double>(threshold));
           for (const TokenId id : found.ids)

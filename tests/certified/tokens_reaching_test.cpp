@@ -145,6 +145,23 @@ TEST(TokensReaching, MasksAndBiasesAct) {
   }
 }
 
+TEST(TokensReaching, NothingIsRuledOutByALogitThatAnyProductMayHave) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3).with({.soft_cap = 30.0F});
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  const auto head = Certified::build(layer, contexts);
+  TokenMask mask(kVocab);
+  for (TokenId id = 0; id < static_cast<TokenId>(kVocab); ++id) mask.allow(id);
+  mask.forbid(7);
+  Workspace workspace;
+  BoundedTokens tokens;
+  const Eigen::VectorXf h = contexts.row(0);
+  EXPECT_TRUE(head->tokens_reaching(span_of(h), -29.0F, {.allowed = mask}, workspace, tokens));
+  EXPECT_EQ(std::count(tokens.ids.begin(), tokens.ids.end(), 7), 0);
+  for (const float least : {-30.0F, -31.0F, kInfinity}) {
+    EXPECT_FALSE(head->tokens_reaching(span_of(h), least, {.allowed = mask}, workspace, tokens)) << least;
+  }
+}
+
 TEST(TokensReaching, IdsAreTheModels) {
   const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);

@@ -285,6 +285,30 @@ TEST(BackendSampler, DrawsUnderAMaskFromWhatTheBackendAnswers) {
   }
 }
 
+TEST(BackendSampler, TinyTemperaturesLeaveEqualTokensEquallyLikely) {
+  const World world;
+  RowMajorMatrix W = world.layer.weights();
+  const Eigen::VectorXf h = world.contexts.row(0);
+  const TopK best = Exact(world.layer).query(h, {.k = 2});
+  W.row(best.ids[1]) = W.row(best.ids[0]);
+  Eigen::VectorXf b = world.layer.biases();
+  b[best.ids[1]] = b[best.ids[0]];
+  const auto head = L2S::train(SoftmaxLayer::own(std::move(W), std::move(b)), world.contexts,
+                               {.clusters = 6, .budget = 40.0});
+  for (const double temperature : {1e-15, 1e-20, 1e-30}) {
+    BackendSampler sampler({.temperature = temperature});
+    RandomStream random(11);
+    int first = 0;
+    for (int n = 0; n < 400; ++n) {
+      const SampledToken token = sampler.draw(*head, h, random);
+      EXPECT_TRUE(token.id == best.ids[0] || token.id == best.ids[1]);
+      EXPECT_NEAR(token.log_prob, -std::log(2.0), 1e-6);
+      first += token.id == best.ids[0] ? 1 : 0;
+    }
+    EXPECT_NEAR(first, 200, 60) << "six deviations";
+  }
+}
+
 // Of more than 40 candidates 23 are forbidden: the 30 best are not all among the others.
 TEST(BackendSampler, CountsForbiddenCandidatesAmongNoBestOnes) {
   constexpr std::size_t kForbidden = 23;

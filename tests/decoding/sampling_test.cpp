@@ -85,6 +85,56 @@ TEST(Sampling, MatchesTheDistributionUnderASoftCap) {
   }
 }
 
+/// A layer of one dimension, which has these logits for the context 1.
+SoftmaxLayer layer_of(const std::vector<float>& logits) {
+  return SoftmaxLayer::own(Eigen::Map<const RowMajorMatrix>(logits.data(), std::ssize(logits), 1));
+}
+
+/// How many of so many draws give another token over Certified than over Fused.
+std::size_t draws_apart(const std::vector<float>& logits, const SamplingOptions& options, int draws) {
+  const SoftmaxLayer layer = layer_of(logits);
+  const auto certified = Certified::build(layer, RowMajorMatrix(0, 1));
+  const Fused fused(layer);
+  const Eigen::VectorXf h = Eigen::VectorXf::Ones(1);
+  Sampler one(options);
+  Sampler other(options);
+  RandomStream first(5);
+  RandomStream second(5);
+  std::size_t apart = 0;
+  for (int n = 0; n < draws; ++n) {
+    apart += one.draw(*certified, h, first).id != other.draw(fused, h, second).id ? 1 : 0;
+  }
+  return apart;
+}
+
+// The best token is not typical: those that stay are 3 nats below, and at these temperatures no Gumbel counts
+// beside that.
+TEST(Sampling, TinyTemperaturesLoseNoGumbelsOfTokensThatStay) {
+  std::vector<float> logits(65, 0.0F);
+  logits[64] = 3.0F;
+  for (const double temperature : {1e-14, 1e-20, 1e-30}) {
+    const SamplingOptions options = {
+        .temperature = temperature, .top_k = 30, .typical_p = 0.5, .order = SamplingOrder::llama_cpp};
+    EXPECT_EQ(draws_apart(logits, options, 300), 0U) << temperature;
+  }
+}
+
+TEST(Sampling, ANucleusMayEndBetweenEqualTokens) {
+  std::vector<float> logits(14, 0.0F);
+  std::fill(logits.begin() + 10, logits.end(), -30.0F);
+  for (const double top_p : {0.1, 0.5, 0.9}) {
+    EXPECT_EQ(draws_apart(logits, {.top_k = 15, .top_p = top_p}, 300), 0U) << top_p;
+  }
+}
+
+// No double holds 1e17 + log 1000, so that a proven log Z says nothing of the others.
+TEST(Sampling, LogitsMayBeTooLargeForTheirLogZ) {
+  const std::vector<float> logits(1000, 1e17F);
+  for (const SamplingOptions& options : {SamplingOptions{.top_p = 0.9}, {.min_p = 1e-10}}) {
+    EXPECT_EQ(draws_apart(logits, options, 50), 0U);
+  }
+}
+
 TEST(Sampling, EveryBackendGivesTheSameToken) {
   const Drawn world;
   for (const testing::Backend& backend : testing::all_backends()) {

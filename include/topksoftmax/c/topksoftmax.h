@@ -438,7 +438,8 @@ TOPK_API topk_status topk_logits_of(const topk_backend* backend, const float* h,
 typedef struct topk_log_z_options {
   /// sizeof(topk_log_z_options), as TOPK_LOG_Z_OPTIONS_INIT sets it.
   size_t struct_size;
-  double error;        ///< |log Z found − log Z| is below this but for one seed in a thousand: above 0
+  double error;  ///< |log Z found − log Z| is below this but for one seed in a thousand, as far as rows
+                 ///< that are read tell of the others; where they do not, all are read. Above 0
   double temperature;  ///< logits are divided by it: 1e-30 to 1e30
   uint64_t seed;       ///< of the rows that are drawn
 } topk_log_z_options;
@@ -562,8 +563,8 @@ typedef struct topk_sampling_options {
   double xtc_threshold;  ///< 0 < xtc_threshold ≤ 1
   uint64_t order;        ///< TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP
   /// How far off log Z may be where top_p and XTC cut by it, but for one draw in a thousand: where a proven
-  /// head's bounds do not decide, a sample of the rows then does, and log_prob is off by as much. 0: log Z is
-  /// exact.
+  /// head's bounds do not decide, a sample of the rows then does, and the bounds of log_prob are off by as
+  /// much. 0: log Z is exact.
   double log_z_error;
 } topk_sampling_options;
 

@@ -10,9 +10,9 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// What a model makes of its products before the softmax: logit = scale·z with z = w·h + b, or with a soft
-/// cap, logit = cap·tanh(scale·z/cap). Never decreasing, so that tokens keep their order; but logits become
-/// equal where floats tell their tanh no longer apart, from about 9·cap/scale on, and ties then go to the
-/// lower id.
+/// cap, logit = cap·tanh(scale·z/cap). It rises, so that tokens keep their order but for products within some
+/// units in the last place; logits are equal where floats tell their tanh no longer apart, from about
+/// 9·cap/scale on, and ties then go to the lower id.
 struct LogitTransform {
   /// What a scale, and a soft cap that is not 0, may be.
   static constexpr float kLeast = 1e-9F;
