@@ -655,7 +655,8 @@ class Token(NamedTuple):
 
     id: int
     logit: float
-    log_prob: float  # of the distribution that was drawn from
+    log_prob: float  # of the distribution that was drawn from: an estimate, between
+    log_prob_interval: tuple  # its bounds, proven but for what log_z_error lets be sampled
 
 
 class Sampler(_Handle):
@@ -692,4 +693,4 @@ class Sampler(_Handle):
         token = _SampledToken()
         _call(name, self, head, _address(_vector(h, np.float32, dim, "h")), dim, random,
               _Query(vocab, **options), byref(token))
-        return Token(token.id, token.logit, token.log_prob)
+        return Token(token.id, token.logit, token.log_prob, (token.log_prob_low, token.log_prob_high))

@@ -340,6 +340,10 @@ class CtypesTest(unittest.TestCase):
 
         self.assertEqual(draw(heads[0], 1), draw(heads[1], 1))
         self.assertNotEqual(draw(heads[0], 1), draw(heads[0], 2))
+        for seed, h in enumerate(self.test):
+            exact, token = (sampler.draw(head, h, tks.Random(seed)) for head in heads)
+            low, high = token.log_prob_interval
+            self.assertTrue(low - 1e-4 <= exact.log_prob <= high + 1e-4 and low <= token.log_prob <= high)
         greedy = tks.Sampler(temperature=0)
         token = greedy.draw(heads[1], self.test[0], tks.Random())
         self.assertEqual(token.id, heads[0].query(self.test[0]).ids[0])

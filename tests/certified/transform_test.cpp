@@ -20,6 +20,7 @@
 #include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax {

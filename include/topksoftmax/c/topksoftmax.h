@@ -583,7 +583,7 @@ TOPK_API void topk_sampler_free(topk_sampler* sampler);
 typedef struct topk_sampled_token {
   /// sizeof(topk_sampled_token), as TOPK_SAMPLED_TOKEN_INIT sets it.
   size_t struct_size;
-  double log_prob;  ///< of the distribution that was drawn from
+  double log_prob;  ///< of the distribution that was drawn from: an estimate where its bounds differ
   /// Bounds, proven but for what log_z_error lets be sampled: equal to log_prob unless log Z was known as an
   /// interval only.
   double log_prob_low;
