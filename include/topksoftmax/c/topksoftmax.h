@@ -265,7 +265,8 @@ TOPK_API topk_status topk_save(const topk_backend* backend, const char* path, to
 /// TOPK_ERROR unless an index file is for this layer, of which all is compared. Cost: reads W once.
 TOPK_API topk_status topk_verify_layer(const char* path, const topk_layer* layer, topk_error* error);
 
-/// Reads an index file whole: TOPK_ERROR unless all is as it was written, by its checksum.
+/// Reads an index file whole: TOPK_ERROR unless metadata and tensors are as they were written, by their
+/// checksum.
 TOPK_API topk_status topk_verify_index(const char* path, topk_error* error);
 
 /// Its name: "l2s", or "certify:l2s" of one that certifies another. It lives as long as the backend; NULL of
