@@ -8,10 +8,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// How well log Z is to be known from a sample of the rows.
+/// How well log Z is to be known from a sample of the rows; where these tell too little, all are read.
 struct SampledLogZOptions {
-  /// |log Z found − log Z| is below this but for one seed in a thousand, as far as rows that are read tell of
-  /// the others: above 0. Where they do not, all are read.
+  /// |log Z found − log Z| is below this but for one seed in a thousand or so: above 0.
   double error = 0.01;
   /// Logits are divided by it: 1e-30 to 1e30.
   double temperature = 1.0;
