@@ -139,7 +139,7 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   EXPECT_THAT(run.err, HasSubstr("standard input, line 2: \"three\" is not a number"));
   EXPECT_THAT(ask("", piped("1 2 3\n")).err, HasSubstr("line 1: has 3 numbers; the layer's dimension is 16"));
   std::string rows;
-  for (std::size_t i = 0; i < kVocab; ++i) rows += "1 ";
+  for (std::size_t i = 0; i < TinyHead::kVocab; ++i) rows += "1 ";
   EXPECT_THAT(ask("", piped(rows + "\n")).err,
               HasSubstr("line 1: has 300 numbers; the layer's dimension is 16, and W has 300 rows: is it "
                         "transposed?"));

@@ -109,8 +109,9 @@ TEST_F(TuneProgram, SaysHowManyContextsAreWanting) {
 
 TEST_F(TuneProgram, CountsTheContextsThatAFileKeepsApart) {
   const std::filesystem::path one = folder_.path() / "one.safetensors";
-  const RowMajorMatrix contexts = clustered_contexts(kContexts, kDim, 5, 3);
-  write_safetensors(one, std::vector{tensor_view("h", {kContexts, kDim}, values(contexts))});
+  const RowMajorMatrix contexts = TinyHead().train;
+  write_safetensors(
+      one, std::vector{tensor_view("h", {TinyHead::kTrain, TinyHead::kDim}, testing::values(contexts))});
   const std::string out = tune("--target p5=0.99 --max-seconds 0 --contexts " + one.string()).out;
   const std::string before = "0.99 needs about ";
   const std::size_t begin = out.find(before);
