@@ -289,7 +289,7 @@ TEST(BackendSampler, TinyTemperaturesLeaveEqualTokensEquallyLikely) {
   const World world;
   RowMajorMatrix W = world.layer.weights();
   const Eigen::VectorXf h = world.contexts.row(0);
-  const TopK best = Exact(world.layer).query(h, {.k = 2});
+  const TopK best = Fused(world.layer).query(h, {.k = 2});
   W.row(best.ids[1]) = W.row(best.ids[0]);
   Eigen::VectorXf b = world.layer.biases();
   b[best.ids[1]] = b[best.ids[0]];
