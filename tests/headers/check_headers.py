@@ -35,7 +35,7 @@ DECOMPOSITIONS = re.compile(r"/Eigen/src/(Cholesky|Eigenvalues|Householder|Jacob
 
 UMBRELLA = "topksoftmax.hpp"  # builds, but no graph, and nothing that is there to be compared with
 EVERY_BACKEND = {"registry/standard.hpp", "evaluation/tuner.hpp"}  # build whatever there is
-BUILDS_ELSEWHERE = {"decoding/perplexity.hpp"}  # LowRankLogProb, which ask.hpp leaves out, takes W's singular vectors
+BUILDS_ELSEWHERE = {"decoding/low_rank_log_prob.hpp"}  # ask.hpp leaves it out: it takes W's singular vectors
 GRAPH_FOLDERS = {"fgd", "graph"}
 OPENMP_HEADERS = {"parallel/openmp_executor.hpp"}
 MPI_FOLDERS = {"distributed"}

@@ -56,7 +56,7 @@ std::vector<std::shared_ptr<const TopKSoftmax>> make_as_written(
   all.push_back(Certified::build(layer, contexts));
   all.push_back(Certified::build(layer, contexts, {.prefix = 0, .int4_width = 0, .int2_width = 0, .width = 0, .context_sample = 20000, .expected_k = 5, .coordinates = BoundCoordinates::balanced, .boxes = BoundBoxes::automatic, .box_width = 0, .failure_probability = 0, .dither_seed = 1, .outside_sample = 20000}));
   all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12, .outside_sample = 0}), contexts));
-  all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12, .outside_sample = 0}), contexts, {.prefix = 0, .width = 0}));
+  all.push_back(Certify::wrap(L2S::train_kmeans(layer, contexts, {.clusters = 16, .budget = 12, .outside_sample = 0}), contexts, {.prefix = 0, .width = 0, .expected_k = 5}));
   all.push_back(Certify::wrap(Shortlist::build(layer, contexts, {.outside_sample = 0}), contexts));
   all.push_back(Certify::wrap(Shortlist::build(layer, contexts, {.top_frequent = 3, .outside_sample = 0, .counts = counts}), contexts, {.prefix = 0, .int4_width = 0, .int2_width = 0, .width = 0, .context_sample = 20000, .expected_k = 5, .coordinates = BoundCoordinates::balanced, .boxes = BoundBoxes::automatic, .box_width = 0, .failure_probability = 0, .dither_seed = 1, .outside_sample = 20000}));
   return all;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -68,9 +69,9 @@ struct TuningPlan {
   double turn = 50.0;         ///< lower ones are tried first: what is quick to build and likely to win
   bool always = false;        ///< with its defaults only, whatever the time, and timed whatever its precision
   bool needs_counts = false;  ///< it is not tried where token counts are unknown
-  std::vector<OptionAxis> searches = {};              ///< each combination of these is searched of its own
-  std::optional<OptionAxis> models = {};              ///< each value a build
-  std::optional<OptionAxis> efforts = {};             ///< of one build; 0: as built
+  std::vector<OptionAxis> searches = {};   ///< each combination of these is searched of its own
+  std::optional<OptionAxis> models = {};   ///< each value a build
+  std::optional<OptionAxis> efforts = {};  ///< of one build; 0: as built
   std::string refined_by = {};  ///< a backend that takes the same settings, and learns with more effort
 };
 
@@ -97,7 +98,7 @@ struct BackendDescription {
   /// Makes one of an index: &load_as<L2S>.
   std::unique_ptr<TopKSoftmax> (*loader)(const IndexReader&) = nullptr;
   std::vector<OptionAxis> axes = {};  ///< what a sweep varies, every combination; one at most has an effort
-  std::optional<TuningPlan> tuning = TuningPlan{};  ///< empty: tune() does not try it
+  std::optional<TuningPlan> tuning = TuningPlan{};    ///< empty: tune() does not try it
   std::function<Settings(std::size_t k)> for_k = {};  ///< the settings that answers of k tokens call for
   /// How it is used within another backend.
   WrappedUse wrapped = {};
@@ -141,7 +142,8 @@ std::unique_ptr<TopKSoftmax> load_as(const IndexReader& in) {
   return Backend::load(in);
 }
 
-/// The same description without other options than these, under another name.
+/// The same description without other options than these, under another name: what answers of k tokens call
+/// for of the others stays as it is.
 inline BackendDescription narrowed(BackendDescription description, std::string name,
                                    const std::vector<std::string>& options) {
   std::vector<OptionDescription> kept;
@@ -164,6 +166,17 @@ inline BackendDescription narrowed(BackendDescription description, std::string n
     for (const OptionDescription& option : kept) some[option.name] = std::move(all[option.name]);
     return some;
   };
+  if (description.for_k) {
+    description.for_k = [kept, for_k = description.for_k](std::size_t k) {
+      Settings some = for_k(k);
+      std::erase_if(some, [&kept](const auto& setting) {
+        return std::none_of(kept.begin(), kept.end(), [&setting](const OptionDescription& option) {
+          return option.name == setting.first;
+        });
+      });
+      return some;
+    };
+  }
   description.name = std::move(name);
   return description;
 }
