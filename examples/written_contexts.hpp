@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lstm_model.hpp"
-#include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/distribution_of.hpp"
+#include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/types.hpp"
 

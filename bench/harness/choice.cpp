@@ -9,7 +9,6 @@
 #include "harness/usage_error.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/quoted.hpp"
-#include "topksoftmax/registry/joined.hpp"
 #include "topksoftmax/registry/option_value.hpp"
 
 namespace topksoftmax::bench {
@@ -31,9 +30,9 @@ std::vector<std::string> split(std::string_view list) {
   return parts;
 }
 
-/// An error for a name that no backend has: one that wraps others without one of these, one that is much like
-/// another, or any other.
-UsageError no_backend(const Registry& registry, const std::string& name) {
+/// An error for a name that no backend has, of which the registry says so much: one that wraps others without
+/// one of these, one that is much like another, or any other.
+UsageError no_backend(const Registry& registry, const std::string& name, const Error& unknown) {
   std::vector<std::string> names;
   for (const BackendDescription& one : registry.descriptions()) names.push_back(one.name);
   for (const BackendDescription& wrapper : registry.wrappers()) {
@@ -44,8 +43,8 @@ UsageError no_backend(const Registry& registry, const std::string& name) {
                       "NAME takes any other that list shows" + did_you_mean(inner, names));
   }
   const std::string meant = did_you_mean(name, names);
-  return UsageError("there is no backend " + detail::in_quotes(name) +
-                    (meant.empty() ? "; there are " + detail::joined(names) : meant));
+  if (meant.empty()) return UsageError(unknown.what());
+  return UsageError("there is no backend " + detail::in_quotes(name) + meant);
 }
 
 /// The parts of "backend.parameter=value".
@@ -144,8 +143,8 @@ std::map<std::string, Settings> parse_settings(const Registry& registry,
 std::shared_ptr<const BackendDescription> find_backend(const Registry& registry, std::string_view name) {
   try {
     return std::make_shared<const BackendDescription>(registry.find(name));
-  } catch (const Error&) {
-    throw no_backend(registry, std::string(name));
+  } catch (const Error& unknown) {
+    throw no_backend(registry, std::string(name), unknown);
   }
 }
 

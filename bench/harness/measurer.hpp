@@ -55,8 +55,8 @@ struct Row {
   double build_seconds = 0.0;
   double build_bytes = 0.0;  ///< see Contestant
   double read_gb_s = 0.0;    ///< reached; NaN: not known
-  double limit_gb_s =
-      0.0;  ///< of the machine's threads, for a buffer of the bytes that a query reads; likewise
+  /// Of the machine's threads, for a buffer of the bytes that a query reads; NaN: not known.
+  double limit_gb_s = 0.0;
 
   /// P@k; P@V for k beyond V.
   double precision_at(std::size_t k) const { return precision.at[std::min(k, precision.at.size()) - 1]; }

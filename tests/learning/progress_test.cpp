@@ -67,7 +67,7 @@ TEST_P(BuildProgress, RisesFromNothingToTheWhole) {
     EXPECT_FALSE(step.empty());
     told.push_back(done);
   });
-  ASSERT_GE(told.size(), 2U);
+  ASSERT_GE(told.size(), GetParam() == "quantized" ? 2U : 3U);  // few rows are rounded at once
   EXPECT_EQ(told.front(), 0.0);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
   EXPECT_DOUBLE_EQ(told.back(), 1.0);

@@ -439,8 +439,9 @@ TOPK_API topk_status topk_logits_of(const topk_backend* backend, const float* h,
 typedef struct topk_log_z_options {
   /// sizeof(topk_log_z_options), as TOPK_LOG_Z_OPTIONS_INIT sets it.
   size_t struct_size;
-  double error;  ///< |log Z found − log Z| is below this but for one seed in a thousand, as far as rows
-                 ///< that are read tell of the others; where they do not, all are read. Above 0
+  /// |log Z found − log Z| is below this but for one seed in a thousand, as far as rows that are read tell of
+  /// the others; where they do not, all are read. Above 0.
+  double error;
   double temperature;  ///< logits are divided by it: 1e-30 to 1e30
   uint64_t seed;       ///< of the rows that are drawn
 } topk_log_z_options;

@@ -120,9 +120,11 @@ class RowSample {
     const double left = guesses_.sum();
     Scatter scatter = scatter_;
     if (left > 0.0) add_sample(left, strata, tally, scatter);
-    const bool tells_all = !scatter.is_known() && read_.size() >= guesses_.possible();
-    if (!scatter.is_known() && !tells_all && read_likely()) return this->tally(strata);
-    if (!tells_all) tally.scatter = scatter.value();
+    if (!scatter.is_known()) {
+      if (read_.size() >= guesses_.possible()) return tally;  // no row is left to be guessed
+      if (read_likely()) return this->tally(strata);
+    }
+    tally.scatter = scatter.value();
     return tally;
   }
 

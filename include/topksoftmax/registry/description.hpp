@@ -142,8 +142,8 @@ std::unique_ptr<TopKSoftmax> load_as(const IndexReader& in) {
   return Backend::load(in);
 }
 
-/// The same description without other options than these, under another name: what answers of k tokens call
-/// for of the others stays as it is.
+/// The same description without other options than these, under another name. The others keep
+/// their defaults, whatever k is.
 inline BackendDescription narrowed(BackendDescription description, std::string name,
                                    const std::vector<std::string>& options) {
   std::vector<OptionDescription> kept;
@@ -167,12 +167,10 @@ inline BackendDescription narrowed(BackendDescription description, std::string n
     return some;
   };
   if (description.for_k) {
-    description.for_k = [kept, for_k = description.for_k](std::size_t k) {
+    description.for_k = [options, for_k = description.for_k](std::size_t k) {
       Settings some = for_k(k);
-      std::erase_if(some, [&kept](const auto& setting) {
-        return std::none_of(kept.begin(), kept.end(), [&setting](const OptionDescription& option) {
-          return option.name == setting.first;
-        });
+      std::erase_if(some, [&options](const auto& setting) {
+        return std::find(options.begin(), options.end(), setting.first) == options.end();
       });
       return some;
     };

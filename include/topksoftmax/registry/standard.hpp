@@ -40,8 +40,8 @@ inline Registry Registry::standard() {
       .add(describe_certified())
       .add(describe_certify());
   // The one of those that Certify makes which competes under a name of its own, with the options that matter.
-  BackendDescription certify_l2s =
-      narrowed(all.find("certify:l2s-kmeans"), "certify:l2s", {"clusters", "budget", "prefix", "width", "expected_k"});
+  BackendDescription certify_l2s = narrowed(all.find("certify:l2s-kmeans"), "certify:l2s",
+                                            {"clusters", "budget", "prefix", "width", "expected_k"});
   certify_l2s.summary = "L2S with short lists, its answers checked and repaired by certified's bounds";
   certify_l2s.builder.options.front().help += " of L2S";
   certify_l2s.tuning.reset();  // l2s-kmeans says how it is tried
