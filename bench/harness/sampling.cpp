@@ -115,6 +115,8 @@ void print_sampling(const Machine& machine, const Head& head, const SamplingMeas
       << " test contexts, one thread\ntemperature " << three_digits(options.temperature);
   if (options.top_p < 1.0) out << ", top-p " << three_digits(options.top_p);
   if (options.min_p > 0.0) out << ", min-p " << fixed(options.min_p, 3);
+  if (options.typical_p < 1.0) out << ", typical-p " << three_digits(options.typical_p);
+  if (options.top_n_sigma > 0.0) out << ", top-n-sigma " << three_digits(options.top_n_sigma);
   if (options.log_z_error > 0.0) out << ", log Z within " << fixed(options.log_z_error, 3) << " at 99.9 %";
   out << "; 1.0 is " << measurement.reference << "\n\n";
   Table table({"backend", "µs/token", "speedup", "scans per 1,000", "tokens tried"});
@@ -144,6 +146,8 @@ nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head
                                 {"temperature", measurement.options.temperature},
                                 {"top_p", measurement.options.top_p},
                                 {"min_p", measurement.options.min_p},
+                                {"typical_p", measurement.options.typical_p},
+                                {"top_n_sigma", measurement.options.top_n_sigma},
                                 {"log_z_error", measurement.options.log_z_error},
                                 {"us_per_token", row.us_per_token},
                                 {"speedup", row.speedup},

@@ -17,6 +17,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/row_map.hpp"
@@ -114,6 +115,9 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
                                                   const Nucleus& nucleus,
                                                   Workspace& workspace) const override {
     return ask_place_in_nucleus(*backend_, query, token, nucleus, workspace);
+  }
+  std::optional<LogitDeviation> do_logit_deviation(const Query& query, Workspace& workspace) const override {
+    return ask_logit_deviation(*backend_, query, workspace);
   }
   void do_save(IndexWriter& out) const override;
 

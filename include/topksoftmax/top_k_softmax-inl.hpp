@@ -426,6 +426,20 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::do_place_in_nucleus(
   return std::nullopt;
 }
 
+TOPKSOFTMAX_INLINE std::optional<LogitDeviation> TopKSoftmax::logit_deviation(std::span<const float> h,
+                                                                              const QueryOptions& options,
+                                                                              Workspace& workspace) const {
+  const Query query = check_one(h, options);
+  if (count_allowed(options.allowed) == 0)
+    throw std::invalid_argument("logit_deviation: no token is allowed");
+  return do_logit_deviation(on_rows(query, workspace), workspace);
+}
+
+TOPKSOFTMAX_INLINE std::optional<LogitDeviation> TopKSoftmax::do_logit_deviation(
+    const Query& /*query*/, Workspace& /*workspace*/) const {
+  return std::nullopt;
+}
+
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,
                                                                      const QueryOptions& options,
                                                                      Workspace& workspace) const {

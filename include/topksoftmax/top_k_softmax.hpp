@@ -13,6 +13,7 @@
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/flat_answers.hpp"
+#include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -207,6 +208,15 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                                                const Nucleus& nucleus, const QueryOptions& options,
                                                Workspace& workspace) const;
 
+  /// Proven bounds of the standard deviation of the logits of all allowed tokens for the context h [d], mask
+  /// and biases applied, without a scan. Of `options`, only the mask and the biases count. Nothing where the
+  /// backend has not the covariance of the rows. Certified has it unless its d² floats are more than a
+  /// quarter of W; it can tell nothing for a soft cap and where more than V/16 tokens are forbidden or
+  /// biased. Cost: d² multiply-adds, and the weights of these tokens. Throws std::invalid_argument as query
+  /// does, and where no token is allowed.
+  std::optional<LogitDeviation> logit_deviation(std::span<const float> h, const QueryOptions& options,
+                                                Workspace& workspace) const;
+
   /// The backend's name, as the harness takes and prints it.
   virtual std::string_view name() const = 0;
 
@@ -286,6 +296,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                                                           Workspace& workspace) {
     return backend.do_place_in_nucleus(query, token, nucleus, workspace);
   }
+  /// Its bounds of the standard deviation of the logits, if it can tell.
+  static std::optional<LogitDeviation> ask_logit_deviation(const TopKSoftmax& backend, const Query& query,
+                                                           Workspace& workspace) {
+    return backend.do_logit_deviation(query, workspace);
+  }
 
   /// What save() does. The default throws Error.
   virtual void do_save(IndexWriter& out) const;
@@ -316,6 +331,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// What place_in_nucleus() does, for a row. The default knows nothing.
   virtual std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
                                                           const Nucleus& nucleus, Workspace& workspace) const;
+
+  /// What logit_deviation() does, some token being allowed. The default knows nothing.
+  virtual std::optional<LogitDeviation> do_logit_deviation(const Query& query, Workspace& workspace) const;
 
   /// Answers `batch` contexts at query.h, `stride` floats apart, on one thread. The default asks them one by
   /// one.

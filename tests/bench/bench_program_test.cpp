@@ -85,10 +85,11 @@ TEST(BenchProgramItself, TellsItsVersion) {
 TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
   const std::string help = run_tool("measure --help").out;
   for (const char* option :
-       {"--head",   "--backends",    "--k",        "--queries", "--timed",    "--rounds",      "--set",
-        "--as",     "--threads",     "--batch",    "--json",    "--html",     "--sweep",       "--ablation",
-        "--decode", "--perplexity",  "--batching", "--text",    "--sampling", "--temperature", "--top-p",
-        "--min-p",  "--log-z-error", "--cursor",   "--ranks",   "--contexts", "--tensor",      "--bias"}) {
+       {"--head",     "--backends",    "--k",       "--queries",    "--timed",       "--rounds",
+        "--set",      "--as",          "--threads", "--batch",      "--json",        "--html",
+        "--sweep",    "--ablation",    "--decode",  "--perplexity", "--batching",    "--text",
+        "--sampling", "--temperature", "--top-p",   "--min-p",      "--log-z-error", "--cursor",
+        "--ranks",    "--contexts",    "--tensor",  "--bias",       "--typical-p",   "--top-n-sigma"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
@@ -99,7 +100,8 @@ TEST(BenchProgramItself, SaysThatItsOutputIsLost) {
 }
 
 TEST_F(BenchProgram, DrawsTokens) {
-  for (const std::string options : {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1"}) {
+  for (const std::string options :
+       {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1", " --top-n-sigma 1"}) {
     const nlohmann::json report = measured_json("--sampling --backends fused,certified,l2s" + options);
     EXPECT_EQ(keys(report),
               (std::vector<std::string>{"contexts", "head", "machine", "reference", "sampling"}));
@@ -121,6 +123,10 @@ TEST_F(BenchProgram, DrawsTokens) {
   const nlohmann::json sampled =
       measured_json("--sampling --backends fused,certified --top-p 0.9 --log-z-error 0.01");
   EXPECT_EQ(sampled.at("sampling")[1].at("log_z_error"), 0.01);
+  const nlohmann::json typical =
+      measured_json("--sampling --backends fused --typical-p 0.5 --top-n-sigma 1.5");
+  EXPECT_EQ(typical.at("sampling")[0].at("typical_p"), 0.5);
+  EXPECT_EQ(typical.at("sampling")[0].at("top_n_sigma"), 1.5);
   const ProgramRun run = measure("--sampling");
   EXPECT_NE(run.out.find("certified"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("1.0 is fused"), std::string::npos) << run.out;

@@ -23,6 +23,7 @@
 #include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/layer_moments.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -40,7 +41,8 @@ constexpr SerialExecutor kAlone;
 
 ContextTransform some_transform(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                                 std::size_t width) {
-  const detail::LearnedCoordinates learned(layer, contexts, BoundCoordinates::balanced, kAlone);
+  const detail::LearnedCoordinates learned(detail::layer_moments(layer, kAlone).gram, contexts,
+                                           BoundCoordinates::balanced, kAlone);
   return detail::transform_of(learned.basis(width, kAlone));
 }
 

@@ -468,6 +468,25 @@ TEST_P(Conformance, NoLogitIsAboveItsUpperBound) {
   }
 }
 
+TEST_P(Conformance, ADeviationLiesWithinItsBounds) {
+  const TopKSoftmax& head = this->head();
+  const TokenBias bias[] = {{7, 5.0F}};
+  Workspace workspace;
+  for (const QueryOptions& options : {QueryOptions{}, QueryOptions{.logit_bias = bias}}) {
+    for (Eigen::Index q = 0; q < world().test.rows(); ++q) {
+      const std::span<const float> h(world().test.row(q).data(), kDim);
+      const std::optional<LogitDeviation> found = head.logit_deviation(h, options, workspace);
+      if (!found) continue;
+      const std::span<const float> logits = head.logits(world().test.row(q).transpose(), options, workspace);
+      const Eigen::Map<const Eigen::VectorXf> all(logits.data(), static_cast<Eigen::Index>(logits.size()));
+      const Eigen::ArrayXd exact = all.cast<double>().array();
+      const double deviation = std::sqrt((exact - exact.mean()).square().mean());
+      ASSERT_LE(found->low, deviation);
+      ASSERT_GE(found->high, deviation);
+    }
+  }
+}
+
 TEST_P(Conformance, NoTokenThatReachesALogitIsMissed) {
   const TopKSoftmax& head = this->head();
   std::vector<TokenId> ids(kVocab);

@@ -154,16 +154,40 @@ TEST(Sampling, EveryBackendGivesTheSameToken) {
   }
 }
 
-TEST(Sampling, TopKAndMinPNeedNoFullScanOfAProvenHead) {
+TEST(Sampling, TopKMinPAndTopNSigmaNeedNoFullScanOfAProvenHead) {
   const Drawn world;
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
   for (const SamplingOptions& options :
        {SamplingOptions{.top_k = 10}, SamplingOptions{.temperature = 0.7, .min_p = 0.2},
-        SamplingOptions{.top_k = 10, .typical_p = 0.5, .top_n_sigma = 1.0, .xtc_probability = 0.5}}) {
+        SamplingOptions{.top_k = 10, .typical_p = 0.5, .top_n_sigma = 1.0, .xtc_probability = 0.5},
+        SamplingOptions{.min_p = 0.2, .typical_p = 0.5}, SamplingOptions{.top_n_sigma = 1.0},
+        SamplingOptions{.top_k = 40,
+        .top_p = 0.9,
+        .typical_p = 0.8,
+        .top_n_sigma = 1.0,
+        .order = SamplingOrder::llama_cpp}}) {
     Sampler sampler(options);
     RandomStream random(5);
     for (Eigen::Index q = 0; q < 100; ++q) sampler.draw(*head, world.contexts.row(q).transpose(), random);
     EXPECT_EQ(sampler.full_scans(), 0U);
+  }
+}
+
+// All tokens that stay are listed, so that what they weigh is known.
+TEST(Sampling, ProbabilitiesOfTokensAboveALogitAreExact) {
+  const Drawn world;
+  const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
+  for (const SamplingOptions& options :
+       {SamplingOptions{.temperature = 0.7, .min_p = 0.05}, SamplingOptions{.top_n_sigma = 1.5}}) {
+    Sampler sampler(options);
+    RandomStream random(5);
+    for (Eigen::Index q = 0; q < 100; ++q) {
+      const Eigen::VectorXf h = world.contexts.row(q);
+      const std::vector<double> p = expected_distribution(Reference(world.layer, h).logits, options);
+      const SampledToken token = sampler.draw(*head, h, random);
+      EXPECT_NEAR(token.log_prob, std::log(p[static_cast<std::size_t>(token.id)]), 1e-4);
+      EXPECT_LE(token.log_prob_high - token.log_prob_low, 1e-9);
+    }
   }
 }
 
@@ -450,6 +474,28 @@ TEST(Sampling, MaskAndBiasActBeforeEverything) {
     }
     EXPECT_LT(testing::chi_square_deviations(counts, expected), 4.0);
   }
+}
+
+TEST(Sampling, MaskAndBiasCountInADeviation) {
+  const Large world;
+  const Fused fused(world.layer);
+  TokenMask mask(world.layer.vocab());
+  for (TokenId id = 0; id < 3000; ++id) {
+    if (id % 25 != 3) mask.allow(id);
+  }
+  std::vector<TokenBias> biases;
+  for (TokenId id = 0; id < 60; ++id) biases.push_back({id, id % 2 == 0 ? 30.0F : -30.0F});
+  const QueryOptions query = {.allowed = mask, .logit_bias = biases};
+  const SamplingOptions options = {.top_n_sigma = 1.5};
+  Sampler ours(options);
+  Sampler theirs(options);
+  for (Eigen::Index q = 0; q < 200; ++q) {
+    RandomStream random(static_cast<std::uint64_t>(q));
+    RandomStream same(static_cast<std::uint64_t>(q));
+    const Eigen::VectorXf h = world.contexts.row(q);
+    ASSERT_EQ(ours.draw(*world.head, h, random, query).id, theirs.draw(fused, h, same, query).id);
+  }
+  EXPECT_LT(ours.full_scans(), 10U);
 }
 
 TEST(Sampling, OneTokenVocabulary) {

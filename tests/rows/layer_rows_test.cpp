@@ -4,17 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
-#include <cstddef>
-#include <utility>
 #include <vector>
 
-#include "support/executors.hpp"
 #include "support/layers.hpp"
 
 namespace topksoftmax {
 namespace {
 
-using detail::kLayerRowsAtOnce;
 using testing::random_layer;
 using testing::random_matrix;
 
@@ -46,32 +42,6 @@ TEST(LayerRows, AreSpreadEvenlyOverTheLayer) {
   const SoftmaxLayer layer = SoftmaxLayer::borrow(W);
   EXPECT_EQ(detail::evenly_spaced_tokens(layer, 3), (std::vector<TokenId>{0, 3, 6}));
   EXPECT_EQ(detail::evenly_spaced_tokens(layer, 99).size(), 10U);
-}
-
-// In one part, in several, and in several of which the last is short.
-TEST(LayerGram, IsThatOfTheRowsOverTheSquareOfTheLargest) {
-  for (const std::size_t vocab : {std::size_t{7}, 2 * kLayerRowsAtOnce, 2 * kLayerRowsAtOnce + 1}) {
-    RowMajorMatrix W = random_matrix(static_cast<Eigen::Index>(vocab), 6, 3);
-    W(W.rows() - 1, 2) = -12.0F;  // the largest, and in the last part
-    const Eigen::MatrixXd scaled = W.cast<double>() / 12.0;
-    const Eigen::MatrixXd expected = scaled.transpose() * scaled;
-    const SoftmaxLayer layer = SoftmaxLayer::own(std::move(W));
-    const Eigen::MatrixXd gram = detail::layer_gram(layer, SerialExecutor());
-    EXPECT_LE((gram - expected).norm(), 1e-5 * expected.norm()) << vocab;
-    EXPECT_EQ(gram, detail::layer_gram(layer, testing::ReversedExecutor(3))) << vocab;
-  }
-}
-
-TEST(LayerGram, IsZeroWithoutWeights) {
-  const RowMajorMatrix W = RowMajorMatrix::Zero(5, 3);
-  EXPECT_EQ(detail::layer_gram(SoftmaxLayer::borrow(W), SerialExecutor()), Eigen::MatrixXd::Zero(3, 3));
-}
-
-// The squares of these are more than a float holds.
-TEST(LayerGram, TakesWeightsOfAnySize) {
-  const RowMajorMatrix W = RowMajorMatrix::Constant(4, 2, 1e30F);
-  const Eigen::MatrixXd gram = detail::layer_gram(SoftmaxLayer::borrow(W), SerialExecutor());
-  EXPECT_EQ(gram, Eigen::MatrixXd::Constant(2, 2, 4.0));
 }
 
 }  // namespace

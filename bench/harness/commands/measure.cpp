@@ -37,7 +37,8 @@ std::string ablation_names() {
 }
 
 /// What tokens are drawn by.
-constexpr std::array<const char*, 4> kDrawnBy = {"--temperature", "--top-p", "--min-p", "--log-z-error"};
+constexpr std::array<const char*, 6> kDrawnBy = {"--temperature", "--top-p",       "--min-p",
+                                                 "--typical-p",   "--top-n-sigma", "--log-z-error"};
 
 /// The backends that are measured where none are named.
 std::string default_backends(Measurand what) {
@@ -233,7 +234,11 @@ void declare_sampling(CLI::App& app, MeasureRequest& request) {
   add(kDrawnBy[1], request.drawn_by.top_p, "Of --sampling: the share of the nucleus; 1: all tokens");
   add(kDrawnBy[2], request.drawn_by.min_p,
       "Of --sampling: the least probability that stays, as a share of the best one's");
-  add(kDrawnBy[3], request.drawn_by.log_z_error,
+  add(kDrawnBy[3], request.drawn_by.typical_p,
+      "Of --sampling: the share of the tokens whose surprise is nearest to the entropy; 1: all tokens");
+  add(kDrawnBy[4], request.drawn_by.top_n_sigma,
+      "Of --sampling: how many standard deviations below the best logit tokens stay; 0: all");
+  add(kDrawnBy[5], request.drawn_by.log_z_error,
       "Of --sampling: what the log Z of a nucleus may be off but for one draw in 1,000; 0: exact");
 }
 

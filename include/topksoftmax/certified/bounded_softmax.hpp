@@ -8,12 +8,14 @@
 
 #include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/deviation.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/proven_place.hpp"
 #include "topksoftmax/certified/row_sample.hpp"
 #include "topksoftmax/certified/tokens_reaching.hpp"
 #include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
@@ -65,6 +67,10 @@ class BoundedSoftmax : public Backend {
                                              Workspace& workspace) const override {
     if (!certifies()) return std::nullopt;
     return sample_log_z(bound(query, workspace), how);
+  }
+
+  std::optional<LogitDeviation> do_logit_deviation(const Query& query, Workspace& workspace) const override {
+    return logit_deviation(this->layer(), bounds(), query, workspace);
   }
 };
 

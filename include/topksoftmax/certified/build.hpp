@@ -24,6 +24,7 @@
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
+#include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
@@ -31,6 +32,7 @@
 #include "topksoftmax/learning/hold_out.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/layer_moments.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/rows/row_order.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
@@ -74,12 +76,16 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   report("learning the coordinates", 0.0);
   RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   RowMajorMatrix judged = hold_out(sampled, kChoosingContexts);
-  const LearnedCoordinates coordinates(layer, sampled, options.coordinates, executor);
+  const LayerMoments moments = layer_moments(layer, executor);
+  const LearnedCoordinates coordinates(moments.gram, sampled, options.coordinates, executor);
   const StepProgress chosen = step_of(options.progress, "choosing the bounds", kLearned, kChosen);
   const Trials trials(layer, std::move(judged), options.expected_k, executor);
   BoundChoice choice = BoundChooser(layer, coordinates, trials, options, chosen, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
+  if (RowCovariance::is_worth_keeping(layer.dim(), layer.bytes())) {
+    index.covariance = RowCovariance(moments, layer.vocab());
+  }
   index.options.progress = {};  // whom it tells may not live as long
   index.transform = std::move(choice.transform);
   const RowProjector projector(layer, index.transform);

@@ -13,6 +13,7 @@
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/certified/tails.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -65,6 +66,7 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   prefixes.check_biases(in, kPrefixes, order);
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.box_width);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
+  covariance = RowCovariance::load(in);
   regions = ContextRegions::load(in, OutsideFeatures::paired(stored_width()));
   outside_mass = OutsideMass::load(in, regions.count() * kOutsideModels, IndexReader::any);
   if (outside_mass) {
@@ -122,6 +124,7 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
     box_store.save(out);
   }
   tails.save(out);
+  if (covariance) covariance->save(out);
   regions.save(out);
   if (outside_mass) outside_mass->save(out);
 }

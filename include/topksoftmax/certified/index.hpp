@@ -17,6 +17,7 @@
 #include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/radii.hpp"
+#include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/certified/tails.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
@@ -87,7 +88,8 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
 
   std::size_t bytes() const {
     return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +
-           regions.bytes() + (outside_mass ? outside_mass->bytes() : 0);
+           regions.bytes() + (outside_mass ? outside_mass->bytes() : 0) +
+           (covariance ? covariance->bytes() : 0);
   }
   /// Whether every bound is proven, or those of a context's k best rows are right but for a probability of
   /// options.failure_probability.
@@ -147,6 +149,8 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   PrefixStore prefixes;
   BoxStore box_store;  ///< of no rows if there are none
   TailStore tails;
+  /// Of all rows, where it is far smaller than they are.
+  std::optional<RowCovariance> covariance;
 
  private:
   static constexpr const char* kOrder = "order";

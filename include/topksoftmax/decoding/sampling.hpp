@@ -23,6 +23,7 @@
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
+#include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
@@ -49,8 +50,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// the token stays. Where they do not, a nucleus that nothing else cuts is asked for the place of the token
 /// that leads (TopKSoftmax::place_in_nucleus): by proven bounds, or with SamplingOptions::log_z_error by a
 /// sample. Otherwise, and where too many tokens would have to be scored, more of the best tokens are asked
-/// for, and in the end the logits of all. typical_p and top_n_sigma look at every token that is left: unless
-/// top_k has left few, they take the logits of all. Backends that cannot prove their answers are asked for a
+/// for, and in the end the logits of all. top_n_sigma takes bounds of the logits' standard deviation where
+/// the head has them (TopKSoftmax::logit_deviation). typical_p, and without such bounds top_n_sigma, look at
+/// every token that is left: they take the logits of all unless top_k, top_p, min_p or top_n_sigma, coming
+/// first, has left no more than an answer lists. Backends that cannot prove their answers are asked for a
 /// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
 /// what such a backend itself answers, see BackendSampler.
 ///
@@ -67,11 +70,11 @@ class TOPKSOFTMAX_EXPORT Sampler {
   /// whether probabilities are wanted: without, the bounds of SampledToken::log_prob are as wide as the draw
   /// left them. Throws std::invalid_argument as a query does, and where no token is allowed.
   ///
-  /// Cost: a query for 8 tokens (or top_k), or the bounds of one, V/16 random numbers and some tens of rows
-  /// of d weights; in the cases above, bounds of up to V/2 rows by all their coordinates and those of d
-  /// weights that rank before the token, queries for 32 and 128 tokens (with top_k, for 4 and 16 times as
-  /// many; with log_z_error, in steps of four up to V/16 tokens, and a sample_log_z), or V·d weights with V
-  /// exponentials.
+  /// Cost: a query for 8 tokens (for top_k, unless top_n_sigma comes with it), or the bounds of one, V/16
+  /// random numbers and some tens of rows of d weights; with top_n_sigma a logit_deviation; in the cases
+  /// above, bounds of up to V/2 rows by all their coordinates and those of d weights that rank before the
+  /// token, queries for 32 and 128 tokens (with top_k, for 4 and 16 times as many; with log_z_error, in steps
+  /// of four up to V/16 tokens, and a sample_log_z), or V·d weights with V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -96,9 +99,14 @@ class TOPKSOFTMAX_EXPORT Sampler {
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
   SampledToken draw_best(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
-  SampledToken draw_from_answers(detail::Race& race, QueryOptions& asked, std::uint64_t seed);
+  SampledToken draw_from_answers(detail::Race& race, QueryOptions& asked, bool lists_all, std::uint64_t seed);
   /// What must be known of the tokens that no answer lists, to tell which of them stay.
-  enum class Needed { nothing, log_z, logits };
+  struct Needed {
+    bool log_z = false;
+    bool deviation = false;
+    bool logits = false;
+    bool lowest = false;  ///< that they are below a logit: then an answer lists all that stay, if it is long
+  };
 
   bool excludes(const TokenGumbels& gumbels) const { return gumbels.coin() < options_.xtc_probability; }
   Needed needed(bool excludes) const;
@@ -129,6 +137,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   TopK answer_;
   detail::OpenDraws open_draws_;
   detail::Rivals rivals_;
+  std::optional<LogitDeviation> deviation_;        ///< of this draw's logits, where a cut needs it
   std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
   bool scanned_ = false;                           ///< whether this draw has needed the logits of all tokens
   std::size_t full_scans_ = 0;
@@ -158,14 +167,36 @@ inline Sampler::Sampler(const SamplingOptions& options) : options_(options) {
   check(options);
 }
 
-/// Once the k best are taken, the others do not count any more.
+/// Once the k best are taken, the others do not count any more. Where the best that have a share or reach a
+/// logit are, an answer may list all that stay.
 inline Sampler::Needed Sampler::needed(bool excludes) const {
-  Needed needed = Needed::nothing;
+  Needed needed;
+  bool best_are_left = false;
   for (const SamplingStep step : options_.order.steps) {
     if (!detail::cuts(options_, step)) continue;
-    if (step == SamplingStep::top_k) break;
-    if (step == SamplingStep::typical_p || step == SamplingStep::top_n_sigma) return Needed::logits;
-    if (step == SamplingStep::top_p || (step == SamplingStep::xtc && excludes)) needed = Needed::log_z;
+    switch (step) {
+      case SamplingStep::temperature:
+        break;
+      case SamplingStep::top_k:
+        return needed;
+      case SamplingStep::top_n_sigma:
+        needed.deviation |= !best_are_left;
+        needed.lowest = best_are_left = true;
+        break;
+      case SamplingStep::top_p:
+        needed.log_z |= !needed.deviation;
+        best_are_left = true;
+        break;
+      case SamplingStep::min_p:
+        needed.lowest = best_are_left = true;
+        break;
+      case SamplingStep::typical_p:
+        needed.logits |= !best_are_left;
+        break;
+      case SamplingStep::xtc:
+        needed.log_z |= excludes && !needed.deviation;
+        break;
+    }
   }
   return needed;
 }
@@ -197,13 +228,17 @@ inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const
   const TokenGumbels gumbels(seed);
   if (options_.temperature == 0.0) return draw_best(head, h, query);
   const Needed needed = this->needed(excludes(gumbels));
-  if (head.exhaustive() || !head.certifies() || needed == Needed::logits) {
-    return draw_from_all(head, h, gumbels, query);
+  if (head.exhaustive() || !head.certifies() || needed.logits) return draw_from_all(head, h, gumbels, query);
+  deviation_.reset();
+  if (needed.deviation) {
+    deviation_ = head.logit_deviation(h, query, workspace_);
+    if (!deviation_) return draw_from_all(head, h, gumbels, query);
   }
   QueryOptions asked = query;
   asked.log_z_tolerance = std::numeric_limits<double>::infinity();
-  asked.probabilities = needed == Needed::log_z || (options_.top_k == 0 && query.probabilities);
-  asked.k = options_.top_k != 0 ? options_.top_k : detail::kFirstTokens;
+  const bool wants_mass = options_.top_k == 0 && query.probabilities;
+  asked.probabilities = needed.log_z || (wants_mass && !needed.lowest);
+  asked.k = options_.top_k != 0 && !deviation_ ? options_.top_k : detail::kFirstTokens;
   detail::Race race = {.head = head,
                        .h = h,
                        .gumbels = gumbels,
@@ -214,7 +249,7 @@ inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const
     const auto drawn = open_draws_.draw(race, asked);
     if (drawn) return with_probability(drawn->token, drawn->best, drawn->mass, std::nullopt);
   }
-  return draw_from_answers(race, asked, seed);
+  return draw_from_answers(race, asked, wants_mass && needed.lowest && !needed.log_z, seed);
 }
 
 /// The most probable token.
@@ -230,26 +265,34 @@ inline SampledToken Sampler::draw_best(const TopKSoftmax& head, std::span<const 
 }
 
 /// Asks for more and more of the best tokens, until these tell who is drawn, or too many would be needed.
-/// `asked` is the race's query.
-inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions& asked, std::uint64_t seed) {
+/// `asked` is the race's query. `lists_all`: whether they are to list all that stay, if they can.
+inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions& asked, bool lists_all,
+                                               std::uint64_t seed) {
   const TopKSoftmax& head = race.head;
   const bool excluding = excludes(race.gumbels);
   const std::optional<Nucleus> nucleus = only_nucleus(seed);
   log_zs_.clear();
   bool sampled = false;
   for (;; asked.k *= detail::kTokensGrowth) {
+    const std::size_t most =
+        sampled ? head.rows() / detail::kListedShare : std::max(detail::kMostTokens, options_.top_k);
+    asked.probabilities |= lists_all && asked.k >= most;
     head.query(race.h, asked, workspace_, answer_);
     asked.same_context = true;
     const bool answer_scanned = answer_.work.candidates == head.rows();
+    const bool is_last = answer_scanned || asked.k >= most;
     scanned_ |= answer_scanned;
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     // Not before the query has found the mask to be long enough.
     const std::size_t total = head.count_allowed(asked.allowed);
-    detail::Staying stay = detail::staying(answer_, total, options_, excluding, [&](double temperature) {
-      if (!sampled) return detail::log_outside(answer_, total, temperature);
-      return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), temperature);
-    });
-    if (stay.decided) {
+    detail::Staying stay = detail::staying(
+        answer_, total, options_, excluding,
+        [&](double temperature) {
+          if (!sampled) return detail::log_outside(answer_, total, temperature);
+          return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), temperature);
+        },
+        deviation_);
+    if (stay.decided && (!lists_all || !stay.others || is_last)) {
       race.best = static_cast<double>(answer_.logits[stay.first]);
       const detail::Sought sought = {.lowest = stay.lowest,
                                      .score = detail::kNoScore,
@@ -267,9 +310,8 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
       }
       if (!drawn.may_be_told) return draw_from_all(head, race.h, race.gumbels, asked);
     }
-    const std::size_t most = sampled ? head.rows() / detail::kListedShare : detail::kMostTokens;
-    if (answer_scanned || asked.k >= most) return draw_from_all(head, race.h, race.gumbels, asked);
-    sampled = needed(excluding) == Needed::log_z && options_.log_z_error > 0.0 && !nucleus;
+    if (is_last) return draw_from_all(head, race.h, race.gumbels, asked);
+    sampled = needed(excluding).log_z && options_.log_z_error > 0.0 && !nucleus;
     asked.probabilities &= !sampled;
   }
 }

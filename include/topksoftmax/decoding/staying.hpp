@@ -15,6 +15,7 @@
 #include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/decoding/weights.hpp"
+#include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
@@ -48,9 +49,9 @@ struct Staying {
 using Outside = std::function<Bounds(double temperature)>;
 
 /// Applies the options to an answer of at least one of `total` tokens, as far as it and what is known of the
-/// others tell what they leave. `excludes`: whether XTC acts.
+/// others tell what they leave. `excludes`: whether XTC acts. `deviation`: of the logits of all.
 Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
-                const Outside& outside);
+                const Outside& outside, const std::optional<LogitDeviation>& deviation);
 
 /// Room for the rounding of exponentials and of an exact log Z.
 inline constexpr double kLogitRounding = 1e-6;
@@ -111,8 +112,9 @@ inline std::vector<double> weights_of(std::span<const float> logits, double best
 /// Follows what the options leave of an answer's tokens, step by step.
 class Narrowing {
  public:
-  Narrowing(const TopK& answer, std::size_t total, const Outside& outside)
-      : answer_(answer), total_(total), outside_at_(outside) {
+  Narrowing(const TopK& answer, std::size_t total, const Outside& outside,
+            const std::optional<LogitDeviation>& deviation)
+      : answer_(answer), total_(total), outside_at_(outside), deviation_(deviation) {
     stay_.sure = stay_.possible = answer.size();
     stay_.others = stay_.others_sure = answer.size() < total;
     temper(1.0);
@@ -134,12 +136,14 @@ class Narrowing {
       case SamplingStep::top_p:
         return cut_to_nucleus(options.top_p);
       case SamplingStep::min_p:
-        return cut_below(options.min_p);
+        return cut_by_share(options.min_p);
       case SamplingStep::xtc:
         if (excludes) cut_top(options.xtc_threshold);
         return;
-      case SamplingStep::typical_p:
       case SamplingStep::top_n_sigma:
+        if (deviation_ && stay_.others && is_whole()) return cut_by_deviation(options.top_n_sigma);
+        return cut_all(step, options);
+      case SamplingStep::typical_p:
         return cut_all(step, options);
     }
   }
@@ -168,6 +172,12 @@ class Narrowing {
     return *outside_;
   }
 
+  /// Whether nothing was cut yet.
+  bool is_whole() const {
+    return stay_.first == 0 && stay_.sure == answer_.size() && stay_.others == stay_.others_sure &&
+           stay_.lowest == kNoScore;
+  }
+
   /// Leaves listed tokens alone, before this place.
   void end_at(std::size_t place) {
     stay_.possible = std::min(stay_.possible, place);
@@ -191,12 +201,27 @@ class Narrowing {
     stay_.others_sure = false;
   }
 
-  void cut_below(double share) {
-    const double lowest = static_cast<double>(answer_.logits[stay_.first]) + temperature_ * std::log(share);
-    stay_.lowest = std::max(stay_.lowest, lowest);
+  void cut_by_share(double share) {
+    cut_below(static_cast<double>(answer_.logits[stay_.first]) + temperature_ * std::log(share));
+  }
+
+  void cut_by_deviation(double sigmas) {
+    const auto best = static_cast<double>(answer_.logits.front());
+    const double surely = best - sigmas * deviation_->low;
+    stay_.sure = std::min(stay_.sure, count_reaching(surely));
+    cut_below(best - sigmas * deviation_->high);
+    stay_.others_sure = false;
+  }
+
+  std::size_t count_reaching(double lowest) const {
     const auto begin = answer_.logits.begin();
     const auto lower = [lowest](float logit) { return static_cast<double>(logit) < lowest; };
-    const auto count = static_cast<std::size_t>(std::find_if(begin, answer_.logits.end(), lower) - begin);
+    return static_cast<std::size_t>(std::find_if(begin, answer_.logits.end(), lower) - begin);
+  }
+
+  void cut_below(double lowest) {
+    stay_.lowest = std::max(stay_.lowest, lowest);
+    const std::size_t count = count_reaching(lowest);
     if (count < answer_.size()) end_at(count);
   }
 
@@ -239,6 +264,7 @@ class Narrowing {
   const TopK& answer_;
   std::size_t total_;
   const Outside& outside_at_;
+  const std::optional<LogitDeviation>& deviation_;
   double temperature_ = 1.0;
   Staying stay_;
   std::vector<double> weights_;  ///< of the listed tokens, and of all others: 1 is the first's that stays
@@ -246,8 +272,8 @@ class Narrowing {
 };
 
 inline Staying staying(const TopK& answer, std::size_t total, const SamplingOptions& options, bool excludes,
-                       const Outside& outside) {
-  Narrowing narrowing(answer, total, outside);
+                       const Outside& outside, const std::optional<LogitDeviation>& deviation) {
+  Narrowing narrowing(answer, total, outside, deviation);
   for (const SamplingStep step : options.order.steps) {
     if (step == SamplingStep::temperature && options.temperature != 1.0)
       narrowing.temper(options.temperature);

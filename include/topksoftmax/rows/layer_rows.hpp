@@ -3,15 +3,11 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/numeric/products.hpp"
-#include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -53,25 +49,6 @@ inline Eigen::VectorXd biases_at(const SoftmaxLayer& layer, std::span<const Toke
     some[static_cast<Eigen::Index>(i)] = static_cast<double>(biases[tokens[i]]);
   }
   return some;
-}
-
-/// WᵀW [d×d] but for a factor, the square of the largest weight, some rows at a time. Cost: V·d²/2
-/// multiply-adds.
-inline Eigen::MatrixXd layer_gram(const SoftmaxLayer& layer, const Executor& executor) {
-  const std::size_t vocab = layer.vocab();
-  std::vector<float> peaks((vocab + kLayerRowsAtOnce - 1) / kLayerRowsAtOnce);
-  for_each_part(executor, vocab, kLayerRowsAtOnce, [&](std::size_t first, std::size_t count) {
-    peaks[first / kLayerRowsAtOnce] = rows_from(layer, first, count).cwiseAbs().maxCoeff();
-  });
-  const float peak = *std::max_element(peaks.begin(), peaks.end());
-  const auto dim = static_cast<Eigen::Index>(layer.dim());
-  Eigen::MatrixXd sum = Eigen::MatrixXd::Zero(dim, dim);
-  for (std::size_t first = 0; first < vocab; first += kLayerRowsAtOnce) {
-    RowMajorMatrix rows = rows_from(layer, first, std::min(kLayerRowsAtOnce, vocab - first));
-    if (peak > 0.0F) rows /= peak;
-    sum += gram(rows, executor).cast<double>();
-  }
-  return sum;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

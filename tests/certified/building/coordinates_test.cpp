@@ -11,6 +11,7 @@
 
 #include "support/layers.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/layer_moments.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -66,7 +67,8 @@ TEST(Coordinates, NormsAreOfWhatIsStored) {
 TEST(Coordinates, BalancedMomentsAreEqualAndDiagonal) {
   const SoftmaxLayer layer = testing::random_layer(400, 24, 3);
   const RowMajorMatrix contexts = testing::clustered_contexts(300, 24, 6, 9);
-  const detail::LearnedCoordinates learned(layer, contexts, BoundCoordinates::balanced, SerialExecutor());
+  const detail::LearnedCoordinates learned(detail::layer_moments(layer, SerialExecutor()).gram, contexts,
+                                           BoundCoordinates::balanced, SerialExecutor());
   for (const std::size_t width : {8U, 24U}) {
     const CoordinateBasis basis = learned.basis(width, SerialExecutor());
     // h' = RQh, and rows have the coordinates w' for which QᵀRᵀw' is nearest to w.

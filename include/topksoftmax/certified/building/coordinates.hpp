@@ -21,11 +21,9 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/numeric/symmetric_eigen.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/prefix_writer.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
-#include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -55,9 +53,9 @@ struct CoordinateBasis {
 /// Coordinates of any width, learned from the rows of a layer and from contexts.
 class LearnedCoordinates {
  public:
-  /// Contexts [N×d] may be empty. Cost: O(V·d² + N·d² + d³). Throws Error for coordinates of the contexts
-  /// without any.
-  LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, BoundCoordinates kind,
+  /// Of Σ wwᵀ [d×d] over the rows, but for a factor. Contexts [N×d] may be empty. Cost: O(N·d² + d³). Throws
+  /// Error for coordinates of the contexts without any.
+  LearnedCoordinates(const Eigen::MatrixXd& row_gram, const RowMajorMatrix& contexts, BoundCoordinates kind,
                      const Executor& executor);
 
   /// Those of a width of at most d. Cost: O(d²·width + width³).
@@ -144,11 +142,11 @@ inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::Mat
   return lambda.array().pow(0.25).matrix().asDiagonal() * root.matrixU().solve(joint.vectors).transpose();
 }
 
-inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
+inline LearnedCoordinates::LearnedCoordinates(const Eigen::MatrixXd& row_gram, const RowMajorMatrix& contexts,
                                               BoundCoordinates kind, const Executor& executor)
     : kind_(kind),
-      contexts_(normalized(Eigen::MatrixXd::Identity(static_cast<Eigen::Index>(layer.dim()),
-                                                     static_cast<Eigen::Index>(layer.dim())))) {
+      contexts_(normalized(Eigen::MatrixXd::Identity(row_gram.rows(), row_gram.cols()))),
+      rows_(normalized(row_gram)) {
   if (contexts.rows() > 0) {
     const float largest = contexts.cwiseAbs().maxCoeff();  // whose square may be no float
     const RowMajorMatrix H = contexts / (largest > 0.0F ? largest : 1.0F);
@@ -158,7 +156,6 @@ inline LearnedCoordinates::LearnedCoordinates(const SoftmaxLayer& layer, const R
         "certified: the contexts' own coordinates are wanted, but "
         "there are no contexts");
   }
-  rows_ = normalized(layer_gram(layer, executor));
   const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
                                  : kind == BoundCoordinates::rows   ? rows_
                                                                     : Eigen::MatrixXd(contexts_ + rows_);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/certified/row_covariance.hpp"
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Core>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "support/layers.hpp"
+#include "support/reference.hpp"
+#include "support/spans.hpp"
+
+namespace topksoftmax {
+namespace {
+
+using detail::layer_moments;
+using detail::ProductMoments;
+using detail::RowCovariance;
+using testing::random_layer;
+using testing::random_matrix;
+using testing::Reference;
+using testing::span_of;
+
+struct Expected {
+  double mean = 0.0;
+  double variance = 0.0;
+
+  explicit Expected(const std::vector<double>& logits) {
+    for (const double logit : logits) mean += logit / static_cast<double>(logits.size());
+    for (const double logit : logits) {
+      variance += (logit - mean) * (logit - mean) / static_cast<double>(logits.size());
+    }
+  }
+};
+
+RowCovariance covariance_of(const SoftmaxLayer& layer) {
+  return {layer_moments(layer, SerialExecutor()), layer.vocab()};
+}
+
+TEST(RowCovariance, HasTheMomentsOfAllProductsWithinItsErrors) {
+  for (const std::size_t dim : {1U, 7U, 48U, 130U}) {
+    const SoftmaxLayer layer = random_layer(1003, dim, 3);
+    const RowCovariance covariance = covariance_of(layer);
+    Workspace workspace;
+    const RowMajorMatrix contexts = random_matrix(20, static_cast<Eigen::Index>(dim), 5);
+    for (Eigen::Index q = 0; q < contexts.rows(); ++q) {
+      const Eigen::VectorXf h = contexts.row(q) * std::exp(static_cast<float>(q - 10));
+      const std::optional<ProductMoments> found = covariance.of(span_of(h), workspace);
+      ASSERT_TRUE(found);
+      const Expected expected(Reference(layer, h).logits);
+      EXPECT_NEAR(found->mean, expected.mean, found->mean_error + 1e-14);
+      EXPECT_NEAR(found->variance, expected.variance, found->variance_error + 1e-14);
+      EXPECT_LE(found->variance_error, 2e-3 * expected.variance);
+      EXPECT_GT(found->rounding, 0.0);
+      EXPECT_LE(found->rounding, 1e-3 * std::sqrt(expected.variance));
+    }
+  }
+}
+
+// What all rows share takes no part in the variance, however much it is.
+TEST(RowCovariance, IsThatAroundTheMean) {
+  RowMajorMatrix W = random_matrix(500, 16, 3);
+  W.rowwise() += 20.0F * random_matrix(1, 16, 4).row(0);
+  const Eigen::VectorXf b = random_matrix(500, 1, 6).array() + 10.0F;
+  const SoftmaxLayer layer = SoftmaxLayer::own(W, b);
+  const RowCovariance covariance = covariance_of(layer);
+  Workspace workspace;
+  const Eigen::VectorXf h = random_matrix(1, 16, 5).row(0);
+  const std::optional<ProductMoments> found = covariance.of(span_of(h), workspace);
+  ASSERT_TRUE(found);
+  const Expected expected(Reference(layer, h).logits);
+  EXPECT_NEAR(found->variance, expected.variance, 1e-3 * expected.variance);
+  EXPECT_NEAR(found->variance, expected.variance, found->variance_error);
+  EXPECT_NEAR(found->mean, expected.mean, 1e-6 * std::abs(expected.mean));
+}
+
+TEST(RowCovariance, KnowsNothingOfContextsWhoseProductsOverflow) {
+  const SoftmaxLayer layer = random_layer(100, 8, 3);
+  const RowCovariance covariance = covariance_of(layer);
+  Workspace workspace;
+  const Eigen::VectorXf h = Eigen::VectorXf::Constant(8, 3e38F);
+  EXPECT_FALSE(covariance.of(span_of(h), workspace));
+}
+
+TEST(RowCovariance, IsKeptWhereItIsFarSmallerThanTheRows) {
+  EXPECT_TRUE(RowCovariance::is_worth_keeping(512, 4 * 512 * 512 * sizeof(float)));
+  EXPECT_FALSE(RowCovariance::is_worth_keeping(512, 4 * 512 * 512 * sizeof(float) - 1));
+}
+
+}  // namespace
+}  // namespace topksoftmax
