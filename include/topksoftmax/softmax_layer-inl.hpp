@@ -15,10 +15,10 @@
 #include "topksoftmax/in_memory.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/kernels/weight_blocks.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
-#include "topksoftmax/numeric/weight_blocks.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
