@@ -212,11 +212,7 @@ LogitTransform transform_in(const Config& config, const std::filesystem::path& p
     transform.soft_cap = *given;
     break;
   }
-  try {
-    detail::check_transform(transform);
-  } catch (const Error& error) {
-    throw Error(path.string() + ": " + error.what());
-  }
+  detail::check_transform(transform, path.string() + ": ");
   return transform;
 }
 

@@ -119,11 +119,7 @@ inline float metadata_number(const SafetensorsFile& file, const char* name, floa
 inline LogitTransform transform_in(const SafetensorsFile& file) {
   const LogitTransform transform = {.scale = metadata_number(file, "logit_scale", 1.0F),
                                     .soft_cap = metadata_number(file, "soft_cap", 0.0F)};
-  try {
-    check_transform(transform);
-  } catch (const Error& error) {
-    throw Error(file.path().string() + ": " + error.what());
-  }
+  check_transform(transform, file.path().string() + ": ");
   return transform;
 }
 
