@@ -39,7 +39,7 @@ class HeadFile {
   /// or type, or a transform that LogitTransform does not allow.
   static HeadFile open(const std::filesystem::path& path);
 
-  /// Whether a safetensors file has a tensor `weight`, as a model's checkpoint has not. Throws Error as
+  /// Whether a safetensors file has a tensor `weight`, as a model's checkpoint does not. Throws Error as
   /// SafetensorsFile::open() does, but for an index of shards (.json), which is none.
   static bool recognises(const std::filesystem::path& path) {
     return path.extension() != ".json" && SafetensorsFile::open(path).contains("weight");
