@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
@@ -24,8 +23,6 @@
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/nucleus.hpp"
-#include "topksoftmax/numeric/finite.hpp"
-#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
