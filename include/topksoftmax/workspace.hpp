@@ -8,7 +8,6 @@
 #include <memory>
 #include <new>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"

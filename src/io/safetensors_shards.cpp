@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/safetensors_shards.hpp"
 
-#include <utility>
-
 #include "io/file_bytes.hpp"
 #include "io/shard_index.hpp"
 #include "io/tensor_checks.hpp"

@@ -5,11 +5,9 @@
 #include <Eigen/LU>
 #include <Eigen/QR>
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/panel_matrix.hpp"

@@ -3,9 +3,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
