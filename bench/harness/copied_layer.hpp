@@ -3,7 +3,6 @@
 
 #include <string_view>
 
-#include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/registry/registry.hpp"
 
 namespace topksoftmax::bench {

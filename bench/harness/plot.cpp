@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "harness/table.hpp"
-
 namespace topksoftmax::bench {
 namespace {
 

@@ -24,14 +24,14 @@ class AllowedTokens {
  public:
   AllowedTokens() = default;
 
-  /// The same from `count` words of 64 or 32 bits in plain memory, which must outlive the mask.
+  /// A view of `count` words of 64 or 32 bits in plain memory, which must outlive it.
   template <MaskWord T>
   AllowedTokens(const T* words, std::size_t count)
       : bytes_(reinterpret_cast<const unsigned char*>(words)),
         size_(count * sizeof(T)),
         of_32_bits_(sizeof(T) == sizeof(std::uint32_t)) {}
 
-  /// A span, a vector or an array of words.
+  /// The same of a span, a vector or an array of words.
   template <std::ranges::contiguous_range Words>
   requires std::ranges::sized_range<Words> && MaskWord<std::ranges::range_value_t<Words>> AllowedTokens(
       const Words& words)

@@ -21,19 +21,19 @@ TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const Query& query,
 
 /// Takes every token that may be returned into the heaps and (if `sums` is not null) the sums of `batch`
 /// contexts at query.h, `stride` floats apart; query.k does not count. Returns the work of one. Reads V·d
-/// weights once, or where an eighth of the tokens or fewer are allowed, those of these for each context.
+/// weights once, or where an eighth of the tokens or fewer are allowed, only their rows, for each context.
 TOPKSOFTMAX_EXPORT QueryWork absorb_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
                                         std::size_t batch, Workspace& workspace, kernels::TopKHeap* heaps,
                                         kernels::LogSumExp* sums);
 
 /// Answers from the logits of every token that may be returned, in one fused pass: what any backend falls
 /// back to. Exact, certified, normalised over all tokens. Reads V·d weights, or where an eighth of the tokens
-/// or fewer are allowed, those of these.
+/// or fewer are allowed, only their rows.
 TOPKSOFTMAX_EXPORT void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                         TopK& answer);
 
 /// The same for `batch` contexts at query.h, `stride` floats apart. Reads V·d weights once, or where an
-/// eighth of the tokens or fewer are allowed, those of these for each context.
+/// eighth of the tokens or fewer are allowed, only their rows, for each context.
 TOPKSOFTMAX_EXPORT void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
                                               std::size_t stride, std::size_t batch, Workspace& workspace,
                                               TopK* answers);

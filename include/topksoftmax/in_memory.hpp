@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <cstddef>
 #include <string>
 #include <type_traits>
 

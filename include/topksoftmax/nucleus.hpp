@@ -8,9 +8,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// The fewest most probable tokens that have a share of the probability together (Holtzman et al. 2020,
-/// section 3): token i is one of them if those that rank before it, with a higher logit or the same one and a
-/// lower id, have less than that.
+/// The fewest of the most probable tokens that together have at least a share of the probability (Holtzman et
+/// al. 2020, section 3): token i is one of them if those that rank before it, with a higher logit or the same
+/// one and a lower id, have less than that.
 struct Nucleus {
   double share = 0.9;        ///< in (0, 1)
   double temperature = 1.0;  ///< logits are divided by it: 1e-30 to 1e30

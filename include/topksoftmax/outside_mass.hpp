@@ -3,8 +3,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>

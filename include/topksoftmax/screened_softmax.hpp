@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>

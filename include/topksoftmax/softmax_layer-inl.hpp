@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,10 +16,10 @@
 #include "topksoftmax/in_memory.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/kernels/weight_blocks.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
-#include "topksoftmax/numeric/weight_blocks.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -73,10 +74,10 @@ inline void check_scales(const kernels::Rows& rows) {
   }
 }
 
-TOPKSOFTMAX_INLINE void check_transform(const LogitTransform& transform) {
-  const auto check = [](const char* name, float value, const char* otherwise) {
+TOPKSOFTMAX_INLINE void check_transform(const LogitTransform& transform, std::string_view where) {
+  const auto check = [where](const char* name, float value, const char* otherwise) {
     if (value >= LogitTransform::kLeast && value <= LogitTransform::kMost) return;
-    throw Error("softmax layer: the " + std::string(name) + " is " +
+    throw Error(std::string(where) + "softmax layer: the " + name + " is " +
                 (std::isfinite(value) ? number_text(value) : described(value)) +
                 "; it must be between 1e-09 and 1e+09" + otherwise);
   };

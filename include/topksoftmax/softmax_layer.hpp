@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "topksoftmax/config.hpp"
@@ -16,8 +16,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Throws Error for values that LogitTransform does not allow.
-TOPKSOFTMAX_EXPORT void check_transform(const LogitTransform& transform);
+/// Throws Error for values that LogitTransform does not allow. Its text begins with `where`: "PATH: " of a
+/// file.
+TOPKSOFTMAX_EXPORT void check_transform(const LogitTransform& transform, std::string_view where = {});
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 

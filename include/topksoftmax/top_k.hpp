@@ -54,19 +54,20 @@ struct TopK {
   std::vector<float> logits;  ///< w·h + b (and the query's own bias) of each of them
   /// log Σ exp(logit) in nats, over what `normalizer` says; NaN where no probabilities were asked for.
   double log_z = std::numeric_limits<double>::quiet_NaN();
-  double log_z_low =
-      std::numeric_limits<double>::quiet_NaN();  ///< equal to log_z unless Normalizer::interval
-  double log_z_high = std::numeric_limits<double>::quiet_NaN();  ///< likewise
+  /// Its bounds: equal to log_z unless Normalizer::interval.
+  double log_z_low = std::numeric_limits<double>::quiet_NaN();
+  /// The upper of the two.
+  double log_z_high = std::numeric_limits<double>::quiet_NaN();
   /// What log Z counts.
   Normalizer normalizer = Normalizer::none;
   bool certified = false;  ///< true: proven to be the exact top-k of the layer
-  /// What the probability of being that is at the least: 1 where certified, 0 where nothing is known, and
-  /// between them as CertifiedOptions::failure_probability says.
+  /// The least probability that it is: 1 where certified, 0 where nothing is known, and between them as
+  /// CertifiedOptions::failure_probability says.
   double confidence = 0.0;
   /// What the answer has cost.
   QueryWork work;
 
-  /// Number of tokens: k, or as many as are allowed.
+  /// Number of tokens: k, or all that are allowed where these are fewer.
   std::size_t size() const { return ids.size(); }
 
   /// The natural logarithm of the i-th token's probability, i < size(), under `normalizer`.

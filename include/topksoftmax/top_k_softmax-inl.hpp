@@ -24,7 +24,6 @@
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
-#include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"

@@ -37,7 +37,7 @@ class IndexWriter;
 /// count (of WtaLsh, whose contexts share candidates, for every thread count). A query throws
 /// std::invalid_argument for an h of the wrong length or with a value that is not finite, for k = 0 and for
 /// unusable options, even if they would not count (the message says which); then, and when memory runs out
-/// (std::bad_alloc), its outputs are as they were. Only a batch that memory runs out on leaves some of its
+/// (std::bad_alloc), its outputs are as they were. Only a batch that runs out of memory may leave some of its
 /// answers whole and the others as they were. Its workspaces remain usable.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:

@@ -31,8 +31,8 @@ struct VocabularySlice {
   friend bool operator==(const VocabularySlice&, const VocabularySlice&) = default;
 };
 
-/// The slice of rank `rank` of `ranks` where all have as many rows as any, or one more; where there are more
-/// ranks than rows, some have none.
+/// The slice of rank `rank` of `ranks` where none has more than one row more than any other; where there are
+/// more ranks than rows, some have none.
 inline VocabularySlice even_slice(std::size_t vocab, std::size_t rank, std::size_t ranks) {
   return {rank * vocab / ranks, (rank + 1) * vocab / ranks, vocab};
 }

@@ -8,7 +8,6 @@
 #include <memory>
 #include <new>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
@@ -43,7 +42,7 @@ class ScratchBuffer {
   std::size_t capacity_ = 0;
 };
 
-/// A set of tokens that is emptied in O(1), and once in as many times as there are stamps in O(V).
+/// A set of tokens that is emptied in O(1), but in O(V) once the stamps are used up.
 template <class Stamp>
 class StampedTokens {
  public:
@@ -77,7 +76,7 @@ class StampedTokens {
   Stamp stamp_ = 0;
 };
 
-/// A set of tokens that is emptied in no time.
+/// A set of tokens whose stamps last for four thousand million times.
 using TokenSet = StampedTokens<std::uint32_t>;
 
 /// Threads that one query may share its work over, lent by the caller.

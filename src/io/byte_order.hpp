@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <filesystem>
 #include <string>
 
 #include "topksoftmax/config.hpp"

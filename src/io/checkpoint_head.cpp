@@ -7,7 +7,6 @@
 #include <span>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "topksoftmax/error.hpp"

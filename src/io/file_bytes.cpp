@@ -49,4 +49,14 @@ FileBytes read_file(const std::filesystem::path& path, FileAccess access) {
   return access == FileAccess::mapped ? map(file, size, path) : copy(file, size, path);
 }
 
+std::string read_text(const std::filesystem::path& path, std::size_t limit, std::string_view what) {
+  const FileBytes file = read_file(path);
+  const std::span<const std::byte> bytes = file.bytes;
+  if (bytes.size() > limit) {
+    throw Error(path.string() + ": has " + std::to_string(bytes.size()) + " bytes, the limit for " +
+                std::string(what) + " is " + std::to_string(limit));
+  }
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/io/file_access.hpp"
@@ -20,5 +22,8 @@ struct FileBytes {
 /// Those of a regular file. Throws Error where it cannot be opened, is not a regular file, cannot be mapped
 /// or read, or ends while it is read.
 FileBytes read_file(const std::filesystem::path& path, FileAccess access = FileAccess::mapped);
+
+/// A file's bytes as text. Throws Error also for more than `limit` of them, which is that of `what`.
+std::string read_text(const std::filesystem::path& path, std::size_t limit, std::string_view what);
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -60,11 +60,7 @@ LogitTransform transform_in(const GgufFile& file, std::size_t dim) {
   const double soft_cap =
       file.number(architecture + ".final_logit_softcapping").value_or(usual_soft_cap(architecture));
   const LogitTransform transform = {.scale = as_float(scale), .soft_cap = as_float(soft_cap)};
-  try {
-    detail::check_transform(transform);
-  } catch (const Error& error) {
-    throw Error(file.path().string() + ": " + error.what());
-  }
+  detail::check_transform(transform, file.path().string() + ": ");
   return transform;
 }
 

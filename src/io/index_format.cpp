@@ -9,6 +9,7 @@
 #include "io/file_bytes.hpp"
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_key.hpp"

@@ -5,7 +5,6 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -115,13 +114,7 @@ class ConfigReader : public nlohmann::json_sax<json> {
 };
 
 json parse(const std::filesystem::path& path) {
-  const FileBytes file = read_file(path);
-  const std::span<const std::byte> bytes = file.bytes;
-  if (bytes.size() > ModelConfig::max_bytes) {
-    throw Error(path.string() + ": has " + std::to_string(bytes.size()) +
-                " bytes, the limit for a config.json is " + std::to_string(ModelConfig::max_bytes));
-  }
-  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string text = read_text(path, ModelConfig::max_bytes, "a config.json");
   check_no_zero_byte(text, path, kSubject);
   ConfigReader reader(path);
   json::sax_parse(without_words_of_python(std::move(text)), &reader);
@@ -212,11 +205,7 @@ LogitTransform transform_in(const Config& config, const std::filesystem::path& p
     transform.soft_cap = *given;
     break;
   }
-  try {
-    detail::check_transform(transform);
-  } catch (const Error& error) {
-    throw Error(path.string() + ": " + error.what());
-  }
+  detail::check_transform(transform, path.string() + ": ");
   return transform;
 }
 

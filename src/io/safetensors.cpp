@@ -9,6 +9,7 @@
 
 #include "io/file_bytes.hpp"
 #include "io/safetensors_header.hpp"
+#include "io/tensor_checks.hpp"
 #include "topksoftmax/numeric/half.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -11,6 +11,8 @@
 
 #include "io/byte_order.hpp"
 #include "io/json_text.hpp"
+#include "io/tensor_checks.hpp"
+#include "topksoftmax/index/quoted.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

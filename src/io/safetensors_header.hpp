@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/tensor_checks.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/io/safetensors_shards.hpp"
 
-#include <utility>
-
 #include "io/file_bytes.hpp"
 #include "io/shard_index.hpp"
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/index/quoted.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
-namespace {
-
-ShardMap read_index(const std::filesystem::path& path) {
-  const FileBytes file = read_file(path);
-  const std::span<const std::byte> bytes = file.bytes;
-  if (bytes.size() > SafetensorsShards::max_index_bytes) {
-    throw Error(path.string() + ": has " + std::to_string(bytes.size()) +
-                " bytes, the limit for an index is " + std::to_string(SafetensorsShards::max_index_bytes));
-  }
-  return parse_shard_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
-}
-
-}  // namespace
 
 SafetensorsShards SafetensorsShards::open(const std::filesystem::path& path) {
   SafetensorsShards shards;
@@ -31,7 +16,7 @@ SafetensorsShards SafetensorsShards::open(const std::filesystem::path& path) {
     for (const TensorView& tensor : shards.files_.front().tensors()) shards.index_.emplace(tensor.name, 0);
     return shards;
   }
-  const ShardMap map = read_index(path);
+  const ShardMap map = parse_shard_index(read_text(path, max_index_bytes, "an index"), path);
   std::map<std::string_view, std::size_t> places;
   for (const auto& [tensor, name] : map) places.emplace(name, 0);
   for (auto& [name, place] : places) {

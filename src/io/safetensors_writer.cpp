@@ -7,6 +7,7 @@
 #include "io/byte_order.hpp"
 #include "io/replacing_file.hpp"
 #include "io/safetensors_header.hpp"
+#include "io/tensor_checks.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -9,7 +9,6 @@
 #include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 namespace {

@@ -13,7 +13,7 @@
 #include "support/guarded.hpp"
 #include "support/weight_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
-#include "topksoftmax/numeric/weight_blocks.hpp"
+#include "topksoftmax/kernels/weight_blocks.hpp"
 
 namespace topksoftmax::testing {
 

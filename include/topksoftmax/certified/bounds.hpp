@@ -23,7 +23,6 @@
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
-#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/workspace.hpp"
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounded_softmax.hpp"

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "topksoftmax/certified/boxes.hpp"
 #include "topksoftmax/certified/context_regions.hpp"

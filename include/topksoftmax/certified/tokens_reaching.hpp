@@ -15,6 +15,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/types.hpp"
 
 // Tokens with their bounds, for those who look for something else than the best (decoding/rivals.hpp).

@@ -8,7 +8,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
-#include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"

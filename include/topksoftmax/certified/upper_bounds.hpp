@@ -8,7 +8,7 @@
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -44,8 +44,8 @@ struct BatchingOptions {
 struct MaxiBatchingOptions {
   /// Sentences that are decoded together at most, at least 1.
   std::size_t batch = 32;
-  std::size_t maxi =
-      320;  ///< sentences that are sorted by length before they are cut into batches, at least 1
+  /// Sentences that are sorted by length before they are cut into batches, at least 1.
+  std::size_t maxi = 320;
 };
 
 /// Options of top-up batching.

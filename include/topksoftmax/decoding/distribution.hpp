@@ -41,9 +41,9 @@ class TOPKSOFTMAX_EXPORT Distribution {
   /// Cost: reads size() probabilities.
   TokenId draw(double u) const;
 
-  /// How many tokens are listed, and the i-th of them.
+  /// How many tokens are listed.
   std::size_t size() const { return probabilities_.size(); }
-  /// The i-th token.
+  /// The i-th of them, i < size().
   TokenId id(std::size_t i) const { return ids_.empty() ? static_cast<TokenId>(i) : ids_[i]; }
   /// The probability of each token, in the same order; their sum is 1.
   std::span<const double> probabilities() const { return probabilities_; }

@@ -9,11 +9,9 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
@@ -25,8 +23,6 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
-#include "topksoftmax/numeric/finite.hpp"
-#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/sampled_log_z.hpp"

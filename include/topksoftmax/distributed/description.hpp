@@ -3,11 +3,9 @@
 
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/distributed/sharded_softmax.hpp"

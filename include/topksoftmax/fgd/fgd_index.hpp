@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/fgd/int8_rows.hpp"
 #include "topksoftmax/fgd/options.hpp"
 #include "topksoftmax/graph/small_world_graph.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/learning/progress.hpp"
-#include "topksoftmax/rows/int8_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -39,7 +39,7 @@ class HeadFile {
   /// or type, or a transform that LogitTransform does not allow.
   static HeadFile open(const std::filesystem::path& path);
 
-  /// Whether a safetensors file has a tensor `weight`, as a model's checkpoint has not. Throws Error as
+  /// Whether a safetensors file has a tensor `weight`, as a model's checkpoint does not. Throws Error as
   /// SafetensorsFile::open() does, but for an index of shards (.json), which is none.
   static bool recognises(const std::filesystem::path& path) {
     return path.extension() != ".json" && SafetensorsFile::open(path).contains("weight");
@@ -119,11 +119,7 @@ inline float metadata_number(const SafetensorsFile& file, const char* name, floa
 inline LogitTransform transform_in(const SafetensorsFile& file) {
   const LogitTransform transform = {.scale = metadata_number(file, "logit_scale", 1.0F),
                                     .soft_cap = metadata_number(file, "soft_cap", 0.0F)};
-  try {
-    check_transform(transform);
-  } catch (const Error& error) {
-    throw Error(file.path().string() + ": " + error.what());
-  }
+  check_transform(transform, file.path().string() + ": ");
   return transform;
 }
 

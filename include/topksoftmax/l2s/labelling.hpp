@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"

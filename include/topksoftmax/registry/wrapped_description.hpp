@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"

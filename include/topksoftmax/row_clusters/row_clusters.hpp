@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -26,12 +24,12 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/outside_option.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/numeric/largest.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/rows/largest.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/screened_softmax.hpp"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -5,17 +5,15 @@
 #include <Eigen/LU>
 #include <Eigen/QR>
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "topksoftmax/certified/building/coordinates.hpp"
+#include "topksoftmax/certified/building/panel_matrix.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
-#include "topksoftmax/numeric/panel_matrix.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"

@@ -3,9 +3,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,9 +14,9 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/largest.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
-#include "topksoftmax/rows/largest.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/numeric/panel_matrix.hpp"
+#include "topksoftmax/certified/building/panel_matrix.hpp"
 
 #include <gtest/gtest.h>
 

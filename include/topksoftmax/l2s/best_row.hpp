@@ -9,7 +9,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
-#include "topksoftmax/rows/row_codes.hpp"
+#include "topksoftmax/l2s/row_codes.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"

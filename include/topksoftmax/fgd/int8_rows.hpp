@@ -45,5 +45,5 @@ class TOPKSOFTMAX_EXPORT Int8Rows {
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)
-#include "topksoftmax/rows/int8_rows-inl.hpp"
+#include "topksoftmax/fgd/int8_rows-inl.hpp"
 #endif

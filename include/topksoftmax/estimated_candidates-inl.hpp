@@ -2,19 +2,18 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/estimated_candidates.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/numeric/largest.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/rows/estimated_candidates.hpp"
-#include "topksoftmax/rows/largest.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/rows/row_codes.hpp"
+#include "topksoftmax/l2s/row_codes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/fgd/int8_rows.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/rows/aligned_storage.hpp"
-#include "topksoftmax/rows/int8_rows.hpp"
 #include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 

@@ -21,5 +21,5 @@ TOPKSOFTMAX_EXPORT Candidates best_estimated(const Query& query, const LogitTran
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)
-#include "topksoftmax/rows/estimated_candidates-inl.hpp"
+#include "topksoftmax/estimated_candidates-inl.hpp"
 #endif

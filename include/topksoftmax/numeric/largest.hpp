@@ -19,5 +19,5 @@ TOPKSOFTMAX_EXPORT float kth_largest(float* values, std::size_t count, std::size
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)
-#include "topksoftmax/rows/largest-inl.hpp"
+#include "topksoftmax/numeric/largest-inl.hpp"
 #endif

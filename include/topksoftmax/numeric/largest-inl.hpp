@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/rows/largest.hpp"
+#include "topksoftmax/numeric/largest.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/rows/best_row.hpp"
+#include "topksoftmax/l2s/best_row.hpp"
 
 #include <gtest/gtest.h>
 
