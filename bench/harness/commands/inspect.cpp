@@ -71,6 +71,9 @@ void print_index(const SafetensorsFile& file, std::ostream& out, Json& json) {
       << ", d = " << printable(value_of(file, "dim")) << ", " << printable(value_of(file, "dtype"))
       << ", hash " << printable(value_of(file, "layer_hash"))
       << "\nchecksum: " << printable(value_of(file, "checksum")) << '\n';
+  if (file.metadata().contains("effort")) {
+    out << "effort: " << printable(value_of(file, "effort")) << ", of queries that name none\n";
+  }
   json["is"] = "index";
   json["metadata"] = file.metadata();
   constexpr std::string_view option = "options.";

@@ -66,8 +66,8 @@ std::string name_of_precision(const TuneResult& result) {
   return "P@" + std::to_string(result.k);
 }
 
-/// What asks the saved index as it was judged, in the words of a shell. The program goes by the name that it
-/// was called by.
+/// What asks the saved index, which holds the effort, as it was judged, in the words of a shell. The program
+/// goes by the name that it was called by.
 std::string ask_command(const Request& request, const TuneResult& result, const std::string& called) {
   std::vector<std::string> words = {called.substr(0, called.find(' ')), "ask", "--head",
                                     request.head.head.string()};
@@ -78,7 +78,6 @@ std::string ask_command(const Request& request, const TuneResult& result, const 
   add("--bias", request.head.bias);
   add("--index", request.out.string());
   add("--k", std::to_string(result.k));
-  if (result.effort != 0) add("--effort", std::to_string(result.effort));
   return shell_words(words);
 }
 
@@ -210,7 +209,8 @@ void run_tune(const Request& request, const Invocation& invocation) {
            [&] {
              if (request.out.empty()) return;
              save_index(*result.backend, request.out, out);
-             out << "load it with load_index() and ask it with " << query_code(result) << ", or\n"
+             if (result.effort != 0) out << "it holds the effort " << result.effort << "; ";
+             out << "load it with load_index() and ask it with {.k = " << result.k << "}, or\n"
                  << ask_command(request, result, command) << " --contexts FILE\n";
            }});
 }
