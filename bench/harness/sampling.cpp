@@ -104,6 +104,7 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
   measurement.reference_us = 1e6 * fastest;
   for (SamplingRow& row : measurement.rows) row.speedup = measurement.reference_us / row.us_per_token;
   measurement.read_gb_s = timed.read_gb_s;
+  measurement.notes = timed.notes;
   return measurement;
 }
 
@@ -116,7 +117,9 @@ void print_sampling(const Machine& machine, const Head& head, const SamplingMeas
   if (options.top_p < 1.0) out << ", top-p " << three_digits(options.top_p);
   if (options.min_p > 0.0) out << ", min-p " << fixed(options.min_p, 3);
   if (options.log_z_error > 0.0) out << ", log Z within " << fixed(options.log_z_error, 3) << " at 99.9 %";
-  out << "; 1.0 is " << measurement.reference << "\n\n";
+  out << "; 1.0 is " << measurement.reference << "\n";
+  for (const std::string& note : measurement.notes) out << note << '\n';
+  out << '\n';
   Table table({"backend", "µs/token", "speedup", "scans per 1,000", "tokens tried"});
   for (const SamplingRow& row : measurement.rows) {
     table.add({row.backend, three_digits(row.us_per_token), three_digits(row.speedup),
@@ -137,6 +140,7 @@ nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(head);
   json["contexts"] = measurement.contexts;
+  json["notes"] = measurement.notes;
   json["reference"] = {{"backend", measurement.reference}, {"us_per_token", measurement.reference_us}};
   json["sampling"] = nlohmann::ordered_json::array();
   for (const SamplingRow& row : measurement.rows) {

@@ -102,7 +102,7 @@ TEST_F(BenchProgram, DrawsTokens) {
   for (const std::string options : {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1"}) {
     const nlohmann::json report = measured_json("--sampling --backends fused,certified,l2s" + options);
     EXPECT_EQ(keys(report),
-              (std::vector<std::string>{"contexts", "head", "machine", "reference", "sampling"}));
+              (std::vector<std::string>{"contexts", "head", "machine", "notes", "reference", "sampling"}));
     EXPECT_EQ(report.at("contexts"), 20);
     const nlohmann::json& fused = report.at("sampling")[0];
     EXPECT_EQ(report.at("reference"),
@@ -132,7 +132,7 @@ TEST_F(BenchProgram, DrawsTokens) {
 
 TEST_F(BenchProgram, TakesTokensOnDemand) {
   const nlohmann::json report = measured_json("--cursor 1,20 --backends fused,certified");
-  EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "cursor", "head", "machine"}));
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "cursor", "head", "machine", "notes"}));
   EXPECT_EQ(report.at("contexts"), 20);
   ASSERT_EQ(report.at("cursor").size(), 4U);
   for (const nlohmann::json& row : report.at("cursor")) {
@@ -159,7 +159,7 @@ TEST_F(BenchProgram, MeasuresSlicesOnRanks) {
     EXPECT_NE(run.out.find("2 ranks"), std::string::npos) << run.out;
     EXPECT_EQ(run.out.find("other tokens"), std::string::npos) << run.out;
     const nlohmann::json report = nlohmann::json::parse(read_text(out));
-    EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "head", "machine", "ranks"}));
+    EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "head", "machine", "notes", "ranks"}));
     EXPECT_EQ(report.at("contexts"), 20);
     ASSERT_EQ(report.at("ranks").size(), 4U);
     EXPECT_EQ(report.at("ranks")[1].at("backend"), "certified");

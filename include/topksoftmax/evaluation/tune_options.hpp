@@ -69,6 +69,7 @@ struct TuneRow {
   double precision = kUnknown;     ///< the mean P@k of the validation contexts
   double lower_bound = kUnknown;   ///< what the expected P@k is at least; 1 where exact
   double microseconds = kUnknown;  ///< a query, one at a time on one thread
+  double spread = kUnknown;        ///< of the rounds that tell so: Timing::spread
   double bytes_read = kUnknown;    ///< the mean of QueryWork::bytes_read
   std::string reason;              ///< why it was not taken, or not measured; empty for the one that was
 };

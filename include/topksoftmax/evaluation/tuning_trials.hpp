@@ -275,8 +275,10 @@ inline void TuningTrials::time(const std::function<void(double)>& progress) {
                         QueryOptions{.k = truth_.k, .effort = trial->row.effort});
   const std::vector<Timing> timings =
       time_askers(askers, validation_.count, scan_seconds_, kTiming, progress);
-  for (std::size_t i = 0; i < timed.size(); ++i)
+  for (std::size_t i = 0; i < timed.size(); ++i) {
     timed[i]->row.microseconds = 1e6 * timings[i].seconds_per_item;
+    timed[i]->row.spread = timings[i].spread;
+  }
 }
 
 inline bool TuningTrials::small_enough(const TuneRow& row) const {
