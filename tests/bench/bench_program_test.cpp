@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -412,6 +414,23 @@ TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
     EXPECT_EQ(html.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(html.find("nan"), std::string::npos);
+  // No dot is "0.31× faster", and reading more takes no less than reading less.
+  const std::string faster = "× faster, ";
+  for (std::size_t at = html.find(faster); at != std::string::npos; at = html.find(faster, at + 1)) {
+    EXPECT_GE(std::stod(html.substr(html.rfind('\n', at) + 1)), 1.0);
+  }
+  std::istringstream work(html.substr(html.find("<h2>Work</h2>")));
+  std::size_t guides = 0;
+  for (std::string text; std::getline(work, text, '<');) {
+    std::array<double, 4> ends = {};
+    if (std::sscanf(text.c_str(), R"(line class="guide" x1="%lf" y1="%lf" x2="%lf" y2="%lf")", &ends[0],
+                    &ends[1], &ends[2], &ends[3]) != 4) {
+      continue;
+    }
+    EXPECT_GE(ends[1], ends[3]) << text;  // an image's y grows downwards
+    ++guides;
+  }
+  EXPECT_GT(guides, 2U);
 }
 
 /// The cells of a page's table after its row's name, tags left out.
@@ -682,6 +701,18 @@ TEST_F(BenchProgram, RefusesToWriteTwoThingsToOneFile) {
   expect_error(measure("--json ''"), 2, "--json: must be the name of a file");
   EXPECT_EQ(testing::read_bytes(head_), head);
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(BenchProgram, PrintsNothingIntoWhatItWritesToStandardOutput) {
+  const ProgramRun page = measure("--backends fused --html -");
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_TRUE(page.out.starts_with("<!DOCTYPE html>")) << page.out.substr(0, 200);
+  EXPECT_TRUE(page.out.ends_with("</html>\n"));
+  const std::filesystem::path json = folder_.path() / "measured.json";
+  EXPECT_EQ(measure("--backends fused --k 5 --json " + json.string()).exit_code, 0);
+  const std::string figure = run_tool("plot precision --json " + json.string() + " --out -").out;
+  EXPECT_TRUE(figure.starts_with("<svg ")) << figure.substr(0, 200);
+  EXPECT_TRUE(figure.ends_with("</svg>\n"));
 }
 
 TEST_F(BenchProgram, WritesToDevices) {

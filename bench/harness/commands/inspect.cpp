@@ -233,7 +233,7 @@ void print_numpy(const NumpyFile& file, std::ostream& out, Json& json) {
 }
 
 void run_inspect(const Request& request, const Invocation& invocation) {
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json}, invocation);
   check_distinct(std::array{NamedFile{"--json", request.json}},
                  std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
   Json json = {{"file", request.file.string()}};

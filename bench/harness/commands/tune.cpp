@@ -194,7 +194,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
 
 void run_tune(const Request& request, const Invocation& invocation) {
   const auto& [registry, command, standard_output, silence, progress] = invocation;
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json}, invocation);
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
   check_distinct(std::array{NamedFile{"--json", request.json}, NamedFile{"--out", request.out}},
