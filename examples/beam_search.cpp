@@ -4,6 +4,7 @@
 // by a certified head.
 #include "topksoftmax/decoding/beam_search.hpp"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -56,9 +57,14 @@ void search(const TopKSoftmax& head, const LstmModel& model, const std::string& 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::string beginning = "she looked at";
+  CLI::App app("The likeliest sentences of a language model, by the full softmax and by a certified head.",
+               "beam_search");
+  app.add_option("beginning", beginning, "Words that they begin with, separated by blanks")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
   try {
     const LstmModel model(TOPKSOFTMAX_EXAMPLE_DATA);
-    const std::string beginning = argc > 1 ? argv[1] : "she looked at";
     search(Fused(model.layer()), model, beginning);
     search(*Certified::build(model.layer(), write_contexts(model, 20000)), model, beginning);
     return 0;

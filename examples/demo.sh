@@ -4,6 +4,10 @@
 # Builds the language model example and runs it, on a machine where nothing is prepared. An argument names another
 # language model file.
 set -euo pipefail
+if [[ $# -gt 1 || ${1:-} == -* ]]; then
+  echo "usage: demo.sh [LANGUAGE MODEL FILE]" >&2
+  exit 2
+fi
 model=${1:+$(realpath -- "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

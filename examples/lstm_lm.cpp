@@ -308,7 +308,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "A language model and its softmax layer: without --decoder, compares heads; with it, writes text.",
       "lstm_lm");
-  app.add_option("model", arguments.model, "Language model file; the embedded one if not given");
+  app.add_option("model", arguments.model,
+                 "Language model file (lstm.*, vocab.utf8); the embedded one if not given");
   app.add_option("--decoder", arguments.decoder, "Write text, by this decoder")
       ->check(CLI::IsMember({"greedy", "sample", "beam", "speculative"}));
   app.add_option("--head", arguments.head, "The head that it asks")

@@ -2,6 +2,7 @@
 //
 // The head as its own draft: an approximate head drafts words, the full softmax verifies them in one batch.
 // The text is distributed exactly as the full softmax says, and comes faster.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -69,7 +70,11 @@ void compare(const LstmModel& model, const TopKSoftmax& draft, const char* what,
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Text of a language model that L2S drafts and the full softmax verifies: how much faster it comes.",
+      "speculative");
+  CLI11_PARSE(app, argc, argv);
   try {
     const LstmModel model(TOPKSOFTMAX_EXAMPLE_DATA);
     std::printf("Letting the model write, and L2S learn from it …\n\n");

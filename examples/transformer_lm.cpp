@@ -272,7 +272,9 @@ int main(int argc, char** argv) {
     CLI::App app(
         "Completes C code with a transformer, greedily and sampled, with the full softmax and faster heads.",
         "transformer_lm");
-    app.add_option("model,--model", arguments.model, "The language model (safetensors)")->required();
+    app.add_option("model,--model", arguments.model,
+                   "The language model (safetensors; examples/transformer_model.hpp lists its tensors)")
+        ->required();
     app.add_option("--prompt", arguments.prompt,
                    "What the text begins with; the beginning of a C function if not given");
     app.add_option("--tokens", arguments.tokens, "Tokens to write at most")

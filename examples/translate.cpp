@@ -170,7 +170,9 @@ int main(int argc, char** argv) {
   topksoftmax::examples::Arguments arguments;
   CLI::App app("Translates with each head: BLEU, and the speed of the softmax layer and of all.",
                "translate");
-  app.add_option("model", arguments.model, "The translation model (safetensors)")->required();
+  app.add_option("model", arguments.model,
+                 "The translation model (safetensors; examples/translation_model.hpp lists its tensors)")
+      ->required();
   app.add_option("test", arguments.test, "Tab-separated lines: source, reference, the model's greedy output")
       ->required();
   app.add_option("contexts", arguments.contexts, "Head file whose contexts.train the heads learn from")

@@ -4,6 +4,7 @@
 #include <ostream>
 #include <utility>
 
+#include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
 
@@ -22,7 +23,10 @@ TimedBesideReads time_beside_reads(std::vector<TimedWork> works, std::size_t cou
                      }});
   const double seconds = timings.back().seconds_per_item;
   timings.pop_back();
-  return {.timings = std::move(timings), .read_gb_s = 1e-9 * static_cast<double>(probe.bytes()) / seconds};
+  std::vector<std::string> notes = remarks_on_spread(largest_spread(timings));
+  return {.timings = std::move(timings),
+          .read_gb_s = 1e-9 * static_cast<double>(probe.bytes()) / seconds,
+          .notes = std::move(notes)};
 }
 
 void print_beside_reads(const Machine& machine, double read_gb_s, const Head& head, std::ostream& out) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <iosfwd>
+#include <string>
 #include <vector>
 
 #include "harness/head.hpp"
@@ -17,6 +18,7 @@ namespace topksoftmax::bench {
 struct TimedBesideReads {
   std::vector<Timing> timings;  ///< of the works
   double read_gb_s = 0.0;
+  std::vector<std::string> notes;  ///< what is to be known of the timing
 };
 
 /// Times works on `count` contexts, so many in one go, on one pinned thread.

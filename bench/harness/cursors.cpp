@@ -94,6 +94,7 @@ CursorMeasurement measure_cursors(const Head& head, std::span<const Choice> choi
     measurement.rows[g].us_cursor = 1e6 * timed.timings[2 * g + 1].seconds_per_item;
   }
   measurement.read_gb_s = timed.read_gb_s;
+  measurement.notes = timed.notes;
   return measurement;
 }
 
@@ -101,7 +102,9 @@ void print_cursors(const Machine& machine, const Head& head, const CursorMeasure
                    std::ostream& out) {
   print_beside_reads(machine, measurement.read_gb_s, head, out);
   out << "; next best tokens after " << measurement.contexts << " of " << head.test.rows()
-      << " test contexts, one thread\n\n";
+      << " test contexts, one thread\n";
+  for (const std::string& note : measurement.notes) out << note << '\n';
+  out << '\n';
   Table table({"backend", "tokens", "µs/query", "µs/cursor", "cursor/query"});
   for (const CursorRow& row : measurement.rows) {
     table.add({row.backend, std::to_string(row.tokens), three_digits(row.us_query),
@@ -123,6 +126,7 @@ nlohmann::ordered_json cursors_to_json(const Machine& machine, const Head& head,
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(head);
   json["contexts"] = measurement.contexts;
+  json["notes"] = measurement.notes;
   json["cursor"] = nlohmann::ordered_json::array();
   for (const CursorRow& row : measurement.rows) {
     json["cursor"].push_back({{"backend", row.backend},

@@ -28,8 +28,9 @@ struct CursorRow {
 /// What was measured of cursors.
 struct CursorMeasurement {
   std::vector<CursorRow> rows;
-  double read_gb_s = 0.0;    ///< the machine's limit for a buffer of the layer's size
-  std::size_t contexts = 0;  ///< that were timed
+  double read_gb_s = 0.0;               ///< the machine's limit for a buffer of the layer's size
+  std::size_t contexts = 0;             ///< that were timed
+  std::vector<std::string> notes = {};  ///< what is to be known of the timing
 };
 
 /// Takes `tokens` next best tokens, for each of these numbers, after `measure.timed` of the test contexts

@@ -165,7 +165,7 @@ void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices
 
 void measure(const MeasureRequest& request, const Invocation& invocation) {
   const auto& [registry, command, standard_output, silence, progress] = invocation;
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json, request.html}, invocation);
   std::vector<Choice> choices = choose_backends(registry, request.backends, request.settings);
   if (!request.copied_as.empty()) {
     choices.push_back(

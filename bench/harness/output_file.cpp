@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <fstream>
@@ -96,8 +97,8 @@ void check_apart(const NamedFile& one, const NamedFile& other) {
 
 }  // namespace
 
-std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation) {
-  return is_standard_output(json) ? invocation.silence : invocation.out;
+std::ostream& text_output(std::initializer_list<std::filesystem::path> files, const Invocation& invocation) {
+  return std::any_of(files.begin(), files.end(), is_standard_output) ? invocation.silence : invocation.out;
 }
 
 void check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs) {

@@ -19,8 +19,8 @@ struct NamedFile {
   std::filesystem::path path;  ///< empty: none
 };
 
-/// Where a command prints what people read: standard output, or nowhere where that is for JSON.
-std::ostream& text_output(const std::filesystem::path& json, const Invocation& invocation);
+/// Where a command prints what people read: standard output, or nowhere where one of its files is that.
+std::ostream& text_output(std::initializer_list<std::filesystem::path> files, const Invocation& invocation);
 
 /// Throws UsageError where an output ("-" is standard output) is a file that is read, or another output: one
 /// would destroy the other, or be mixed with it. Of a model, be it its folder or a file of it, all files are

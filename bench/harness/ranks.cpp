@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "harness/report.hpp"
+#include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 #include "harness/usage_error.hpp"
 
@@ -203,7 +204,9 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
   const auto us = [count](const std::vector<double>& seconds) {
     return 1e6 * detail::quantile(seconds, 0.5) / count;
   };
+  double spread = 0.0;
   for (Contender& contender : contenders) {
+    spread = std::max({spread, detail::spread_of(contender.one), detail::spread_of(contender.all)});
     std::size_t different = 0;
     for (std::size_t i = 0; i < asking.count(); ++i) {
       const std::vector<TokenId> tokens = asking.tokens_for(*contender.sharded, contender.options, i);
@@ -219,6 +222,7 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
                           .bytes = static_cast<double>(contender.work.bytes) / contender.worked_for,
                           .different_share = static_cast<double>(different) / count});
   }
+  found.notes = remarks_on_spread(spread);
   return found;
 }
 #else
@@ -240,7 +244,9 @@ void print_ranks(const Machine& machine, const Head& head, const RanksMeasuremen
       << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << "; the "
       << measurement.k << " best of " << measurement.contexts << " test contexts";
   if (measurement.batch > 1) out << " in batches of " << measurement.batch;
-  out << ", one thread a rank\n1.0 is the same backend over the whole layer on one rank; µs a context\n\n";
+  out << ", one thread a rank\n1.0 is the same backend over the whole layer on one rank; µs a context\n";
+  for (const std::string& note : measurement.notes) out << note << '\n';
+  out << '\n';
   Table table({"backend", "one rank", std::to_string(measurement.ranks) + " ranks", "speedup", "in screens",
                "in collectives", "waiting", "collectives", "bytes"});
   for (const RanksRow& row : measurement.rows) {
@@ -263,6 +269,7 @@ nlohmann::ordered_json ranks_to_json(const Machine& machine, const Head& head,
   json["machine"] = to_json(machine);
   json["head"] = to_json(head);
   json["contexts"] = measurement.contexts;
+  json["notes"] = measurement.notes;
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RanksRow& row : measurement.rows) {
     json["ranks"].push_back({{"backend", row.backend},

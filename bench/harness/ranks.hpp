@@ -42,6 +42,7 @@ struct RanksMeasurement {
   std::size_t batch = 1;
   std::size_t contexts = 0;
   std::vector<RanksRow> rows = {};
+  std::vector<std::string> notes = {};  ///< what is to be known of the timing
 };
 
 /// What a run over ranks has of MPI, which it begins and, where nothing has failed, ends. Throws UsageError

@@ -6,13 +6,11 @@
 #include <ostream>
 #include <utility>
 
+#include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 
 namespace topksoftmax::bench {
 namespace {
-
-/// Above this, the rounds of the timing disagree so much that the figures deserve no trust.
-constexpr double kRestless = 0.1;
 
 bool any_interval(const Measurement& measurement) {
   return std::any_of(measurement.rows.begin(), measurement.rows.end(),
@@ -70,9 +68,7 @@ std::vector<std::string> remarks(const Measurer& measurer, const Measurement& me
   if (!on_threads.empty()) all.push_back(std::move(on_threads));
   double spread = 0.0;
   for (const Row& row : measurement.rows) spread = std::max(spread, row.timing.spread);
-  if (spread > kRestless) {
-    all.push_back("the machine is restless: rounds differ by up to " + fixed(100.0 * spread, 0) + " %");
-  }
+  for (std::string& remark : remarks_on_spread(spread)) all.push_back(std::move(remark));
   return all;
 }
 

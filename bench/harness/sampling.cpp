@@ -104,6 +104,7 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
   measurement.reference_us = 1e6 * fastest;
   for (SamplingRow& row : measurement.rows) row.speedup = measurement.reference_us / row.us_per_token;
   measurement.read_gb_s = timed.read_gb_s;
+  measurement.notes = timed.notes;
   return measurement;
 }
 
@@ -118,7 +119,9 @@ void print_sampling(const Machine& machine, const Head& head, const SamplingMeas
   if (options.typical_p < 1.0) out << ", typical-p " << three_digits(options.typical_p);
   if (options.top_n_sigma > 0.0) out << ", top-n-sigma " << three_digits(options.top_n_sigma);
   if (options.log_z_error > 0.0) out << ", log Z within " << fixed(options.log_z_error, 3) << " at 99.9 %";
-  out << "; 1.0 is " << measurement.reference << "\n\n";
+  out << "; 1.0 is " << measurement.reference << "\n";
+  for (const std::string& note : measurement.notes) out << note << '\n';
+  out << '\n';
   Table table({"backend", "µs/token", "speedup", "scans per 1,000", "tokens tried"});
   for (const SamplingRow& row : measurement.rows) {
     table.add({row.backend, three_digits(row.us_per_token), three_digits(row.speedup),
@@ -139,6 +142,7 @@ nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(head);
   json["contexts"] = measurement.contexts;
+  json["notes"] = measurement.notes;
   json["reference"] = {{"backend", measurement.reference}, {"us_per_token", measurement.reference_us}};
   json["sampling"] = nlohmann::ordered_json::array();
   for (const SamplingRow& row : measurement.rows) {

@@ -32,10 +32,11 @@ struct SamplingRow {
 struct SamplingMeasurement {
   SamplingOptions options;
   std::vector<SamplingRow> rows = {};
-  std::string reference = {};  ///< the 1.0 of the speedups
-  double reference_us = 0.0;   ///< its time a token
-  double read_gb_s = 0.0;      ///< the machine's limit for a buffer of the layer's size
-  std::size_t contexts = 0;    ///< that were drawn after
+  std::vector<std::string> notes = {};  ///< what is to be known of the timing
+  std::string reference = {};           ///< the 1.0 of the speedups
+  double reference_us = 0.0;            ///< its time a token
+  double read_gb_s = 0.0;               ///< the machine's limit for a buffer of the layer's size
+  std::size_t contexts = 0;             ///< that were drawn after
 };
 
 /// Draws a token after `measure.timed` of the test contexts with each of the chosen backends, and with the

@@ -2,6 +2,7 @@
 /* A head from a file, its five most probable tokens, proven, and a few that are drawn. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <topksoftmax/c/topksoftmax.h>
 
 static void require(topk_status status, const topk_error* error) {
@@ -12,6 +13,11 @@ static void require(topk_status status, const topk_error* error) {
 
 int main(int argc, char** argv) {
   const char* const path = argc > 1 ? argv[1] : "examples/data/novels-lm.safetensors";
+  if (argc > 2 || path[0] == '-') {
+    const int asked = argc == 2 && strcmp(path, "--help") == 0;
+    fprintf(asked ? stdout : stderr, "usage: quickstart_c [HEAD FILE WITH contexts.test]\n");
+    return asked ? EXIT_SUCCESS : EXIT_FAILURE;
+  }
   topk_error error;
 
   /* The output layer of a language model, and contexts that the model has produced. */

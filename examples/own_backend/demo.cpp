@@ -101,6 +101,10 @@ void run(const std::filesystem::path& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "usage: mine-demo [FOLDER TO WRITE TO]\n");
+    return 1;
+  }
   try {
     run(argc > 1 ? argv[1] : ".");
     return 0;

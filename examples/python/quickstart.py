@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A language model's head from a file: the words it finds probable, proven, and some that are drawn.
+"""A language model's head from a file: the words it finds probable, proven, and some that are drawn."""
 
-usage: TOPKSOFTMAX_C_LIBRARY=build/release/src/c/libtopksoftmax_c.so quickstart.py [HEAD]
-"""
-
+import argparse
 import json
 import pathlib
-import sys
 import time
 
 import numpy as np
@@ -22,9 +19,11 @@ def words_of(path):
 
 
 def main():
-    path = pathlib.Path(__file__).parents[1] / "data/novels-lm.safetensors"
-    if len(sys.argv) > 1:
-        path = sys.argv[1]
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog="TOPKSOFTMAX_C_LIBRARY of the environment names libtopksoftmax_c.so.")
+    parser.add_argument("head", nargs="?", help="a language model's file; without it, the embedded one",
+                        default=pathlib.Path(__file__).parents[1] / "data/novels-lm.safetensors")
+    path = parser.parse_args().head
     file = tks.HeadFile(path)
     layer = file.layer
     words = words_of(path)

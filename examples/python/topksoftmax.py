@@ -446,7 +446,7 @@ class Backend(_Handle):
 
     Queries take options by name: k; mask, the tokens that are allowed, [V] of bool, or in place the words
     [ceil(V/32)] of int32 or uint32 that XGrammar and llguidance have; biases {token: bias}; probabilities,
-    effort and log_z_tolerance as in C.
+    effort and log_z_tolerance as in C: effort 0 is the one that the index holds, where tune has found one.
     """
 
     def __init__(self, layer, name, *arguments):

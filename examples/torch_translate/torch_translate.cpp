@@ -206,7 +206,9 @@ int main(int argc, char** argv) {
   topksoftmax::examples::Arguments arguments;
   CLI::App app("Translates with torch's output layer and with this library's: BLEU, and the speed of all.",
                "torch_translate");
-  app.add_option("model", arguments.model, "The translation model (safetensors)")->required();
+  app.add_option("model", arguments.model,
+                 "The translation model (safetensors; examples/translation_model.hpp lists its tensors)")
+      ->required();
   app.add_option("test", arguments.test, "Tab-separated lines: source, reference")->required();
   app.add_option("contexts", arguments.contexts, "Head file whose contexts.train the heads learn from")
       ->required();

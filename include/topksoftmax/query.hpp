@@ -14,9 +14,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 struct Query {
   const float* h = nullptr;  ///< the context [d], finite
   std::size_t k = 1;         ///< tokens to return: at most V, and at least 1 but where no token is allowed: 0
-  kernels::LogitEdits edits = {};                                    ///< mask and biases
-  std::size_t effort = 0;                                            ///< QueryOptions::effort
-  bool probabilities = true;                                         ///< whether log_z is wanted
+  kernels::LogitEdits edits = {};  ///< mask and biases
+  std::size_t effort = 0;          ///< QueryOptions::effort, or the usual one
+  bool probabilities = true;       ///< whether log_z is wanted
   double log_z_tolerance = std::numeric_limits<double>::infinity();  ///< QueryOptions::log_z_tolerance
   bool same_context = false;                                         ///< QueryOptions::same_context
   /// Whether the mask forbids some tokens, but so few that each of them can be scored: few_forbidden().

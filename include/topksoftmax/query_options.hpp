@@ -31,8 +31,8 @@ struct QueryOptions {
   /// less.
   bool probabilities = true;
 
-  /// How hard the backend looks, in the unit of its own trade-off knob (its documentation names it); 0 leaves
-  /// the value that it was built with, `full_effort` exhausts the method.
+  /// How hard the backend looks, in the unit of its own trade-off knob (its documentation names it); 0: as it
+  /// was tuned (TopKSoftmax::usual_effort), or else built, `full_effort` exhausts the method.
   std::size_t effort = 0;
 
   /// For backends that answer with an interval of log Z (Normalizer::interval): how wide it may be (high −

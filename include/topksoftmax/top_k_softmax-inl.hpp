@@ -20,6 +20,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/flat_answers.hpp"
+#include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/nucleus.hpp"
@@ -109,7 +110,7 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
   query.probabilities = options.probabilities;
   query.log_z_tolerance = options.log_z_tolerance;
   query.same_context = options.same_context;
-  return query;
+  return as_usual(query);
 }
 
 /// The same of one context, of which every value is looked at.
@@ -469,6 +470,11 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::name_candidates(Candidates& candidates, Wor
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::do_candidates(const Query& /*query*/,
                                                                         Workspace& /*workspace*/) const {
   return std::nullopt;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::save(IndexWriter& out) const {
+  do_save(out);
+  if (usual_effort_ != 0) out.effort(usual_effort_);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_save(IndexWriter&) const {

@@ -237,9 +237,16 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// interval), known before anything is asked; nothing where no answer has a learned log Z.
   virtual std::optional<LogZError> log_z_error() const { return std::nullopt; }
 
-  /// Puts all that its load() needs beside the layer into `out`: what save_index() writes to a file. Throws
-  /// Error for backends that have no index to save.
-  void save(IndexWriter& out) const { do_save(out); }
+  /// The effort of queries that name none; 0: what the backend was built with. tune() sets the one that it
+  /// has found, and an index holds it.
+  std::size_t usual_effort() const { return usual_effort_; }
+
+  /// Sets that effort. Not while another thread asks.
+  void set_usual_effort(std::size_t effort) { usual_effort_ = effort; }
+
+  /// Puts all that its load() needs beside the layer, and its usual effort, into `out`: what save_index()
+  /// writes to a file. Throws Error for backends that have no index to save.
+  void save(IndexWriter& out) const;
 
  protected:
   /// For a layer, of whose rows `row_map` names the tokens; null: row i is token i.
@@ -255,19 +262,19 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   // Ask another backend, for those that are made of one. Ids are numbers of rows, as in every Query.
   /// The answer of `backend`.
   static void ask(const TopKSoftmax& backend, const Query& query, Workspace& workspace, TopK& answer) {
-    backend.do_query(query, workspace, answer);
+    backend.do_query(backend.as_usual(query), workspace, answer);
   }
   /// Its answers for `batch` contexts, `stride` floats from one to the next.
   static void ask(const TopKSoftmax& backend, const Query& query, std::size_t stride, std::size_t batch,
                   Workspace& workspace, TopK* answers) {
-    backend.do_query_batch(query, stride, batch, workspace, answers);
+    backend.do_query_batch(backend.as_usual(query), stride, batch, workspace, answers);
   }
   /// How many contexts of a batch must be asked at a time; 0: any number.
   static std::size_t ask_together(const TopKSoftmax& backend) { return backend.answered_together(); }
   /// Its candidates, if it has such a list.
   static std::optional<Candidates> ask_candidates(const TopKSoftmax& backend, const Query& query,
                                                   Workspace& workspace) {
-    return backend.do_candidates(query, workspace);
+    return backend.do_candidates(backend.as_usual(query), workspace);
   }
   /// Its log Z from a sample, if it can draw one.
   static std::optional<SampledLogZ> ask_sample_log_z(const TopKSoftmax& backend, const Query& query,
@@ -374,6 +381,12 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
     }
   }
 
+  /// The query with the usual effort, unless it names one.
+  Query as_usual(Query query) const {
+    if (query.effort == 0) query.effort = usual_effort_;
+    return query;
+  }
+
   Query check(const float* h, std::size_t dim, const QueryOptions& options) const;
   Query check_one(std::span<const float> h, const QueryOptions& options) const;
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
@@ -394,6 +407,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   SoftmaxLayer layer_;
   std::shared_ptr<const RowMap> row_map_;
   std::size_t rows_;
+  std::size_t usual_effort_ = 0;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -104,7 +106,7 @@ TEST_F(BenchProgram, DrawsTokens) {
        {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1", " --top-n-sigma 1"}) {
     const nlohmann::json report = measured_json("--sampling --backends fused,certified,l2s" + options);
     EXPECT_EQ(keys(report),
-              (std::vector<std::string>{"contexts", "head", "machine", "reference", "sampling"}));
+              (std::vector<std::string>{"contexts", "head", "machine", "notes", "reference", "sampling"}));
     EXPECT_EQ(report.at("contexts"), 20);
     const nlohmann::json& fused = report.at("sampling")[0];
     EXPECT_EQ(report.at("reference"),
@@ -138,7 +140,7 @@ TEST_F(BenchProgram, DrawsTokens) {
 
 TEST_F(BenchProgram, TakesTokensOnDemand) {
   const nlohmann::json report = measured_json("--cursor 1,20 --backends fused,certified");
-  EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "cursor", "head", "machine"}));
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "cursor", "head", "machine", "notes"}));
   EXPECT_EQ(report.at("contexts"), 20);
   ASSERT_EQ(report.at("cursor").size(), 4U);
   for (const nlohmann::json& row : report.at("cursor")) {
@@ -165,7 +167,7 @@ TEST_F(BenchProgram, MeasuresSlicesOnRanks) {
     EXPECT_NE(run.out.find("2 ranks"), std::string::npos) << run.out;
     EXPECT_EQ(run.out.find("other tokens"), std::string::npos) << run.out;
     const nlohmann::json report = nlohmann::json::parse(read_text(out));
-    EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "head", "machine", "ranks"}));
+    EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "head", "machine", "notes", "ranks"}));
     EXPECT_EQ(report.at("contexts"), 20);
     ASSERT_EQ(report.at("ranks").size(), 4U);
     EXPECT_EQ(report.at("ranks")[1].at("backend"), "certified");
@@ -418,6 +420,23 @@ TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
     EXPECT_EQ(html.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(html.find("nan"), std::string::npos);
+  // No dot is "0.31× faster", and reading more takes no less than reading less.
+  const std::string faster = "× faster, ";
+  for (std::size_t at = html.find(faster); at != std::string::npos; at = html.find(faster, at + 1)) {
+    EXPECT_GE(std::stod(html.substr(html.rfind('\n', at) + 1)), 1.0);
+  }
+  std::istringstream work(html.substr(html.find("<h2>Work</h2>")));
+  std::size_t guides = 0;
+  for (std::string text; std::getline(work, text, '<');) {
+    std::array<double, 4> ends = {};
+    if (std::sscanf(text.c_str(), R"(line class="guide" x1="%lf" y1="%lf" x2="%lf" y2="%lf")", &ends[0],
+                    &ends[1], &ends[2], &ends[3]) != 4) {
+      continue;
+    }
+    EXPECT_GE(ends[1], ends[3]) << text;  // an image's y grows downwards
+    ++guides;
+  }
+  EXPECT_GT(guides, 2U);
 }
 
 /// The cells of a page's table after its row's name, tags left out.
@@ -688,6 +707,18 @@ TEST_F(BenchProgram, RefusesToWriteTwoThingsToOneFile) {
   expect_error(measure("--json ''"), 2, "--json: must be the name of a file");
   EXPECT_EQ(testing::read_bytes(head_), head);
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(BenchProgram, PrintsNothingIntoWhatItWritesToStandardOutput) {
+  const ProgramRun page = measure("--backends fused --html -");
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_TRUE(page.out.starts_with("<!DOCTYPE html>")) << page.out.substr(0, 200);
+  EXPECT_TRUE(page.out.ends_with("</html>\n"));
+  const std::filesystem::path json = folder_.path() / "measured.json";
+  EXPECT_EQ(measure("--backends fused --k 5 --json " + json.string()).exit_code, 0);
+  const std::string figure = run_tool("plot precision --json " + json.string() + " --out -").out;
+  EXPECT_TRUE(figure.starts_with("<svg ")) << figure.substr(0, 200);
+  EXPECT_TRUE(figure.ends_with("</svg>\n"));
 }
 
 TEST_F(BenchProgram, WritesToDevices) {

@@ -210,7 +210,7 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
   const ProgramRun run = run_tool(tune + index_.string());
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("head.index: "));
-  EXPECT_THAT(run.out, HasSubstr("load it with load_index() and ask it with {.k = 5"));
+  EXPECT_THAT(run.out, HasSubstr("load it with load_index() and ask it with {.k = 5}, or\n"));
   EXPECT_THAT(run.out, HasSubstr("\ntopksoftmax ask --head " + head_.string() + " --index " +
                                  index_.string() + " --k 5 --contexts FILE\n"));
   const auto loaded =
@@ -223,6 +223,25 @@ TEST_F(IndexCommands, TuneSavesTheOneToTake) {
                           (folder_.path() / "out").string() + " --out " + (folder_.path() / same).string()),
                  2, "--out and --json are one file");
   }
+}
+
+TEST_F(IndexCommands, AnIndexIsAskedWithTheEffortThatItHolds) {
+  const SoftmaxLayer layer =
+      bench::load_head({.head = head_, .contexts = {}, .tensor = {}, .bias = {}}).layer;
+  const auto built = Registry::standard().build("fgd", {.layer = layer}, {{"ef_search", "200"}});
+  save_index(*built, index_);
+  EXPECT_THAT(inspect(index_).out, Not(HasSubstr("\neffort: ")));
+  const std::string ask = "ask --head " + head_.string() + " --index " + index_.string() + " --contexts " +
+                          head_.string() + " --k 5 --json -";
+  const std::string thorough = run_tool(ask).out;
+  const std::string hasty = run_tool(ask + " --effort 5").out;
+  ASSERT_NE(thorough, hasty);
+
+  built->set_usual_effort(5);
+  save_index(*built, index_);
+  EXPECT_THAT(inspect(index_, "--verify").out, HasSubstr("\neffort: 5, of queries that name none\n"));
+  EXPECT_EQ(run_tool(ask).out, hasty);
+  EXPECT_EQ(run_tool(ask + " --effort 200").out, thorough);
 }
 
 TEST_F(IndexCommands, TuneSavesItsIndexThoughItsJsonCannotBeWritten) {

@@ -78,6 +78,7 @@ class BenchLanguageModel : public ::testing::Test {
     const nlohmann::json report = report_of(arguments);
     EXPECT_EQ(report.at("head").at("vocab").get<std::size_t>(), kVocab);
     EXPECT_TRUE(report.at("machine").at("simd").is_string());
+    EXPECT_TRUE(report.at("notes").is_array());
     for (const nlohmann::json& row : report.at(name)) {
       for (const char* const key : keys) EXPECT_TRUE(row.contains(key)) << key << " " << row;
     }

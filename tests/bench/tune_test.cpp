@@ -74,11 +74,14 @@ TEST_F(TuneProgram, WritesJson) {
     EXPECT_GT(row.at("us_per_query").get<double>(), 0.0);
     EXPECT_EQ(row.at("reason").get<std::string>().empty(), row.at("backend") == "fused");
     for (const char* key : {"settings", "code", "effort", "exact", "build_seconds", "index_bytes",
-                            "precision", "lower_bound", "bytes_per_query"}) {
+                            "precision", "lower_bound", "spread", "bytes_per_query"}) {
       EXPECT_TRUE(row.contains(key)) << key;
     }
   }
   EXPECT_EQ(names, (std::set<std::string>{"certified", "fused", "quantized"}));
+  double spread = 0.0;
+  for (const nlohmann::json& row : rows) spread = std::max(spread, row.at("spread").get<double>());
+  EXPECT_EQ(report.at("notes").size(), spread > 0.1 ? 1U : 0U) << spread;
 }
 
 TEST_F(TuneProgram, SaysWhatItCouldNotDo) {

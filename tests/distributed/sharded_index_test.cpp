@@ -18,6 +18,7 @@
 #include "topksoftmax/distributed/sharded_head_file.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/quantized/build.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 
 namespace topksoftmax {
@@ -92,6 +93,21 @@ TEST_F(ShardedIndex, AnswersAsBeforeBitForBit) {
     }
     EXPECT_EQ(loaded->name(), head->name());
     EXPECT_EQ(loaded->layer_hash(), head->layer_hash());
+  }
+}
+
+TEST_F(ShardedIndex, HoldsTheEffortOfQueriesThatNameNone) {
+  for (const Spread& spread : spreads()) {
+    SCOPED_TRACE(spread.name);
+    const auto head = sharded(layer_, spread, [](SoftmaxLayer slice) {
+      return Quantized::build(std::move(slice), {.refine_width = 20});
+    });
+    head->set_usual_effort(40);
+    save_sharded_index(*head, folder_ / "index");
+    const auto loaded = load(layer_, spread.slice(900));
+    const Eigen::VectorXf h = train_.row(0);
+    testing::expect_same(loaded->query(h, {.k = 5}), head->query(h, {.k = 5, .effort = 40}));
+    EXPECT_EQ(loaded->query(h, {.k = 5}).work.candidates, head->query(h, {.k = 5}).work.candidates);
   }
 }
 

@@ -61,6 +61,7 @@ void expect_consistent(const TuneResult& result, const TuneOptions& options) {
   const TuneRow& chosen = result.row();
   EXPECT_EQ(chosen.backend, result.backend->name());
   EXPECT_EQ(chosen.effort, result.effort);
+  EXPECT_EQ(result.backend->usual_effort(), result.effort);
   EXPECT_EQ(chosen.index_bytes, result.backend->index_bytes());
   EXPECT_EQ(chosen.reason, "");
   EXPECT_GE(chosen.lower_bound, options.target.precision);

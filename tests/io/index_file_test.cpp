@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <sstream>
@@ -26,6 +27,7 @@
 #include "support/saved_index.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/registry/standard.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 
@@ -62,6 +64,45 @@ TEST(IndexFiles, EveryClassLoadsItsKindAndRefusesOthers) {
   save_index(*Exact::make(world().layer), path);
   EXPECT_EQ(load_index<Exact>(path, world().layer)->name(), "exact");
   EXPECT_THAT(error_of([&] { load_index<Fused>(path, world().layer); }), HasSubstr(R"(expected "fused")"));
+}
+
+TEST(IndexFiles, HoldTheEffortOfQueriesThatNameNone) {
+  const TemporaryFolder folder(memory_folder());
+  const auto path = folder.path() / "f";
+  const Eigen::VectorXf h = world().test.row(0);
+  const auto scored = [&h](const TopKSoftmax& head, std::size_t effort) {
+    return head.query(h, {.k = 5, .effort = effort}).work.candidates;
+  };
+  const std::shared_ptr<TopKSoftmax> plain = Quantized::build(world().layer, {.refine_width = 20});
+  EXPECT_FALSE(Parts(saved(*plain)).metadata.contains("effort"));
+  save_index(*plain, path);
+  EXPECT_EQ(load_index(path, world().layer)->usual_effort(), 0U);
+
+  const std::shared_ptr<TopKSoftmax> tuned = Quantized::build(world().layer, {.refine_width = 20});
+  tuned->set_usual_effort(33);
+  save_index(*tuned, path);
+  std::vector<std::unique_ptr<TopKSoftmax>> loaded;
+  loaded.push_back(load_index(path, world().layer));
+  loaded.push_back(load_index<Quantized>(path, world().layer));
+  loaded.push_back(load_index(path, world().layer, Registry::standard()));
+  for (const std::unique_ptr<TopKSoftmax>& head : loaded) {
+    EXPECT_EQ(head->usual_effort(), 33U);
+    EXPECT_EQ(scored(*head, 0), 33U);
+    EXPECT_EQ(scored(*head, 40), 40U);
+    head->set_usual_effort(0);
+    EXPECT_EQ(scored(*head, 0), 20U);
+  }
+  std::vector<TokenId> tokens(static_cast<std::size_t>(testing::kVocab));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  save_index(*MappedVocabulary::wrap(tuned, tokens, tokens.size()), path);
+  EXPECT_EQ(scored(*load_index(path, world().layer), 0), 33U);
+
+  Parts parts(saved(*tuned));
+  for (const char* const no_number : {"", "-1", "33 rows", "1e3", "99999999999999999999"}) {
+    parts.metadata["effort"] = no_number;
+    EXPECT_THAT(refusal(parts.file()), HasSubstr("its metadata effort is \"" + std::string(no_number) +
+                                                 "\", expected a number; it is damaged"));
+  }
 }
 
 TEST(IndexFiles, FilesThatAreNoIndexSaySo) {

@@ -222,8 +222,9 @@ Action declare_ask(CLI::App& app) {
       ->check(count())
       ->type_name("K")
       ->capture_default_str();
-  app.add_option("--effort", request->query.effort,
-                 "How hard the backend looks, where it has an effort; 0: as it was built")
+  app.add_option(
+         "--effort", request->query.effort,
+         "How hard the backend looks, where it has an effort; 0: as the index holds it, or as it was built")
       ->check(whole_number(0, QueryOptions::full_effort))
       ->type_name("N")
       ->capture_default_str();

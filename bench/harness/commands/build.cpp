@@ -41,7 +41,7 @@ struct Request {
 
 void run_build(const Request& request, const Invocation& invocation) {
   const auto& [registry, command, standard_output, silence, progress] = invocation;
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json}, invocation);
   const Choice choice = choose_backend(registry, request.backend, request.settings);
   if (!choice.backend->traits.has_index) {
     throw Error(choice.backend->name + ": this backend has no index that can be saved");

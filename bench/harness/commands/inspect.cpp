@@ -71,6 +71,9 @@ void print_index(const SafetensorsFile& file, std::ostream& out, Json& json) {
       << ", d = " << printable(value_of(file, "dim")) << ", " << printable(value_of(file, "dtype"))
       << ", hash " << printable(value_of(file, "layer_hash"))
       << "\nchecksum: " << printable(value_of(file, "checksum")) << '\n';
+  if (file.metadata().contains("effort")) {
+    out << "effort: " << printable(value_of(file, "effort")) << ", of queries that name none\n";
+  }
   json["is"] = "index";
   json["metadata"] = file.metadata();
   constexpr std::string_view option = "options.";
@@ -230,7 +233,7 @@ void print_numpy(const NumpyFile& file, std::ostream& out, Json& json) {
 }
 
 void run_inspect(const Request& request, const Invocation& invocation) {
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json}, invocation);
   check_distinct(std::array{NamedFile{"--json", request.json}},
                  std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
   Json json = {{"file", request.file.string()}};

@@ -19,7 +19,7 @@ struct Request {
 };
 
 void run_list(const Request& request, const Invocation& invocation) {
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json}, invocation);
   if (request.names) {
     for (const BackendDescription& backend : invocation.registry.descriptions()) out << backend.name << '\n';
   } else {

@@ -183,7 +183,7 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
   app.add_option("--json", request.json, "Write the results to this file too; -: to standard output")
       ->check(file_name())
       ->type_name("OUT");
-  app.add_option("--html", request.html, "Write a report with plots to this file too")
+  app.add_option("--html", request.html, "Write a report with plots to this file too; -: to standard output")
       ->check(file_name())
       ->type_name("OUT");
 }

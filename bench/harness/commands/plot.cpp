@@ -49,7 +49,8 @@ void check_ending(const std::filesystem::path& out) {
   throw UsageError("--out " + out.string() + ": figures are written as SVG; name a file that ends in .svg");
 }
 
-void run_plot(const Request& request, std::ostream& out) {
+void run_plot(const Request& request, const Invocation& invocation) {
+  std::ostream& out = text_output({request.out}, invocation);
   std::vector<NamedFile> inputs;
   for (const std::filesystem::path& path : request.measurements) inputs.push_back({"--json", path});
   check_distinct(std::array{NamedFile{"--out", request.out}}, inputs);
@@ -81,11 +82,11 @@ Action declare_plot(CLI::App& app) {
   app.add_option("--theme", request->theme, "The ground that it is drawn on")
       ->check(CLI::IsMember({"light", "dark"}))
       ->capture_default_str();
-  app.add_option("--out", request->out, "The SVG file to write")
+  app.add_option("--out", request->out, "The SVG file to write; -: standard output")
       ->check(file_name())
       ->type_name("OUT")
       ->required();
-  return [request](const Invocation& invocation) { run_plot(*request, invocation.out); };
+  return [request](const Invocation& invocation) { run_plot(*request, invocation); };
 }
 
 }  // namespace topksoftmax::bench

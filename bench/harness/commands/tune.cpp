@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "harness/head.hpp"
 #include "harness/index_output.hpp"
 #include "harness/output_file.hpp"
+#include "harness/restlessness.hpp"
 #include "harness/shell_words.hpp"
 #include "harness/table.hpp"
 #include "harness/usage_error.hpp"
@@ -66,8 +68,8 @@ std::string name_of_precision(const TuneResult& result) {
   return "P@" + std::to_string(result.k);
 }
 
-/// What asks the saved index as it was judged, in the words of a shell. The program goes by the name that it
-/// was called by.
+/// What asks the saved index, which holds the effort, as it was judged, in the words of a shell. The program
+/// goes by the name that it was called by.
 std::string ask_command(const Request& request, const TuneResult& result, const std::string& called) {
   std::vector<std::string> words = {called.substr(0, called.find(' ')), "ask", "--head",
                                     request.head.head.string()};
@@ -78,7 +80,6 @@ std::string ask_command(const Request& request, const TuneResult& result, const 
   add("--bias", request.head.bias);
   add("--index", request.out.string());
   add("--k", std::to_string(result.k));
-  if (result.effort != 0) add("--effort", std::to_string(result.effort));
   return shell_words(words);
 }
 
@@ -118,14 +119,22 @@ std::string contexts_lacking(const TuneOptions& options, const TuneResult& resul
               : ", and no more than " + std::to_string(options.max_validation) + " are judged");
 }
 
+/// What is to be known of the times.
+std::vector<std::string> notes_of(const TuneResult& result) {
+  double largest = 0.0;
+  for (const TuneRow& row : result.rows) largest = std::fmax(largest, row.spread);
+  return remarks_on_spread(largest);
+}
+
 void print(const Head& head, const TuneOptions& options, const TuneResult& result, std::ostream& out) {
   const double fused = result.rows.front().microseconds;
   out << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << "; "
       << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
       << result.fit << " contexts, judged on " << result.validation << " others\n"
       << (result.finished ? "" : "the time was over before all had been tried\n")
-      << (lacks_contexts(options, result) ? contexts_lacking(options, result, head.divided) + "\n" : "")
-      << '\n';
+      << (lacks_contexts(options, result) ? contexts_lacking(options, result, head.divided) + "\n" : "");
+  for (const std::string& note : notes_of(result)) out << note << '\n';
+  out << '\n';
   Table table({"   backend", "µs/query", "speedup", name_of_precision(result), "at least", "KB/query",
                "index MB", "build s", ""});
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
@@ -163,6 +172,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
   json["finished"] = result.finished;
   json["within_budget"] = result.within_budget;
   json["chosen"] = result.chosen;
+  json["notes"] = notes_of(result);
   json["rows"] = nlohmann::ordered_json::array();
   for (const TuneRow& row : result.rows) {  // what was not measured, NaN, is written as null
     json["rows"].push_back({{"backend", row.backend},
@@ -175,6 +185,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
                             {"precision", row.precision},
                             {"lower_bound", row.lower_bound},
                             {"us_per_query", row.microseconds},
+                            {"spread", row.spread},
                             {"bytes_per_query", row.bytes_read},
                             {"reason", row.reason}});
   }
@@ -183,7 +194,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
 
 void run_tune(const Request& request, const Invocation& invocation) {
   const auto& [registry, command, standard_output, silence, progress] = invocation;
-  std::ostream& out = text_output(request.json, invocation);
+  std::ostream& out = text_output({request.json}, invocation);
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
   check_distinct(std::array{NamedFile{"--json", request.json}, NamedFile{"--out", request.out}},
@@ -210,7 +221,8 @@ void run_tune(const Request& request, const Invocation& invocation) {
            [&] {
              if (request.out.empty()) return;
              save_index(*result.backend, request.out, out);
-             out << "load it with load_index() and ask it with " << query_code(result) << ", or\n"
+             if (result.effort != 0) out << "it holds the effort " << result.effort << "; ";
+             out << "load it with load_index() and ask it with {.k = " << result.k << "}, or\n"
                  << ask_command(request, result, command) << " --contexts FILE\n";
            }});
 }

@@ -14,6 +14,7 @@
 
 #include "harness/build_backend.hpp"
 #include "harness/language_model/request.hpp"
+#include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/evaluation/stopwatch.hpp"
@@ -152,6 +153,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
                "batch 1-" + std::to_string(kBatch / 8), "-" + std::to_string(kBatch / 4),
                "-" + std::to_string(kBatch / 2), "-" + std::to_string(kBatch)});
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  double spread = 0.0;
   for (const Choice& choice : request.choices) {
     const std::shared_ptr<const TopKSoftmax> head = build_backend(choice, request.head, request.progress);
     for (const LengthDistribution& distribution : distributions) {
@@ -171,6 +173,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
       double mini = 0.0;
       for (std::size_t w = 0; w < all.size(); ++w) {
         const double median = detail::quantile(seconds[w], 0.5);
+        spread = std::max(spread, detail::spread_of(seconds[w]));
         if (w == 0) mini = median;
         std::vector<std::string> cells = {choice.backend->name,
                                           distribution.name,
@@ -195,9 +198,12 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
   }
   request.progress.clear();
   out << kSentences << " sentences of log-normal lengths (mean and deviation of the paper's Table 1), "
-      << "at most " << kBatch << " at a time;\nshares of the decoding steps by their batch (Figure 8)\n\n";
+      << "at most " << kBatch << " at a time;\nshares of the decoding steps by their batch (Figure 8)\n";
+  const std::vector<std::string> notes = remarks_on_spread(spread);
+  for (const std::string& note : notes) out << note << '\n';
+  out << '\n';
   table.print(out);
-  return {{"batching", std::move(rows)}};
+  return {{"notes", notes}, {"batching", std::move(rows)}};
 }
 
 }  // namespace topksoftmax::bench

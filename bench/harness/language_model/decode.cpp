@@ -10,6 +10,7 @@
 
 #include "harness/build_backend.hpp"
 #include "harness/language_model/request.hpp"
+#include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 #include "language_model_steps.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
@@ -37,6 +38,7 @@ struct Decoded {
   double model_seconds = 0.0;
   double acceptance = 0.0;         ///< r, of speculative sampling
   double predicted_seconds = 0.0;  ///< likewise
+  double spread = 0.0;             ///< of the times a token of all rounds
 
   double per_token() const { return seconds / tokens; }
   /// Of the time: all that is not the model's.
@@ -176,9 +178,12 @@ std::vector<Decoded> measure(const LanguageModelRequest& request, const Decoder&
   }
   std::vector<Decoded> medians;
   for (std::vector<Decoded>& of_head : runs) {
+    std::vector<double> times;
+    for (const Decoded& run : of_head) times.push_back(run.per_token());
     std::nth_element(of_head.begin(), of_head.begin() + kRounds / 2, of_head.end(),
                      [](const Decoded& a, const Decoded& b) { return a.per_token() < b.per_token(); });
     medians.push_back(of_head[kRounds / 2]);
+    medians.back().spread = detail::spread_of(times);
   }
   return medians;
 }
@@ -212,6 +217,7 @@ nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostr
   std::map<std::string, double> baselines;
   Table table({"decoder", "head", "tokens/s", "speedup", "softmax layer", "r", "predicted"});
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  double spread = 0.0;
   for (const Decoder& decoder : decoders()) {
     const std::vector<NamedHead>& asked = decoder.drafts ? drafting : heads;
     const std::vector<Decoded> measured = measure(request, decoder, asked);
@@ -225,6 +231,7 @@ nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostr
     const double baseline = baselines[decoder.baseline];
     for (std::size_t i = 0; i < asked.size(); ++i) {
       const Decoded& one = measured[i];
+      spread = std::max(spread, one.spread);
       const bool drafted = one.acceptance > 0.0;
       const double speedup = baseline / one.per_token();
       const double predicted = drafted ? baseline * kTokens / one.predicted_seconds : 0.0;
@@ -248,7 +255,9 @@ nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostr
          "sampling;\nr and the speedup that it predicts are the speculative-sampling paper's. Beam search "
          "counts positions,\nand compares by a head's learned log Z where it has one. The softmax layer's "
          "share of the time is all\nthat is not the model's.\n";
-  return {{"decoding", std::move(rows)}};
+  const std::vector<std::string> notes = remarks_on_spread(spread);
+  for (const std::string& note : notes) out << note << '\n';
+  return {{"notes", notes}, {"decoding", std::move(rows)}};
 }
 
 }  // namespace topksoftmax::bench

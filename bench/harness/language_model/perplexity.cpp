@@ -10,6 +10,7 @@
 
 #include "harness/build_backend.hpp"
 #include "harness/language_model/request.hpp"
+#include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 #include "lstm_model.hpp"
 #include "topksoftmax/decoding/low_rank_log_prob.hpp"
@@ -160,13 +161,16 @@ nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::
   request.progress.clear();
   out << count
       << (request.text.empty() ? " tokens that the model wrote" : " tokens of " + request.text.string())
-      << "\n\n";
+      << '\n';
+  const std::vector<std::string> notes = remarks_on_spread(largest_spread(timings));
+  for (const std::string& note : notes) out << note << '\n';
+  out << '\n';
   table.print(out);
   for (std::size_t i = 0; i < left_out.size(); ++i) {
     out << (i == 0 ? "\nWithout candidates of their own: " : ", ") << left_out[i];
   }
   if (!left_out.empty()) out << '\n';
-  return {{"perplexity", std::move(rows)}, {"left_out", left_out}};
+  return {{"notes", notes}, {"perplexity", std::move(rows)}, {"left_out", left_out}};
 }
 
 }  // namespace topksoftmax::bench

@@ -337,7 +337,8 @@ typedef struct topk_query_options {
   size_t bias_count;
   /// Whether log Z is wanted; 0: only ids and logits are, which may cost less.
   int probabilities;
-  /// How hard the backend looks, in the unit of its own trade-off; 0: as it was built; or TOPK_FULL_EFFORT.
+  /// How hard the backend looks, in the unit of its own trade-off; 0: as it was tuned, where its index holds
+  /// the effort that was found, or else built; or TOPK_FULL_EFFORT.
   size_t effort;
   /// The widest interval of log Z that a backend may answer with which gives one; 0: exact log Z.
   double log_z_tolerance;

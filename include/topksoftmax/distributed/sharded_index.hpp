@@ -94,7 +94,10 @@ std::unique_ptr<ShardedSoftmax> load_sharded_index(MPI_Comm comm, const std::fil
                    make_layer(), loader, ShardedSoftmax::kind);
     detail::check_shard(in, slice);
     in.option(detail::kShardLayerHash, saved);
-    return in.load_part(detail::kShardPart);
+    std::unique_ptr<TopKSoftmax> part = in.load_part(detail::kShardPart);
+    // The head's own would differ on ranks whose slice is empty: they have no file.
+    if (in.effort() != 0) part->set_usual_effort(in.effort());
+    return part;
   });
   const std::uint64_t found = head->layer_hash();
   head->agree([&] {

@@ -138,6 +138,11 @@ std::size_t items_for(const TimedWork& work, double seconds, std::size_t slice, 
   }
 }
 
+/// Timing::spread of rounds that took these times.
+inline double spread_of(const std::vector<double>& rounds) {
+  return (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / quantile(rounds, 0.5);
+}
+
 /// What is found of a work whose slices took seconds[slice][round].
 inline Timing summary_of(const std::vector<std::vector<double>>& seconds, std::size_t items) {
   std::vector<double> rounds(seconds.front().size(), 0.0);
@@ -146,8 +151,7 @@ inline Timing summary_of(const std::vector<std::vector<double>>& seconds, std::s
     total += quantile(slice, 0.5);
     for (std::size_t round = 0; round < rounds.size(); ++round) rounds[round] += slice[round];
   }
-  return {.seconds_per_item = total / static_cast<double>(items),
-          .spread = (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / quantile(rounds, 0.5)};
+  return {.seconds_per_item = total / static_cast<double>(items), .spread = spread_of(rounds)};
 }
 
 /// time_interleaved() by these clocks.

@@ -274,9 +274,10 @@ inline bool search(const Axes& axes, bool provable, const std::function<void()>&
 inline TuneResult result_of(const TuningTrials& trials, const TuneBudget& budget) {
   TuneResult result;
   result.chosen = trials.fastest();
-  result.backend = trials.backend(result.chosen);
   result.rows = trials.explain(result.chosen);
   result.effort = result.row().effort;
+  trials.backend(result.chosen)->set_usual_effort(result.effort);
+  result.backend = trials.backend(result.chosen);
   result.within_budget = !budget.microseconds || result.row().microseconds <= *budget.microseconds;
   return result;
 }

@@ -69,21 +69,23 @@ struct TuneRow {
   double precision = kUnknown;     ///< the mean P@k of the validation contexts
   double lower_bound = kUnknown;   ///< what the expected P@k is at least; 1 where exact
   double microseconds = kUnknown;  ///< a query, one at a time on one thread
+  double spread = kUnknown;        ///< of the rounds that tell so: Timing::spread
   double bytes_read = kUnknown;    ///< the mean of QueryWork::bytes_read
   std::string reason;              ///< why it was not taken, or not measured; empty for the one that was
 };
 
 /// What tuning found.
 struct TuneResult {
-  std::shared_ptr<const TopKSoftmax> backend;  ///< the one to use, learned from the fit contexts
-  std::size_t effort = 0;                      ///< to ask it with
-  std::size_t k = 0;                           ///< the target's, at most V
-  std::size_t chosen = 0;                      ///< its row
-  bool within_budget = true;                   ///< false: none of them answers in the microseconds asked for
-  bool finished = true;                        ///< false: the time was over before all had been tried
-  std::vector<TuneRow> rows;                   ///< all that were tried, in that order
-  std::size_t fit = 0;                         ///< contexts learned from
-  std::size_t validation = 0;                  ///< contexts judged on
+  /// The one to use, learned from the fit contexts. Its usual effort is the one that was found.
+  std::shared_ptr<const TopKSoftmax> backend;
+  std::size_t effort = 0;      ///< that effort
+  std::size_t k = 0;           ///< the target's, at most V
+  std::size_t chosen = 0;      ///< its row
+  bool within_budget = true;   ///< false: none of them answers in the microseconds asked for
+  bool finished = true;        ///< false: the time was over before all had been tried
+  std::vector<TuneRow> rows;   ///< all that were tried, in that order
+  std::size_t fit = 0;         ///< contexts learned from
+  std::size_t validation = 0;  ///< contexts judged on
   /// The best lower bound that so many contexts can give a backend that is not exact by proof: where it is
   /// below the target, none of these is taken, nor tried unless it always is.
   double provable = 0.0;

@@ -39,7 +39,7 @@ struct TuningMaterial {
 };
 
 /// Builds a backend.
-using TuningBuild = std::function<std::shared_ptr<const TopKSoftmax>()>;
+using TuningBuild = std::function<std::shared_ptr<TopKSoftmax>()>;
 
 /// What a query can be asked with: QueryOptions::effort, and what it is called.
 struct TuningEffort {
@@ -147,12 +147,11 @@ inline std::vector<TuningEffort> planned_efforts(const PlannedBackend& tried, co
 inline TuningModel planned_model(const PlannedBackend& tried, const TuningMaterial& material,
                                  const ShownSettings& shown) {
   const Settings settings = tried.backend.suited_to(material.k, shown.settings);
-  return {
-      .settings = shown.text,
-      .code = tried.backend.code(settings, !material.counts.empty()),
-      .build = [backend = tried.backend, from = material.to_build(),
-                settings]() -> std::shared_ptr<const TopKSoftmax> { return backend.build(from, settings); },
-      .efforts = planned_efforts(tried, material, settings)};
+  return {.settings = shown.text,
+          .code = tried.backend.code(settings, !material.counts.empty()),
+          .build = [backend = tried.backend, from = material.to_build(),
+                    settings]() -> std::shared_ptr<TopKSoftmax> { return backend.build(from, settings); },
+          .efforts = planned_efforts(tried, material, settings)};
 }
 
 /// The axis of a backend where `fixed` is already decided.

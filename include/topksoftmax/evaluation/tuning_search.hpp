@@ -74,7 +74,7 @@ inline void TuningSearch::run(const TuningAxis& axis) {
 
 inline TuningVerdict TuningSearch::try_model(const TuningAxis& axis, std::size_t number) {
   const TuningModel& model = axis.models[number];
-  std::shared_ptr<const TopKSoftmax> built;
+  std::shared_ptr<TopKSoftmax> built;
   const auto try_effort = [&](std::size_t effort) {
     check_time_();
     const TuningVerdict verdict = trials_.try_setting(axis, model, model.efforts[effort], built);

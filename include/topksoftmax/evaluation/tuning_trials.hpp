@@ -51,7 +51,7 @@ class TuningTrials {
   /// glance takes much longer than the quickest eligible one so far is given up: its precision is not
   /// measured.
   TuningVerdict try_setting(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
-                            std::shared_ptr<const TopKSoftmax>& built);
+                            std::shared_ptr<TopKSoftmax>& built);
 
   /// Of what was tried last: how sure its precision is, and its time at a glance, in that of the first.
   double last_bound() const { return trials_.back().row.lower_bound; }
@@ -66,18 +66,18 @@ class TuningTrials {
   /// The rows, each with the reason why it was not taken.
   std::vector<TuneRow> explain(std::size_t chosen) const;
 
-  const std::shared_ptr<const TopKSoftmax>& backend(std::size_t i) const { return trials_[i].backend; }
+  const std::shared_ptr<TopKSoftmax>& backend(std::size_t i) const { return trials_[i].backend; }
 
  private:
   struct Trial {
     TuneRow row;
-    std::shared_ptr<const TopKSoftmax> backend;  ///< null unless it is to be timed
+    std::shared_ptr<TopKSoftmax> backend;  ///< null unless it is to be timed
     double glance = 1.0;
   };
 
   /// Adds a trial and builds its backend into `built`, unless there is one: false if that is not possible.
   bool begin(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
-             std::shared_ptr<const TopKSoftmax>& built);
+             std::shared_ptr<TopKSoftmax>& built);
   /// Compares the last trial's speed with that of the quickest.
   void glance(const TopKSoftmax& backend);
   /// Finds the last trial's precision.
@@ -180,7 +180,7 @@ inline TuningTrials::TuningTrials(const SoftmaxLayer& layer, const Contexts& val
       scan_seconds_(time_of_scan(layer, validation, truth_.k)) {}
 
 inline bool TuningTrials::begin(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
-                                std::shared_ptr<const TopKSoftmax>& built) {
+                                std::shared_ptr<TopKSoftmax>& built) {
   TuneRow& row = trials_.emplace_back().row;
   row.backend = axis.backend;
   row.settings = model.settings;
@@ -235,7 +235,7 @@ inline void TuningTrials::compare_with_quickest() {
 
 inline void TuningTrials::try_standard(const TuningAxis& axis) {
   const TuningModel& model = axis.models.front();
-  std::shared_ptr<const TopKSoftmax> built;
+  std::shared_ptr<TopKSoftmax> built;
   if (!begin(axis, model, model.efforts.front(), built)) return;
   trials_.back().backend = built;
   measure(*built);
@@ -246,7 +246,7 @@ inline void TuningTrials::try_standard(const TuningAxis& axis) {
 
 inline TuningVerdict TuningTrials::try_setting(const TuningAxis& axis, const TuningModel& model,
                                                const TuningEffort& effort,
-                                               std::shared_ptr<const TopKSoftmax>& built) {
+                                               std::shared_ptr<TopKSoftmax>& built) {
   if (!begin(axis, model, effort, built)) return TuningVerdict::hopeless;
   if (!small_enough(trials_.back().row)) return TuningVerdict::hopeless;
   glance(*built);
@@ -275,8 +275,10 @@ inline void TuningTrials::time(const std::function<void(double)>& progress) {
                         QueryOptions{.k = truth_.k, .effort = trial->row.effort});
   const std::vector<Timing> timings =
       time_askers(askers, validation_.count, scan_seconds_, kTiming, progress);
-  for (std::size_t i = 0; i < timed.size(); ++i)
+  for (std::size_t i = 0; i < timed.size(); ++i) {
     timed[i]->row.microseconds = 1e6 * timings[i].seconds_per_item;
+    timed[i]->row.spread = timings[i].spread;
+  }
 }
 
 inline bool TuningTrials::small_enough(const TuneRow& row) const {

@@ -10,6 +10,8 @@ namespace TOPKSOFTMAX_NAMESPACE::index_key {
 
 /// The backend's kind: "l2s".
 inline constexpr const char* kind = "kind";
+/// The effort of queries that name none, where it is not the one that the backend was built with.
+inline constexpr const char* effort = "effort";
 /// The version of the format, a whole number.
 inline constexpr const char* version = "format_version";
 /// V of the layer.

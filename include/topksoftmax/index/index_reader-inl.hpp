@@ -83,6 +83,16 @@ TOPKSOFTMAX_INLINE const std::string* IndexReader::find(const std::string& key) 
   return found == all.end() ? nullptr : &found->second;
 }
 
+TOPKSOFTMAX_INLINE std::size_t IndexReader::effort() const {
+  const std::string* const text = find(index_key::effort);
+  if (text == nullptr) return 0;
+  std::size_t effort = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), effort);
+  if (error == std::errc() && end == text->data() + text->size()) return effort;
+  throw unusable("its metadata " + prefix_ + index_key::effort + " is " + detail::in_quotes(*text) +
+                 ", expected a number");
+}
+
 TOPKSOFTMAX_INLINE bool IndexReader::has_tensor(std::string_view name) const {
   return find_tensor(name) != nullptr;
 }

@@ -79,6 +79,9 @@ class TOPKSOFTMAX_EXPORT IndexReader {
   /// What errors call the index.
   const std::string& source() const;
 
+  /// The effort of queries that name none; 0: what the backend was built with. See load_usual().
+  std::size_t effort() const;
+
   /// Whether the index has a tensor, or an option, of this name: some are optional.
   bool has_tensor(std::string_view name) const;
   /// Whether it has an option of this name.
@@ -224,6 +227,14 @@ class TOPKSOFTMAX_EXPORT IndexReader {
   std::size_t depth_;
   std::string kind_;
 };
+
+/// What Backend::load() makes of an index, with the usual effort that the index holds. Every loader calls it.
+template <class Backend>
+std::unique_ptr<Backend> load_usual(const IndexReader& in) {
+  std::unique_ptr<Backend> loaded = Backend::load(in);
+  loaded->set_usual_effort(in.effort());
+  return loaded;
+}
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
 

@@ -39,6 +39,10 @@ TOPKSOFTMAX_INLINE void IndexWriter::kind(std::string_view kind) {
   set(index_key::kind, std::string(kind));
 }
 
+TOPKSOFTMAX_INLINE void IndexWriter::effort(std::size_t effort) {
+  set(index_key::effort, detail::number_text(std::uint64_t{effort}));
+}
+
 TOPKSOFTMAX_INLINE void IndexWriter::option(std::string_view name, std::string value) {
   set(index_key::options + std::string(name), std::move(value));
 }

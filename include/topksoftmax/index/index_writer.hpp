@@ -31,6 +31,9 @@ class TOPKSOFTMAX_EXPORT IndexWriter {
   /// What the file is of. Everything else is named after it.
   void kind(std::string_view kind);
 
+  /// The effort of queries that name none.
+  void effort(std::size_t effort);
+
   /// Adds a tensor, which begins at a multiple of 64 bytes. Values of another type than the file's must be
   /// made of values of that.
   template <class T>

@@ -20,6 +20,7 @@
 //   dtype           how its weights are stored: F32, F16, BF16, I8, Q8_0, Q6_K, Q4_K
 //   layer_hash      of W, b and the transform: an index is loaded for its own layer, and no other
 //   layer_sample    the same of some rows of W (LayerCheck::sampled)
+//   effort          of queries that name none, where one was found that is not as built
 //   checksum        of all other metadata and of the tensors: see verify_index()
 //   options.NAME    the numbers that it was built with, those that were left open as they were chosen
 //
@@ -48,8 +49,8 @@ TOPKSOFTMAX_EXPORT IndexReader open_index(const std::filesystem::path& path, Sof
                                           const LoadOptions& options = {});
 
 /// The backend whose index save_index() has written to `path`, of whatever kind the file says and the loader
-/// knows, for the layer that it was built for. Every query is answered as by the backend that was saved: with
-/// the same instruction set, bit for bit.
+/// knows, for the layer that it was built for. Every query is answered as by the backend that was saved, with
+/// its usual effort where none is named: with the same instruction set, bit for bit.
 ///
 /// Cost: that of open_index(), and what has to be checked: every size, offset and token id, and that nothing
 /// is NaN; a Shortlist copies its rows from W, as when it is built. A damaged file whose checks all hold may
@@ -76,7 +77,7 @@ template <class Backend>
 std::unique_ptr<Backend> load_index(const std::filesystem::path& path, SoftmaxLayer layer,
                                     const BackendLoader& loader = detail::NoParts(),
                                     const LoadOptions& options = {}) {
-  return Backend::load(open_index(path, std::move(layer), loader, Backend::kind, options));
+  return load_usual<Backend>(open_index(path, std::move(layer), loader, Backend::kind, options));
 }
 
 /// The same for a backend that is not made of others.

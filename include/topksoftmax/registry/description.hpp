@@ -139,7 +139,7 @@ struct BackendDescription {
 /// The loader of a backend that has a static member load(const IndexReader&).
 template <class Backend>
 std::unique_ptr<TopKSoftmax> load_as(const IndexReader& in) {
-  return Backend::load(in);
+  return load_usual<Backend>(in);
 }
 
 /// The same description without other options than these, under another name. The others keep

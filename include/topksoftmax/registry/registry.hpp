@@ -126,7 +126,7 @@ inline std::unique_ptr<TopKSoftmax> Registry::load(const IndexReader& in) const 
     if (one->traits.has_index && one->kind == in.kind()) return one->load(in);
   }
   // No description has it: who builds one has a map to give, which is no setting.
-  if (in.kind() == MappedVocabulary::kind) return MappedVocabulary::load(in);
+  if (in.kind() == MappedVocabulary::kind) return load_usual<MappedVocabulary>(in);
   throw detail::unknown_kind(in, detail::joined(kinds()));
 }
 

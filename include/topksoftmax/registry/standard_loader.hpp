@@ -41,7 +41,7 @@ class LoaderOf final : public BackendLoader {
     std::unique_ptr<TopKSoftmax> loaded;
     const auto found = [&]<class Backend>() {
       if (in.kind() != Backend::kind) return false;
-      loaded = Backend::load(in);
+      loaded = load_usual<Backend>(in);
       return true;
     };
     if ((found.template operator()<Backends>() || ...)) return loaded;
