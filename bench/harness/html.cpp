@@ -186,8 +186,8 @@ std::string work_figure(const Measurement& all) {
   });
   std::sort(limits.begin(), limits.end());
   // What was read of a larger buffer in less time would have been read of this one too.
-  for (std::size_t i = limits.size() - 1; i-- > 0;) {
-    limits[i].second = std::min(limits[i].second, limits[i + 1].second);
+  for (std::size_t i = limits.size(); i-- > 1;) {
+    limits[i - 1].second = std::min(limits[i - 1].second, limits[i].second);
   }
   for (const auto& [read, microsecond] : limits) times.push_back(microsecond);
   for (std::size_t i = 1; i < limits.size(); ++i) {
