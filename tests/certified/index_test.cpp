@@ -43,7 +43,8 @@ std::string as_before(const Certified& head) {
   parts.bytes["weights"].assign(reinterpret_cast<const char*>(before.data()), sizeof(before));
   parts.tensors.erase("bound_weights");
   parts.bytes.erase("bound_weights");
-  for (const char* const name : {"rows.covariance", "rows.mean", "rows.bias_covariance", "rows.numbers"}) {
+  for (const char* const name : {"rows.covariance", "rows.mean", "rows.sizes", "rows.spreads",
+                                 "rows.bias_covariance", "rows.numbers"}) {
     parts.tensors.erase(name);
     parts.bytes.erase(name);
   }

@@ -37,7 +37,7 @@ struct Expected {
 };
 
 RowCovariance covariance_of(const SoftmaxLayer& layer) {
-  return {layer_moments(layer, SerialExecutor()), layer.vocab()};
+  return RowCovariance(layer_moments(layer, SerialExecutor()));
 }
 
 TEST(RowCovariance, HasTheMomentsOfAllProductsWithinItsErrors) {

@@ -41,7 +41,7 @@ constexpr SerialExecutor kAlone;
 
 ContextTransform some_transform(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
                                 std::size_t width) {
-  const detail::LearnedCoordinates learned(detail::layer_moments(layer, kAlone).gram, contexts,
+  const detail::LearnedCoordinates learned(detail::layer_moments(layer, kAlone).gram(), contexts,
                                            BoundCoordinates::balanced, kAlone);
   return detail::transform_of(learned.basis(width, kAlone));
 }

@@ -77,14 +77,14 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   RowMajorMatrix judged = hold_out(sampled, kChoosingContexts);
   const LayerMoments moments = layer_moments(layer, executor);
-  const LearnedCoordinates coordinates(moments.gram, sampled, options.coordinates, executor);
+  const LearnedCoordinates coordinates(moments.gram(), sampled, options.coordinates, executor);
   const StepProgress chosen = step_of(options.progress, "choosing the bounds", kLearned, kChosen);
   const Trials trials(layer, std::move(judged), options.expected_k, executor);
   BoundChoice choice = BoundChooser(layer, coordinates, trials, options, chosen, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
   if (RowCovariance::is_worth_keeping(layer.dim(), layer.bytes())) {
-    index.covariance = RowCovariance(moments, layer.vocab());
+    index.covariance = RowCovariance(moments);
   }
   index.options.progress = {};  // whom it tells may not live as long
   index.transform = std::move(choice.transform);

@@ -39,15 +39,12 @@ struct ProductMoments {
 /// the variance is h·Ch + 2·c·h + v, with C = Cov(w) [d×d], c = Cov(w, b) [d] and v = Var(b).
 class RowCovariance {
  public:
-  /// Of `rows` rows.
-  RowCovariance(const LayerMoments& moments, std::size_t rows);
+  explicit RowCovariance(const LayerMoments& moments);
 
   /// Nothing where they are not finite floats or doubles. Cost: d² multiply-adds; reads bytes().
   std::optional<ProductMoments> of(std::span<const float> h, Workspace& workspace) const;
 
-  std::size_t bytes() const {
-    return covariance_.size() * sizeof(float) + (mean_.size() + bias_covariance_.size()) * sizeof(double);
-  }
+  std::size_t bytes() const { return covariance_.size() * sizeof(float) + 4 * mean_.size() * sizeof(double); }
 
   /// Whether a query gains by it: of rows [d] of so many bytes in all it reads far less.
   static bool is_worth_keeping(std::size_t dim, std::size_t layer_bytes) {
@@ -62,9 +59,13 @@ class RowCovariance {
  private:
   static constexpr std::string_view kCovariance = "rows.covariance";
   static constexpr std::string_view kMean = "rows.mean";
+  static constexpr std::string_view kSizes = "rows.sizes";
+  static constexpr std::string_view kSpreads = "rows.spreads";
   static constexpr std::string_view kBiasCovariance = "rows.bias_covariance";
   static constexpr std::string_view kNumbers = "rows.numbers";
   static constexpr std::size_t kLeastGain = 4;
+  /// Float32 has rounded what is left of two weights without their means, sums of their products, and C.
+  static constexpr std::size_t kInFloats = 2 + kRowsOfFloatSums + 1;
 
   RowCovariance() = default;
   static std::size_t room_for(std::size_t dim) { return ContextTransform::room_for(dim); }
@@ -72,10 +73,10 @@ class RowCovariance {
 
   StoredArray<float> covariance_;        ///< C/unit [d×room]
   StoredArray<double> mean_;             ///< E[w] [d]
+  StoredArray<double> sizes_;            ///< √E[w_j²] [d], at the least
+  StoredArray<double> spreads_;          ///< √C_jj [d], at the least
   StoredArray<double> bias_covariance_;  ///< c [d]
   double unit_ = 1.0;
-  double norm_ = 0.0;           ///< ‖C/unit‖_F
-  double mean_square_ = 0.0;    ///< E‖w‖²
   double bias_mean_ = 0.0;      ///< E[b]
   double bias_square_ = 0.0;    ///< E[b²]
   double bias_variance_ = 0.0;  ///< v
@@ -86,29 +87,26 @@ struct CovarianceScratch {
   ScratchBuffer products;
 };
 
-inline RowCovariance::RowCovariance(const LayerMoments& moments, std::size_t rows) {
-  const double share = 1.0 / static_cast<double>(rows);
-  const double unit_square = moments.unit * moments.unit;
-  const Eigen::VectorXd mean = moments.sum * share;
-  Eigen::MatrixXd C = moments.gram * share - mean * mean.transpose();
-  const double trace = std::max(0.0, C.trace());
+inline RowCovariance::RowCovariance(const LayerMoments& moments)
+    : bias_mean_(moments.bias_mean),
+      bias_square_(moments.bias_square),
+      bias_variance_(std::max(0.0, bias_square_ - bias_mean_ * bias_mean_)) {
+  const Eigen::MatrixXd& C = moments.covariance;
+  const double trace = C.trace();
   const double scale = trace > 0.0 ? trace : 1.0;
-  C /= scale;
-  unit_ = scale * unit_square;
-  norm_ = C.norm();
-  mean_square_ = moments.gram.trace() * share * unit_square * (1.0 + roundings(kRowsOfFloatSums));
-  bias_mean_ = moments.biases * share;
-  bias_square_ = moments.bias_squares * share;
-  bias_variance_ = std::max(0.0, bias_square_ - bias_mean_ * bias_mean_);
-  const auto room = static_cast<Eigen::Index>(room_for(moments.dim()));
-  RowMajorMatrix values = RowMajorMatrix::Zero(C.rows(), room);
-  values.leftCols(C.cols()) = C.cast<float>();
+  unit_ = scale * moments.unit * moments.unit;
+  RowMajorMatrix values =
+      RowMajorMatrix::Zero(C.rows(), static_cast<Eigen::Index>(room_for(moments.mean.size())));
+  values.leftCols(C.cols()) = (C / scale).cast<float>();
   covariance_ = StoredArray<float>::own(std::move(values));
   const auto keep = [&moments](const Eigen::VectorXd& x) {
     return StoredArray<double>::own(Eigen::VectorXd(x * moments.unit));
   };
-  mean_ = keep(mean);
-  bias_covariance_ = keep(moments.bias_sum * share - mean * bias_mean_);
+  const Eigen::VectorXd variances = C.diagonal().cwiseMax(0.0) * (1.0 + roundings(kInFloats));
+  mean_ = keep(moments.mean);
+  spreads_ = keep(variances.cwiseSqrt());
+  sizes_ = keep((variances + moments.mean.cwiseAbs2()).cwiseSqrt());
+  bias_covariance_ = keep(moments.bias_covariance);
 }
 
 inline std::optional<ProductMoments> RowCovariance::of(std::span<const float> h, Workspace& workspace) const {
@@ -116,29 +114,30 @@ inline std::optional<ProductMoments> RowCovariance::of(std::span<const float> h,
   auto* const products = workspace.scratch<CovarianceScratch>().products.get<float>(room);
   kernels::combine_rows(as_rows(covariance_, room, WeightType::float32), h.data(), products);
   ProductMoments moments;
-  double square = 0.0;
+  double size = 0.0;  // Σ|h_j|·√E[w_j²], at least √E(Σ|w_j·h_j|)²
+  double spread = 0.0;  // Σ|h_j|·√C_jj, whose square is at least Σ|h_i·h_j|·E|(w_i − E[w_i])·(w_j − E[w_j])|
+  double length = 0.0;  // Σ|h_j|
   double along = 0.0;
   double with_bias = 0.0;
   for (std::size_t j = 0; j < dim(); ++j) {
     const auto x = static_cast<double>(h[j]);
-    square += x * x;
+    size += std::abs(x) * sizes_[j];
+    spread += std::abs(x) * spreads_[j];
+    length += std::abs(x);
     along += x * static_cast<double>(products[j]);
     with_bias += x * bias_covariance_[j];
     moments.mean += x * mean_[j];
   }
   moments.mean += bias_mean_;
   moments.variance = unit_ * along + 2.0 * with_bias + bias_variance_;
-  const double length = std::sqrt(square);
-  const double longest = mean_square_ * square + bias_square_;
-  // Those of the products and of C as floats; of what C's sums were in float32; of all in float64.
   constexpr double kUnderflow = 0x1p-148;
-  const double of_floats = roundings(kernels::combine_roundings(dim()) + 1) * norm_ * square +
-                           kUnderflow * static_cast<double>(dim()) * length;
-  const double of_sums = roundings(kRowsOfFloatSums) * mean_square_ * square;
   constexpr double kOfDoubles = kOutward - 1.0;
-  moments.variance_error = unit_ * of_floats + of_sums + kOfDoubles * longest;
-  moments.mean_error = kOfDoubles * std::sqrt(longest);
-  moments.rounding = roundings(dim() + 3) * (std::sqrt(mean_square_) * length + std::sqrt(bias_square_));
+  const double largest = size * size + bias_square_;
+  moments.variance_error = roundings(kInFloats + kernels::combine_roundings(dim())) * spread * spread +
+                           kOfDoubles * largest +
+                           kUnderflow * unit_ * length * (length + static_cast<double>(dim()));
+  moments.mean_error = kOfDoubles * std::sqrt(largest);
+  moments.rounding = roundings(dim() + 3) * (size + std::sqrt(bias_square_));
   if (!std::isfinite(moments.mean) || !std::isfinite(moments.variance + moments.variance_error)) {
     return std::nullopt;
   }
@@ -148,8 +147,10 @@ inline std::optional<ProductMoments> RowCovariance::of(std::span<const float> h,
 inline void RowCovariance::save(IndexWriter& out) const {
   out.array(kCovariance, {dim(), room_for(dim())}, covariance_);
   out.array(kMean, {dim()}, mean_);
+  out.array(kSizes, {dim()}, sizes_);
+  out.array(kSpreads, {dim()}, spreads_);
   out.array(kBiasCovariance, {dim()}, bias_covariance_);
-  const std::vector<double> numbers = {unit_, norm_, mean_square_, bias_mean_, bias_square_, bias_variance_};
+  const std::vector<double> numbers = {unit_, bias_mean_, bias_square_, bias_variance_};
   out.array(kNumbers, {numbers.size()}, StoredArray<double>::own(numbers));
 }
 
@@ -158,9 +159,17 @@ inline std::optional<RowCovariance> RowCovariance::load(const IndexReader& in) {
   RowCovariance of_rows;
   of_rows.covariance_ = in.floats(kCovariance, {in.dim(), room_for(in.dim())});
   of_rows.mean_ = in.doubles(kMean, {in.dim()});
+  of_rows.sizes_ = in.doubles(kSizes, {in.dim()});
+  of_rows.spreads_ = in.doubles(kSpreads, {in.dim()});
+  for (const auto& [name, sizes] :
+       {std::pair(kSizes, of_rows.sizes_), std::pair(kSpreads, of_rows.spreads_)}) {
+    if (std::any_of(sizes.begin(), sizes.end(), [](double size) { return size < 0.0; })) {
+      throw in.damaged(name, "has one below 0");
+    }
+  }
   of_rows.bias_covariance_ = in.doubles(kBiasCovariance, {in.dim()});
-  double* const numbers[] = {&of_rows.unit_,      &of_rows.norm_,        &of_rows.mean_square_,
-                             &of_rows.bias_mean_, &of_rows.bias_square_, &of_rows.bias_variance_};
+  double* const numbers[] = {&of_rows.unit_, &of_rows.bias_mean_, &of_rows.bias_square_,
+                             &of_rows.bias_variance_};
   const StoredArray<double> saved = in.doubles(kNumbers, {std::size(numbers)});
   for (std::size_t i = 0; i < saved.size(); ++i) {
     *numbers[i] = saved[i];

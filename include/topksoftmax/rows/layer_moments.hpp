@@ -17,53 +17,68 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Sums over the rows w [d] of a layer and their biases b, weights being in a unit of their own.
+/// Moments of the rows w [d] of a layer and their biases b, weights being in a unit of their own.
 struct LayerMoments {
-  double unit = 1.0;          ///< a power of two: the largest weight is 1 to 2 of it
-  Eigen::MatrixXd gram;       ///< Σ wwᵀ [d×d]: see kRowsOfFloatSums
-  Eigen::VectorXd sum;        ///< Σ w [d]
-  Eigen::VectorXd bias_sum;   ///< Σ b·w [d]
-  double biases = 0.0;        ///< Σ b
-  double bias_squares = 0.0;  ///< Σ b²
+  std::size_t rows = 0;
+  double unit = 1.0;                ///< a power of two: the largest weight is 1 to 2 of it
+  Eigen::VectorXd mean;             ///< E[w] [d]
+  Eigen::MatrixXd covariance;       ///< Cov(w) [d×d]: see kRowsOfFloatSums
+  Eigen::VectorXd bias_covariance;  ///< Cov(w, b) [d]
+  double bias_mean = 0.0;           ///< E[b]
+  double bias_square = 0.0;         ///< E[b²]
 
-  std::size_t dim() const { return static_cast<std::size_t>(gram.rows()); }
+  /// Σ wwᵀ [d×d].
+  Eigen::MatrixXd gram() const { return static_cast<double>(rows) * (covariance + mean * mean.transpose()); }
 };
 
-/// Products of so many rows at the most are summed up in float32 before they go to a sum in float64.
+/// Products of so many rows, their mean taken off and rounded to floats, are summed up in float32 before they
+/// go to a sum in float64.
 inline constexpr std::size_t kRowsOfFloatSums = 256;
-
-/// The largest weight's size; 0 where there is none but 0.
-inline double largest_weight(const SoftmaxLayer& layer, const Executor& executor) {
-  const std::size_t vocab = layer.vocab();
-  std::vector<float> peaks((vocab + kLayerRowsAtOnce - 1) / kLayerRowsAtOnce);
-  for_each_part(executor, vocab, kLayerRowsAtOnce, [&](std::size_t first, std::size_t count) {
-    peaks[first / kLayerRowsAtOnce] = rows_from(layer, first, count).cwiseAbs().maxCoeff();
-  });
-  return static_cast<double>(*std::max_element(peaks.begin(), peaks.end()));
-}
 
 /// The same bits for every executor. Cost: V·d²/2 multiply-adds.
 inline LayerMoments layer_moments(const SoftmaxLayer& layer, const Executor& executor) {
+  const std::size_t vocab = layer.vocab();
   const auto dim = static_cast<Eigen::Index>(layer.dim());
-  LayerMoments moments;
-  const double largest = largest_weight(layer, executor);
-  if (largest > 0.0) moments.unit = std::ldexp(1.0, std::ilogb(largest));
-  moments.gram = Eigen::MatrixXd::Zero(dim, dim);
-  moments.sum = moments.bias_sum = Eigen::VectorXd::Zero(dim);
+  struct Part {
+    float largest;
+    Eigen::VectorXd sum;
+  };
+  std::vector<Part> parts((vocab + kLayerRowsAtOnce - 1) / kLayerRowsAtOnce);
+  for_each_part(executor, vocab, kLayerRowsAtOnce, [&](std::size_t first, std::size_t count) {
+    const RowMajorMatrix rows = rows_from(layer, first, count);
+    parts[first / kLayerRowsAtOnce] = {rows.cwiseAbs().maxCoeff(), rows.cast<double>().colwise().sum()};
+  });
+  LayerMoments moments = {.rows = vocab,
+                          .mean = Eigen::VectorXd::Zero(dim),
+                          .covariance = Eigen::MatrixXd::Zero(dim, dim),
+                          .bias_covariance = Eigen::VectorXd::Zero(dim)};
+  float largest = 0.0F;
+  for (const Part& part : parts) {
+    largest = std::max(largest, part.largest);
+    moments.mean += part.sum;
+  }
+  if (largest > 0.0F) moments.unit = std::ldexp(1.0, std::ilogb(largest));
+  const auto unit = static_cast<float>(moments.unit);
+  moments.mean /= static_cast<double>(vocab) * moments.unit;
+  const Eigen::RowVectorXf centre = moments.mean.cast<float>();
   const float* const biases = layer.rows().bias;
-  for (std::size_t first = 0; first < layer.vocab(); first += kRowsOfFloatSums) {
-    const std::size_t count = std::min(kRowsOfFloatSums, layer.vocab() - first);
-    const RowMajorMatrix rows = rows_from(layer, first, count) / static_cast<float>(moments.unit);
-    moments.gram += gram(rows, executor).cast<double>();
-    const Eigen::MatrixXd exact = rows.cast<double>();
-    moments.sum += exact.colwise().sum().transpose();
+  for (std::size_t first = 0; first < vocab; first += kRowsOfFloatSums) {
+    const std::size_t count = std::min(kRowsOfFloatSums, vocab - first);
+    const RowMajorMatrix rows = rows_from(layer, first, count) / unit;
+    moments.covariance += gram(RowMajorMatrix(rows.rowwise() - centre), executor).cast<double>();
     if (biases == nullptr) continue;
     const Eigen::VectorXd b =
         Eigen::Map<const Eigen::VectorXf>(biases + first, static_cast<Eigen::Index>(count)).cast<double>();
-    moments.bias_sum += exact.transpose() * b;
-    moments.biases += b.sum();
-    moments.bias_squares += b.squaredNorm();
+    moments.bias_covariance += rows.cast<double>().transpose() * b;
+    moments.bias_mean += b.sum();
+    moments.bias_square += b.squaredNorm();
   }
+  const double share = 1.0 / static_cast<double>(vocab);
+  const Eigen::VectorXd off = moments.mean - centre.transpose().cast<double>();
+  moments.covariance = moments.covariance * share - off * off.transpose();
+  moments.bias_mean *= share;
+  moments.bias_square *= share;
+  moments.bias_covariance = moments.bias_covariance * share - moments.mean * moments.bias_mean;
   return moments;
 }
 

@@ -33,7 +33,7 @@ TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::
   };
   report("correlating the dimensions", 0.0);
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
-  const Eigen::MatrixXd squares = detail::layer_moments(layer, executor).gram;
+  const Eigen::MatrixXd squares = detail::layer_moments(layer, executor).gram();
   report("finding the singular directions", 0.6);
   const Eigen::MatrixXd V =
       detail::symmetric_eigen(squares, executor).vectors.leftCols(static_cast<Eigen::Index>(width));

@@ -67,7 +67,7 @@ TEST(Coordinates, NormsAreOfWhatIsStored) {
 TEST(Coordinates, BalancedMomentsAreEqualAndDiagonal) {
   const SoftmaxLayer layer = testing::random_layer(400, 24, 3);
   const RowMajorMatrix contexts = testing::clustered_contexts(300, 24, 6, 9);
-  const detail::LearnedCoordinates learned(detail::layer_moments(layer, SerialExecutor()).gram, contexts,
+  const detail::LearnedCoordinates learned(detail::layer_moments(layer, SerialExecutor()).gram(), contexts,
                                            BoundCoordinates::balanced, SerialExecutor());
   for (const std::size_t width : {8U, 24U}) {
     const CoordinateBasis basis = learned.basis(width, SerialExecutor());
