@@ -4,12 +4,14 @@
 // fast, and what they write.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -127,6 +129,7 @@ struct Arguments {
   std::string decoder;
   std::string head = "certified";
   std::string beginning;
+  std::string initials;
   std::size_t words = 90;
   std::size_t beam = 5;
   std::size_t drafts = 4;
@@ -172,6 +175,32 @@ void draw_words(AnySampler&& sampler, const TopKSoftmax& head, const Arguments& 
   }
 }
 
+/// Appends words whose initials spell `letters`, at each the likeliest one that fits. What fits is asked of
+/// one word after another, from the best on, until one does: the rest of the vocabulary is never looked at.
+/// Returns how many were. Throws Error where no word begins with a letter.
+std::size_t spell(const LstmModel& model, const TopKSoftmax& head, const std::string& letters,
+                  const TokenMask& mask, TextReader& reader, std::vector<TokenId>& text) {
+  const auto lower = [](char letter) { return std::tolower(static_cast<unsigned char>(letter)); };
+  std::size_t looked_at = 0;
+  std::optional<TokenCursor> cursor;
+  for (const char letter : letters) {
+    const std::span<const float> h(reader(text), head.layer().dim());
+    const QueryOptions query = {.allowed = mask};
+    if (cursor) {
+      cursor->start(h, query);
+    } else {
+      cursor.emplace(head, h, query);
+    }
+    std::optional<ScoredToken> word = cursor->next();
+    for (++looked_at; word && lower(model.word(word->id)[0]) != lower(letter); ++looked_at) {
+      word = cursor->next();
+    }
+    if (!word) throw Error("--initials: no word begins with \"" + std::string(1, letter) + "\"");
+    text.push_back(word->id);
+  }
+  return looked_at;
+}
+
 /// Appends the best sentence that a beam search finds. One at most: the likeliest long text is one that says
 /// nothing.
 void append_best_sentence(const LstmModel& model, const TopKSoftmax& head, const Arguments& arguments,
@@ -205,6 +234,11 @@ void decode(const LstmModel& model, const TopKSoftmax& head, const Arguments& ar
   const TokenMask mask = writable_words(model);
   if (arguments.decoder == "beam") return append_best_sentence(model, head, arguments, mask, text);
   TextReader reader(model);
+  if (!arguments.initials.empty()) {
+    const std::size_t looked_at = spell(model, head, arguments.initials, mask, reader, text);
+    std::fprintf(stderr, "%zu words were looked at for %zu\n", looked_at, arguments.initials.size());
+    return;
+  }
   if (arguments.decoder == "speculative") {
     const ContextModel contexts = [&](std::span<const TokenId> tokens, float* h) {
       std::copy_n(reader(tokens), model.dim(), h);
@@ -231,6 +265,10 @@ void check_decoder(const Arguments& arguments) {
     throw Error("--decoder " + arguments.decoder + " takes no " + option);
   };
   if (arguments.decoder == "speculative" && are_any(arguments.penalties)) refuse("penalties");
+  if (!arguments.initials.empty() && arguments.decoder != "greedy") refuse("--initials");
+  if (!arguments.initials.empty() && are_any(arguments.penalties)) {
+    throw Error("--initials takes no penalties");
+  }
   const bool draws_one_by_one = arguments.decoder != "speculative" && arguments.decoder != "beam";
   if (arguments.own_distribution && !draws_one_by_one) refuse("--own-distribution");
   if (arguments.estimated_log_z && arguments.decoder != "beam") refuse("--estimated-log-z");
@@ -318,6 +356,8 @@ int main(int argc, char** argv) {
   app.add_option(
       "--beginning", arguments.beginning,
       "Words that the text begins with, separated by blanks; with beam, \"she looked at\" if not given");
+  app.add_option("--initials", arguments.initials,
+                 "With greedy: write the likeliest words whose first letters spell this, and no more");
   app.add_option("--words", arguments.words, "Words to write")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
