@@ -11,6 +11,7 @@ TOPKSOFTMAX_C_LIBRARY of the environment, or else LIBRARY where the system finds
 """
 
 import ctypes
+import functools
 import operator
 import os
 import weakref
@@ -44,6 +45,15 @@ class _Error(ctypes.Structure):
 class _Weights(_Struct):
     _fields_ = [("struct_size", c_size_t), ("data", c_void_p), ("type", c_int), ("vocab", c_size_t),
                 ("dim", c_size_t), ("stride", c_size_t), ("scales", c_void_p), ("bias", c_void_p)]
+
+
+_LoopBody = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_size_t)
+_Threads = ctypes.CFUNCTYPE(c_size_t, c_void_p)
+_Run = ctypes.CFUNCTYPE(c_int, c_void_p, c_size_t, c_size_t, _LoopBody, c_void_p)
+
+
+class _Executor(ctypes.Structure):
+    _fields_ = [("user", c_void_p), ("threads", _Threads), ("run", _Run)]
 
 
 _Progress = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_double)
@@ -369,11 +379,46 @@ class HeadFile(_Handle):
         return values
 
 
-class Workspace(_Handle):
-    """The memory of queries, and how many threads they run on (0: as many as the library has)."""
+class Executor:
+    """Lends threads of a concurrent.futures.ThreadPoolExecutor to workspaces and builds, at most `threads` at a
+    time, the caller's among them. What the pool has no thread for is done on the caller's."""
 
-    def __init__(self, threads=1):
-        super().__init__("workspace", "topk_workspace_new", _whole(threads, SIZE_MAX, "threads"), None)
+    def __init__(self, pool, threads):
+        self._pool, self._threads = pool, _whole(threads, SIZE_MAX, "threads") or 1
+        # Without a reference to self, these functions and it would never be freed.
+        self._functions = _Threads(lambda _, threads=self._threads: threads), _Run(functools.partial(_run, pool))
+        self._struct = _Executor(None, *self._functions)
+        self._as_parameter_ = ctypes.addressof(self._struct)
+
+
+def _run(pool, _, parts, threads, body, loop):
+    """Calls body(loop, part, thread) for every part. A thread of the pool that comes late finds none left, and one
+    that has not come by then is not waited for: it may itself be waiting for the caller."""
+    left = iter(range(parts))
+
+    def work(thread):
+        for part in left:
+            body(loop, part, thread)
+
+    lent = []
+    try:
+        lent += [pool.submit(work, thread) for thread in range(1, min(threads, parts))]
+        work(0)
+        return 0
+    except BaseException:  # none passes through the library
+        return 1
+    finally:
+        for future in lent:
+            if not future.cancel():
+                future.result()
+
+
+class Workspace(_Handle):
+    """The memory of queries, and how many threads they run on (0: as many as the Executor, or the library, has)."""
+
+    def __init__(self, threads=1, executor=None):
+        self._executor = executor
+        super().__init__("workspace", "topk_workspace_new", _whole(threads, SIZE_MAX, "threads"), executor)
 
 
 class Answer(NamedTuple):
@@ -412,6 +457,14 @@ class Answers(NamedTuple):
                        np.empty(count, np.bool_))
 
 
+class SampledLogZ(NamedTuple):
+    """log Z of a context from a part of the rows."""
+
+    log_z: float
+    error: float  # how far off it may be; 0: it came out exact
+    rows_read: int  # whose logits were computed
+
+
 _BIAS = np.dtype([("id", np.int32), ("bias", np.float32)])
 
 
@@ -431,7 +484,7 @@ class _Query:
         if biases:
             pairs = np.array(sorted((_whole(token, vocab - 1, "a token of biases"), bias)
                                     for token, bias in biases.items()), dtype=_BIAS)
-        self.k = _whole(k, SIZE_MAX, "k")
+        self.k = min(_whole(k, SIZE_MAX, "k"), vocab)  # of which there is room for answers
         self._arrays = words, words32, pairs
         self._options = _QueryOptions(
             k=self.k, allowed=_address(words), allowed_words=_length(words), biases=_address(pairs),
@@ -454,11 +507,12 @@ class Backend(_Handle):
         self.layer = layer  # whose memory is in use
 
     @classmethod
-    def build(cls, layer, name, contexts=None, counts=None, progress=None, **options):
+    def build(cls, layer, name, contexts=None, counts=None, progress=None, executor=None, **options):
         """Builds one by its name, with options by theirs; list_backends() has them.
 
-        contexts [N, d] of float32 to learn from, counts [V] of int64. progress(step, done) is told how far
-        the build is, and ends it by returning True, which raises Stopped, or by raising an exception itself.
+        contexts [N, d] of float32 to learn from, counts [V] of int64; on the threads of an Executor, if given.
+        progress(step, done) is told how far the build is, and ends it by returning True, which raises Stopped, or by
+        raising an exception itself.
         """
         raised = []  # by progress: no exception passes through the library
 
@@ -478,6 +532,8 @@ class Backend(_Handle):
             material.contexts, material.context_count = _address(contexts), count
             material.context_stride = stride
         material.counts = _address(_vector(counts, np.int64, layer.shape[0], "counts"))
+        if executor is not None:
+            material.executor = executor._as_parameter_
         if progress is not None:
             material.progress = _Progress(tell)
         text = " ".join(f"{option}={value}" for option, value in options.items())
@@ -533,7 +589,7 @@ class Backend(_Handle):
         return median.value, p99.value
 
     def query(self, h, k=1, workspace=None, **options):
-        """The Answer for a context h [d] of float32."""
+        """The Answer for a context h [d] of float32; of a k above V, V tokens."""
         vocab, dim = self.shape
         _vector(h, np.float32, dim, "h")
         asked = _Query(vocab, k, **options)
@@ -546,7 +602,7 @@ class Backend(_Handle):
                       answer.candidates, bool(answer.fell_back), bool(answer.repaired))
 
     def query_batch(self, contexts, k=1, workspace=None, out=None, **options):
-        """The Answers for contexts [B, d] of float32, into `out` if it is given."""
+        """The Answers for contexts [B, d] of float32, into `out` if it is given; of a k above V, [B, V]."""
         stride = _stride(contexts, np.float32, "contexts")
         count, dim = contexts.shape
         asked = _Query(self.shape[0], k, **options)
@@ -554,7 +610,7 @@ class Backend(_Handle):
             out = Answers.empty(count, asked.k)
         for array, memory in zip(out, Answers.empty(0, asked.k)):
             if not _is_plain(array, memory.dtype) or array.shape != (count, *memory.shape[1:]):
-                raise ValueError(f"out must be as Answers.empty({count}, {k}) makes it")
+                raise ValueError(f"out must be as Answers.empty({count}, {asked.k}) makes it")
         flat = _FlatAnswers(ids=_address(out.ids), logits=_address(out.logits), log_z=_address(out.log_z),
                             certified=_address(out.certified))
         _call("topk_query_batch", self, _address(contexts), count, dim, stride, asked,
@@ -579,14 +635,14 @@ class Backend(_Handle):
         return values
 
     def sample_log_z(self, h, error=0.01, temperature=1.0, seed=1, workspace=None, mask=None, biases=None):
-        """(log_z, error), right within that error but for one seed in a thousand, for a context h [d]; None
-        where the head has no bounds to draw rows by. An error of 0 came out exact."""
+        """The SampledLogZ for a context h [d], right within its error but for one seed in a thousand; None where
+        the head has no bounds to draw rows by."""
         vocab, dim = self.shape
         found = _SampledLogZ()
         how = _LogZOptions(error=error, temperature=temperature, seed=_whole(seed, 2**64 - 1, "seed"))
         _call("topk_sample_log_z", self, _address(_vector(h, np.float32, dim, "h")), dim, byref(how),
               _Query(vocab, mask=mask, biases=biases), workspace or Workspace(), byref(found))
-        return (found.log_z, found.error) if found.known else None
+        return SampledLogZ(found.log_z, found.error, found.rows_read) if found.known else None
 
     def penalise(self, h, history, repetition=1.0, presence=0.0, frequency=0.0, workspace=None, biases=None):
         """The biases {token: bias} that penalise the tokens of a history [n] of int32 for a context h [d].

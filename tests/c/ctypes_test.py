@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C interface from Python, by examples/python/topksoftmax.py, against the full softmax in NumPy."""
 
+import concurrent.futures
+import json
 import pathlib
 import re
 import sys
@@ -233,9 +235,10 @@ class CtypesTest(unittest.TestCase):
             temperature = options.pop("temperature", 1.0)
             logits = head.logits(self.test[:20], **options).astype(np.float64) / temperature
             for h, exact in zip(self.test, np.log(np.exp(logits).sum(1))):
-                log_z, error = head.sample_log_z(h, 0.02, temperature, **options)
-                self.assertLessEqual(error, 0.02)
-                self.assertAlmostEqual(log_z, exact, delta=0.03)
+                sampled = head.sample_log_z(h, 0.02, temperature, **options)
+                self.assertLessEqual(sampled.error, 0.02)
+                self.assertAlmostEqual(sampled.log_z, exact, delta=0.03)
+                self.assertTrue(0 < sampled.rows_read <= VOCAB, sampled)
         self.assertIsNone(tks.Backend.build(self.layer, "fused").sample_log_z(self.test[0]))
         with self.assertRaisesRegex(ValueError, "above 0"):
             head.sample_log_z(self.test[0], error=0.0)
@@ -319,6 +322,21 @@ class CtypesTest(unittest.TestCase):
                 np.testing.assert_array_equal(a, b)
             self.assertEqual((loaded.name, loaded.index_bytes), ("l2s", head.index_bytes))
 
+            # Asked with the effort that tune has found, unless a query names another.
+            data = path.read_bytes()
+            end = 8 + int.from_bytes(data[:8], "little")
+            header = json.loads(data[8:end])
+            header["__metadata__"]["effort"] = "3"
+            text = json.dumps(header).encode()
+            text += b" " * (-(len(text) + 8) % 64)
+            tuned = pathlib.Path(folder) / "tuned.index"
+            tuned.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+            tuned = tks.Backend.load(tuned, self.layer)
+            for asked, meant in ((0, 3), (2, 2)):
+                for a, b in zip(head.query_batch(self.test, k=K, effort=meant),
+                                tuned.query_batch(self.test, k=K, effort=asked)):
+                    np.testing.assert_array_equal(a, b)
+
             del loaded  # uses the file where it lies
             data = bytearray(path.read_bytes())
             data[len(data) // 2] ^= 1
@@ -382,6 +400,45 @@ class CtypesTest(unittest.TestCase):
         for answers in (*found, head.query_batch(self.test, k=K, workspace=tks.Workspace(3))):
             for a, b in zip(expected, answers):
                 np.testing.assert_array_equal(a, b)
+
+    def test_threads_of_a_pool(self):
+        expected = tks.Backend.build(self.layer, "certified", self.train)
+        answers = expected.query_batch(self.test, k=K)
+        met = set()
+
+        class Pool(concurrent.futures.ThreadPoolExecutor):
+            def submit(self, work, *arguments):
+                def meet():
+                    met.add(threading.get_ident())
+                    return work(*arguments)
+
+                return super().submit(meet)
+
+        with Pool(3) as pool:
+            executor = tks.Executor(pool, 3)
+            head = tks.Backend.build(self.layer, "certified", self.train, executor=executor)
+            workspace = tks.Workspace(0, executor)
+            del executor  # which the workspace keeps
+            for _ in range(20):
+                for a, b in zip(answers, head.query_batch(self.test, k=K, workspace=workspace)):
+                    np.testing.assert_array_equal(a, b)
+            self.assertTrue(met and threading.get_ident() not in met)
+            # From a thread of the pool, all of which wait for theirs.
+            nested = [pool.submit(head.query_batch, self.test, K, tks.Workspace(3, tks.Executor(pool, 3)))
+                      for _ in range(6)]
+            for found in nested:
+                np.testing.assert_array_equal(found.result(timeout=60).ids, answers.ids)
+        with self.assertRaisesRegex(tks.Error, "executor.run has failed"):  # the pool is shut down
+            head.query_batch(self.test, k=K, workspace=workspace)
+
+    def test_more_tokens_than_there_are(self):
+        head = tks.Backend.build(self.layer, "fused")
+        all_ids = head.query(self.test[0], k=VOCAB).ids
+        for k in (VOCAB + 1, 10**12, 2**64 - 1):
+            np.testing.assert_array_equal(head.query(self.test[0], k=k).ids, all_ids)
+            batch = head.query_batch(self.test[:2], k=k)
+            self.assertEqual(batch.ids.shape, (2, VOCAB))
+            np.testing.assert_array_equal(batch.ids[0], all_ids)
 
     def test_errors(self):
         head = tks.Backend.build(self.layer, "fused")
