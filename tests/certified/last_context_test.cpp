@@ -38,6 +38,7 @@ std::vector<std::shared_ptr<const TopKSoftmax>> some_heads(const RowMajorMatrix&
       token_of_row.push_back(row % 7 == 3 ? -1 : static_cast<TokenId>(row));
     }
     heads.push_back(MappedVocabulary::wrap(heads[heads.size() - 3], token_of_row, kVocab));
+    heads.push_back(Certified::build(layer, contexts, {.prefix = 4, .int4_width = 32}));
   }
   return heads;
 }

@@ -161,6 +161,37 @@ TEST(SampledLogZ, KnowsMasksAndBiases) {
   }
 }
 
+// Biases that force a token leave the logits of all others so far behind that their weights are nothing.
+TEST(SampledLogZ, IsFiniteWhereABiasedTokenOutweighsAllGuesses) {
+  World world;
+  const TokenBias bias[] = {{7, 100.0F}, {9, 1e4F}, {11, 1e4F}, {4000 - 1, -3e38F}};
+  for (const Certified* head : {world.head.get(), world.boxed.get()}) {
+    const Eigen::VectorXf h = world.contexts.row(3);
+    std::vector<float> logits(2);
+    const TokenId ids[] = {9, 11};
+    head->logits_of(span_of(h), ids, {.logit_bias = bias}, world.workspace, logits);
+    const auto [low, high] = std::minmax(logits[0], logits[1]);
+    const ScoredToken first = {high, logits[0] == high ? 9 : 11};
+    const ScoredToken second = {low, logits[0] == high ? 11 : 9};
+    for (const double temperature : {1.0, 0.1, 1e-30}) {
+      const double below = static_cast<double>(low - high) / temperature;
+      const double expected = static_cast<double>(high) / temperature + std::log1p(std::exp(below));
+      const auto found = head->sample_log_z(span_of(h), {.error = 0.05, .temperature = temperature},
+                                            {.logit_bias = bias}, world.workspace);
+      EXPECT_NEAR(found->log_z / expected, 1.0, 1e-5) << temperature;
+      EXPECT_LE(found->error, 0.05);
+
+      const double share = 0.5 / (1.0 + std::exp(below));  // half of the first token's
+      for (const ScoredToken& token : {first, second}) {
+        const auto place =
+            head->place_in_nucleus(span_of(h), token, {.share = share, .temperature = temperature},
+                                   {.logit_bias = bias}, world.workspace);
+        EXPECT_EQ(place->inside, token.id == first.id) << temperature;
+      }
+    }
+  }
+}
+
 TEST(SampledLogZ, IsExactWhereASampleWouldReadTooMuch) {
   World world;
   for (const Eigen::VectorXf& h :

@@ -75,6 +75,17 @@ TEST(Subset, MayBeEmptyOrForbidden) {
                std::invalid_argument);
 }
 
+TEST(Subset, HasFiniteLogProbsOfWhatIsAllowed) {
+  const Fused head(random_layer(kVocab, kDim, 3));
+  const std::vector<float> h(kDim, 0.1F);
+  const TokenBias bias[] = {{4, 3e38F}, {5, -3e38F}};
+  const std::vector<TokenId> ids = {4, 5};
+  std::vector<float> log_probs(2);
+  log_softmax_over(head, h, ids, {.logit_bias = bias}, Workspace(), log_probs);
+  EXPECT_EQ(log_probs[0], 0.0F);
+  EXPECT_EQ(log_probs[1], std::numeric_limits<float>::lowest());
+}
+
 TEST(Subset, HasItsLogZAsAMaskToo) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
   const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);

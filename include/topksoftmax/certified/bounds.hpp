@@ -176,6 +176,7 @@ inline kernels::PrefixContext box_context(const CertifiedIndex& index, BoundTerm
 /// [code_room()], and finds what is of the context alone in its bounds, for the k best.
 inline void prepare(const CertifiedIndex& index, const ContextTransform::Application& applied, std::size_t k,
                     std::int16_t* n, std::int8_t* bytes, ContextBounds& bounds) {
+  bounds.prefix = {};  // an index with codes may have bounded here before, and this one may have none
   const ContextTransform& transform = index.transform;
   const std::size_t width = transform.width();
   const std::size_t prefix = index.prefixes.blocks().width;

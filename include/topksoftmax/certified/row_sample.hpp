@@ -171,9 +171,18 @@ class RowSample {
   double weight_of(float logit) const { return std::exp(tempered(logit, best_, temperature_)); }
 
   void count_exactly(const ScoredToken& token) {
+    if (static_cast<double>(token.logit) > best_) raise_best(static_cast<double>(token.logit));
     const double weight = weight_of(token.logit);
     exact_.mass.add(weight);
     exact_.margin.add(weight * ranking_.factor(ranks_before(token, ranking_.token)));
+  }
+
+  /// Makes 1 the weight of a logit that no guess reaches, a biased token's say: no sum leaves the numbers.
+  void raise_best(double logit) {
+    const double factor = std::exp((best_ - logit) / temperature_);
+    exact_.mass.value *= factor;
+    exact_.margin.value *= factor;
+    best_ = logit;
   }
 
   /// Reads all rows whose weights are guessed to be above a limit.
@@ -235,10 +244,12 @@ class RowSample {
     guesses_.visit_at_sums(next, [&](std::size_t place) { places[count++] = place; });
     const Scored scored = read({places, count});
 
-    // Guesses are of weights whose 1 is another logit, once they have been sharpened.
+    // Guesses are of weights whose 1 is another logit, which may be so far below that theirs is nothing here.
+    const auto guessed_as = [this](float logit) {
+      return std::exp(tempered(logit, guesses_.best(), temperature_));
+    };
     const double unit = std::exp((guesses_.best() - best_) / temperature_);
-    const auto limit =
-        static_cast<float>(std::exp(tempered(ranking_.token.logit, guesses_.best(), temperature_)));
+    const auto limit = static_cast<float>(guessed_as(ranking_.token.logit));
     const double before = guesses_.sum_above(limit);
     tally.mass.value += sum * unit;
     tally.margin.value += (before * ranking_.factor(true) + (sum - before) * ranking_.factor(false)) * unit;
@@ -246,7 +257,7 @@ class RowSample {
     Proportions of_margin;
     for (std::size_t i = 0; i < count; ++i) {
       const float guess = guesses_.weight(places[i]);
-      const double proportion = weight_of(scored[i].logit) / (static_cast<double>(guess) * unit);
+      const double proportion = guessed_as(scored[i].logit) / static_cast<double>(guess);
       const bool is_before = ranks_before(scored[i], ranking_.token);
       if (i == 0 || places[i] != places[i - 1]) scatter.add(proportion);
       of_mass.add(proportion - 1.0);
