@@ -94,16 +94,22 @@ inline double learned_outside(const Candidates& candidates, std::size_t count, c
   return taken < 1.0 ? outside + std::log1p(-taken) : -std::numeric_limits<double>::infinity();
 }
 
-/// Leaves of what was learned of the mass outside that of the rows which are allowed.
+/// Leaves of what was learned of the mass outside that of the rows which are allowed. All edited rows are
+/// taken off, as for an answer; the biased ones that are allowed are outside of the candidates, so their own
+/// mass is put back.
 inline void take_off_forbidden(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                Candidates& candidates) {
   if (!takes_off_forbidden(query, candidates)) return;
-  Query unbiased = query;
-  unbiased.edits.bias_count = 0;
-  const auto rows = with_edited_tokens(unbiased, candidates, layer.vocab(), workspace);
+  const auto rows = with_edited_tokens(query, candidates, layer.vocab(), workspace);
   auto* const logits = workspace.scratch<AnswerScratch>().logits.get<float>(rows.size());
   scan_gathered(workspace, layer.rows(), rows.data(), rows.size(), query.h, logits);
-  candidates.outside = learned_outside(candidates, rows.size(), logits, workspace);
+  double outside = learned_outside(candidates, rows.size(), logits, workspace);
+  for (std::size_t i = candidates.ids.size(); i < rows.size(); ++i) {
+    if (query.edits.allows(rows[i])) outside = kernels::log_add_exp(outside, static_cast<double>(logits[i]));
+  }
+  candidates.outside = outside;
+  candidates.most_outside = std::numeric_limits<double>::infinity();
+  candidates.edited_apart = false;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

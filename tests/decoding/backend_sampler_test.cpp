@@ -15,6 +15,7 @@
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/statistics.hpp"
+#include "topksoftmax/baselines/build_greedy_mips.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/build.hpp"
@@ -356,6 +357,24 @@ TEST(BackendSampler, HasTheLogZOfTheBackendUnderBiases) {
         EXPECT_NEAR(log_z_of_draw(*head, h, query), head->query(h, query).log_z, 1e-5)
             << head->name() << ", bias " << bias;
       }
+    }
+  }
+}
+
+// GreedyMips has what a query edits apart from its candidates.
+TEST(BackendSampler, HasTheLogZOfTheBackendWhereForbiddenTokensAreBiased) {
+  const World world;
+  std::vector<std::shared_ptr<const TopKSoftmax>> heads = world.heads;
+  heads.push_back(GreedyMips::build(world.layer, world.contexts, {.budget = 30}));
+  const std::vector<TokenBias> biases = biases_of_half(world.layer.vocab(), 1.5F);
+  for (Eigen::Index q = 0; q < 20; ++q) {
+    const Eigen::VectorXf h = world.contexts.row(q);
+    const TopK best = Fused(world.layer).query(h, {.k = 24});
+    TokenMask mask = TokenMask::all(world.layer.vocab());
+    for (std::size_t i = 0; i < best.size(); i += 2) mask.forbid(best.ids[i]);
+    const QueryOptions query = {.allowed = mask, .logit_bias = biases};
+    for (const auto& head : heads) {
+      EXPECT_NEAR(log_z_of_draw(*head, h, query), head->query(h, query).log_z, 1e-5) << head->name();
     }
   }
 }

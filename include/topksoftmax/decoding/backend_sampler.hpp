@@ -157,7 +157,9 @@ inline void BackendSampler::score_candidates(const TopKSoftmax& head, std::span<
   head.logits_of(h, ids_, {}, workspace_, logits_);
   std::size_t count = 0;
   for (std::size_t i = 0; i < ids_.size(); ++i) {
-    if (logits_[i] == detail::kForbidden) continue;  // it is biased and has no row
+    const bool is_biased_alone = i >= found.ids.size();
+    if (logits_[i] == detail::kForbidden) continue;           // it has no row
+    if (is_biased_alone && !edits.allows(ids_[i])) continue;  // nor is it any of what is outside
     ids_[count] = ids_[i];
     logits_[count++] = logits_[i];
   }
