@@ -411,6 +411,20 @@ TEST(Certified, ReadsFarLessThanTheLayerWhereContextsAreOfFewKinds) {
   }
 }
 
+TEST(Certified, LearnsNoMoreOfContextsThatAreRepeated) {
+  const SoftmaxLayer layer = random_layer(2000, 64, 3);
+  const RowMajorMatrix few = random_matrix(30, 64, 4);
+  const auto once = Certified::build(layer, few);
+  const auto repeated = Certified::build(layer, few.replicate(40, 1));
+  EXPECT_EQ(repeated->index_bytes(), once->index_bytes());
+  const RowMajorMatrix others = random_matrix(50, 64, 5);
+  for (Eigen::Index i = 0; i < others.rows(); ++i) {
+    const TopK answer = repeated->query(others.row(i), {.k = 5});
+    EXPECT_FALSE(answer.work.fell_back);
+    EXPECT_EQ(answer.work.bytes_read, once->query(others.row(i), {.k = 5}).work.bytes_read);
+  }
+}
+
 TEST(Certified, PrefixesLeaveFewestRowsInBalancedCoordinates) {
   // Contexts with few large directions, rows with other ones.
   const RowMajorMatrix mixing = random_matrix(40, 40, 1);

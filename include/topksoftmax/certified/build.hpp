@@ -28,6 +28,7 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
+#include "topksoftmax/learning/distinct_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/hold_out.hpp"
 #include "topksoftmax/learning/progress.hpp"
@@ -48,11 +49,11 @@ inline RowMajorMatrix likely_contexts(const SoftmaxLayer& layer, const RowMajorM
   return rows_at(layer, evenly_spaced_tokens(layer, kMany));
 }
 
-/// At most `count` of the contexts, made so short that their squares are floats: longer ones are never
-/// bounded, but have directions to learn from.
+/// At most `count` of the contexts, each once, made so short that their squares are floats: longer ones are
+/// never bounded, but have directions to learn from.
 inline RowMajorMatrix contexts_to_learn_from(const Contexts& contexts, std::size_t count) {
   constexpr float kLargest = 1e15F;
-  RowMajorMatrix sample = evenly_spaced(contexts, count);
+  RowMajorMatrix sample = distinct_contexts(evenly_spaced(contexts, count));
   const float peak = sample.size() == 0 ? 0.0F : sample.cwiseAbs().maxCoeff();
   if (peak > kLargest) sample *= kLargest / peak;
   return sample;
