@@ -233,9 +233,9 @@ inline std::optional<SampledToken> BackendSampler::draw_cut(SamplingStep first_c
   sure.log_z = sure.log_z_low = sure.log_z_high = listed_.log_z;
   sure.normalizer = Normalizer::exact;
   const std::size_t counted = takes_best ? sure.size() : outside_ == detail::kNoScore ? count : total;
-  const detail::Staying stay = detail::staying(sure, counted, options_, excludes(noise), [&](double at) {
-    return detail::log_outside(sure, counted, at);
-  });
+  const auto outside = [&](double at) { return detail::log_outside(sure, counted, at); };
+  const detail::Staying stay =
+      detail::staying(sure, counted, options_, excludes(noise), outside, std::nullopt);
   if (!stay.decided || stay.others || stay.sure != stay.possible) return std::nullopt;
   detail::Leader leader;
   const auto best = static_cast<double>(listed_.logits[stay.first]);
