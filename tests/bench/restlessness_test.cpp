@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/restlessness.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace topksoftmax::bench {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
 TEST(Restlessness, IsRemarkedWhereRoundsDisagree) {
-  EXPECT_THAT(remarks_on_spread(0.0), IsEmpty());
-  EXPECT_THAT(remarks_on_spread(0.1), IsEmpty());
-  EXPECT_THAT(remarks_on_spread(std::numeric_limits<double>::quiet_NaN()), IsEmpty());
-  EXPECT_THAT(remarks_on_spread(0.25), ElementsAre("the machine is restless: rounds differ by up to 25 %"));
+  EXPECT_TRUE(remarks_on_spread(0.0).empty());
+  EXPECT_TRUE(remarks_on_spread(0.1).empty());
+  EXPECT_TRUE(remarks_on_spread(std::numeric_limits<double>::quiet_NaN()).empty());
+  EXPECT_EQ(remarks_on_spread(0.25),
+            std::vector<std::string>{"the machine is restless: rounds differ by up to 25 %"});
 }
 
 TEST(Restlessness, IsThatOfTheWorstTiming) {

@@ -78,10 +78,12 @@ TEST(RowCovariance, IsThatAroundTheMean) {
 }
 
 TEST(RowCovariance, KnowsNothingOfContextsWhoseProductsOverflow) {
-  const SoftmaxLayer layer = random_layer(100, 8, 3);
-  const RowCovariance covariance = covariance_of(layer);
+  Eigen::RowVectorXf direction = Eigen::RowVectorXf::Ones(9);
+  direction[0] = 3.0F;
+  const RowMajorMatrix W = random_matrix(100, 1, 3) * direction;
+  const RowCovariance covariance = covariance_of(SoftmaxLayer::borrow(W));
   Workspace workspace;
-  const Eigen::VectorXf h = Eigen::VectorXf::Constant(8, 3e38F);
+  const Eigen::VectorXf h = Eigen::VectorXf::Constant(9, 3e38F);
   EXPECT_FALSE(covariance.of(span_of(h), workspace));
 }
 
