@@ -231,17 +231,23 @@ TEST_F(IndexCommands, AnIndexIsAskedWithTheEffortThatItHolds) {
   const auto built = Registry::standard().build("fgd", {.layer = layer}, {{"ef_search", "200"}});
   save_index(*built, index_);
   EXPECT_THAT(inspect(index_).out, Not(HasSubstr("\neffort: ")));
-  const std::string ask = "ask --head " + head_.string() + " --index " + index_.string() + " --contexts " +
-                          head_.string() + " --k 5 --json -";
-  const std::string thorough = run_tool(ask).out;
-  const std::string hasty = run_tool(ask + " --effort 5").out;
+  const std::filesystem::path contexts = folder_.path() / "contexts.safetensors";
+  TinyHead().write(contexts, {{"name", "tiny"}, {"provenance", "made up"}});
+  const auto answers = [&](const std::string& options) {
+    const ProgramRun run = run_tool("ask --head " + head_.string() + " --index " + index_.string() +
+                                    " --contexts " + contexts.string() + " --k 5" + options);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.out;
+  };
+  const std::string thorough = answers("");
+  const std::string hasty = answers(" --effort 5");
   ASSERT_NE(thorough, hasty);
 
   built->set_usual_effort(5);
   save_index(*built, index_);
   EXPECT_THAT(inspect(index_, "--verify").out, HasSubstr("\neffort: 5, of queries that name none\n"));
-  EXPECT_EQ(run_tool(ask).out, hasty);
-  EXPECT_EQ(run_tool(ask + " --effort 200").out, thorough);
+  EXPECT_EQ(answers(""), hasty);
+  EXPECT_EQ(answers(" --effort 200"), thorough);
 }
 
 TEST_F(IndexCommands, TuneSavesItsIndexThoughItsJsonCannotBeWritten) {

@@ -112,6 +112,8 @@ std::vector<Case> cases() {
       {Certified::build(layer, train, {.prefix = 8, .width = 16}),
        {value("outside_position", 0, 1.5, "is not between 0 and 1"),
         value("outside_position", 0, static_cast<double>(kNan), "outside_position"),
+        value("rows.sizes", 3, -1.0, "has one below 0"), value("rows.spreads", 3, -1.0, "has one below 0"),
+        value("rows.numbers", 0, -1.0, "has one below 0"), value("rows.covariance", 7, kNan, "NaN"),
         value("tails", 14, kNan, "in row 0"), option("prefix", "16", "prefixes"),
         option("prefix", "9", "prefix is 9"), option("width", "100000000", "width 100000000")}},
       {Certified::build(layer, train, {.prefix = 8, .width = 16, .boxes = BoundBoxes::always}),

@@ -38,6 +38,15 @@ inline std::vector<TensorDescription> bound_tensors() {
        "options.box_width coordinates (absent: options.prefix) of each block of 16 rows"},
       {"boxes.spreads", "U8", "[⌈V/256⌉, *]", "with boxes.centres"},
       {"tails", "U8", "[V, *]", "kernels::PrefixTails of the others, if there are any"},
+      {"rows.covariance", "F32", "[d, *]",
+       "the covariance of the rows in a unit, with zeros behind the d columns; absent, as the next five, "
+       "where "
+       "it is not far smaller than W"},
+      {"rows.mean", "F64", "[d]", "their mean"},
+      {"rows.sizes", "F64", "[d]", "√E[w_j²] at the least"},
+      {"rows.spreads", "F64", "[d]", "√Var(w_j) at the least"},
+      {"rows.bias_covariance", "F64", "[d]", "Cov(w, b)"},
+      {"rows.numbers", "F64", "[4]", "the unit of rows.covariance; E[b], E[b²] and Var(b)"},
       {"outside.regions", "F32", "[*, *]",
        "centres of up to 16 regions that leading coordinates of contexts tell apart, if there are several"},
       {"outside.weights", "F32", "[*, *]",

@@ -155,7 +155,7 @@ inline void RowCovariance::save(IndexWriter& out) const {
 }
 
 inline std::optional<RowCovariance> RowCovariance::load(const IndexReader& in) {
-  if (!in.has_tensor(kCovariance)) return std::nullopt;
+  if (!in.has_tensor(kCovariance) && !in.has_tensor(kMean)) return std::nullopt;
   RowCovariance of_rows;
   of_rows.covariance_ = in.floats(kCovariance, {in.dim(), room_for(in.dim())});
   of_rows.mean_ = in.doubles(kMean, {in.dim()});

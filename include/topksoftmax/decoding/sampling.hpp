@@ -150,6 +150,8 @@ inline constexpr std::size_t kMostTokens = 128;
 /// Tokens with large Gumbels that are looked at one by one: so many for each that an answer lists. Longer
 /// answers cost less then.
 inline constexpr std::size_t kOfAnswer = 80;
+/// An answer that is to list all tokens that stay lists so many at the most.
+inline constexpr std::size_t kMostListed = 32;
 /// At lower temperatures the best tokens tell more than bounds of others.
 inline constexpr double kOpenTemperature = 0.5;
 /// Where log Z is sampled: at most this share of the vocabulary.
@@ -272,7 +274,8 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
   for (;; asked.k *= detail::kTokensGrowth) {
     const std::size_t most =
         sampled ? head.rows() / detail::kListedShare : std::max(detail::kMostTokens, options_.top_k);
-    asked.probabilities |= lists_all && asked.k >= most;
+    const bool lists_most = asked.k >= std::min(most, detail::kMostListed);
+    asked.probabilities |= lists_all && lists_most;
     head.query(race.h, asked, workspace_, answer_);
     asked.same_context = true;
     const bool answer_scanned = answer_.work.candidates == head.rows();
@@ -288,7 +291,7 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
           return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), temperature);
         },
         deviation_);
-    if (stay.decided && (!lists_all || !stay.others || is_last)) {
+    if (stay.decided && (!lists_all || !stay.others || lists_most || answer_scanned)) {
       race.best = static_cast<double>(answer_.logits[stay.first]);
       const detail::Sought sought = {.lowest = stay.lowest,
                                      .score = detail::kNoScore,
