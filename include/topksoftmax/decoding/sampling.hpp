@@ -48,10 +48,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// sample. Otherwise, and where too many tokens would have to be scored, more of the best tokens are asked
 /// for, and in the end the logits of all. top_n_sigma takes bounds of the logits' standard deviation where
 /// the head has them (TopKSoftmax::logit_deviation). typical_p, and without such bounds top_n_sigma, look at
-/// every token that is left: they take the logits of all unless top_k, top_p, min_p or top_n_sigma, coming
-/// first, has left no more than an answer lists. Backends that cannot prove their answers are asked for a
-/// greedy choice alone, which is theirs: for any other draw they take the logits of all tokens. To draw from
-/// what such a backend itself answers, see BackendSampler.
+/// every token that is left: they take the logits of all unless top_k, min_p, top_n_sigma or, with
+/// log_z_error, top_p has left no more than an answer lists. Backends that cannot prove their answers are
+/// asked for a greedy choice alone, which is theirs: for any other draw they take the logits of all tokens.
+/// To draw from what such a backend itself answers, see BackendSampler.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
 /// SamplingOptions::log_z_error within that. The same token is drawn but where a cut by typical_p turns on
@@ -165,10 +165,11 @@ inline Sampler::Sampler(const SamplingOptions& options) : options_(options) {
   check(options);
 }
 
-/// Once the k best are taken, the others do not count any more. Where the best that have a share or reach a
-/// logit are, an answer may list all that stay.
+/// Once the k best are taken, the others do not count any more. Where those are that reach a logit, an answer
+/// may list all that stay; of a nucleus it can do so only if log Z is not an interval.
 inline Sampler::Needed Sampler::needed(bool excludes) const {
   Needed needed;
+  bool is_cut = false;
   bool best_are_left = false;
   for (const SamplingStep step : options_.order.steps) {
     if (!detail::cuts(options_, step)) continue;
@@ -178,12 +179,12 @@ inline Sampler::Needed Sampler::needed(bool excludes) const {
       case SamplingStep::top_k:
         return needed;
       case SamplingStep::top_n_sigma:
-        needed.deviation |= !best_are_left;
+        (is_cut ? needed.logits : needed.deviation) |= !best_are_left;
         needed.lowest = best_are_left = true;
         break;
       case SamplingStep::top_p:
         needed.log_z |= !needed.deviation;
-        best_are_left = true;
+        best_are_left |= options_.log_z_error > 0.0;
         break;
       case SamplingStep::min_p:
         needed.lowest = best_are_left = true;
@@ -195,6 +196,7 @@ inline Sampler::Needed Sampler::needed(bool excludes) const {
         needed.log_z |= excludes && !needed.deviation;
         break;
     }
+    is_cut = true;
   }
   return needed;
 }
