@@ -210,8 +210,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// Proven bounds of the standard deviation of the logits of all allowed tokens for the context h [d], mask
   /// and biases applied, without a scan. Of `options`, only the mask and the biases count. Nothing where the
-  /// backend has not the covariance of the rows. Certified has it unless its d² floats are more than a
-  /// quarter of W; it can tell nothing for a soft cap and where more than V/16 tokens are forbidden or
+  /// backend does not keep the covariance of the rows. Certified does, unless its d² floats are more than a
+  /// quarter of W; it can tell nothing for a soft cap or where more than V/16 tokens are forbidden or
   /// biased. Cost: d² multiply-adds, and the weights of these tokens. Throws std::invalid_argument as query
   /// does, and where no token is allowed.
   std::optional<LogitDeviation> logit_deviation(std::span<const float> h, const QueryOptions& options,

@@ -16,6 +16,7 @@
 #include "support/reference.hpp"
 #include "support/saved_index.hpp"
 #include "support/spans.hpp"
+#include "support/statistics.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
@@ -44,20 +45,8 @@ struct World {
   }
 };
 
-/// That of the logits above −∞.
 double deviation_of(const std::vector<double>& logits) {
-  double count = 0.0;
-  double sum = 0.0;
-  for (const double logit : logits) {
-    if (logit == -HUGE_VAL) continue;
-    count += 1.0;
-    sum += logit;
-  }
-  double squares = 0.0;
-  for (const double logit : logits) {
-    if (logit != -HUGE_VAL) squares += (logit - sum / count) * (logit - sum / count);
-  }
-  return std::sqrt(squares / count);
+  return std::sqrt(testing::LogitMoments(logits).variance);
 }
 
 void expect_within(const std::optional<LogitDeviation>& found, double exact) {

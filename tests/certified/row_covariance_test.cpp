@@ -7,11 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/spans.hpp"
+#include "support/statistics.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -19,22 +19,11 @@ namespace {
 using detail::layer_moments;
 using detail::ProductMoments;
 using detail::RowCovariance;
+using testing::LogitMoments;
 using testing::random_layer;
 using testing::random_matrix;
 using testing::Reference;
 using testing::span_of;
-
-struct Expected {
-  double mean = 0.0;
-  double variance = 0.0;
-
-  explicit Expected(const std::vector<double>& logits) {
-    for (const double logit : logits) mean += logit / static_cast<double>(logits.size());
-    for (const double logit : logits) {
-      variance += (logit - mean) * (logit - mean) / static_cast<double>(logits.size());
-    }
-  }
-};
 
 RowCovariance covariance_of(const SoftmaxLayer& layer) {
   return RowCovariance(layer_moments(layer, SerialExecutor()));
@@ -50,7 +39,7 @@ TEST(RowCovariance, HasTheMomentsOfAllProductsWithinItsErrors) {
       const Eigen::VectorXf h = contexts.row(q) * std::exp(static_cast<float>(q - 10));
       const std::optional<ProductMoments> found = covariance.of(span_of(h), workspace);
       ASSERT_TRUE(found);
-      const Expected expected(Reference(layer, h).logits);
+      const LogitMoments expected(Reference(layer, h).logits);
       EXPECT_NEAR(found->mean, expected.mean, found->mean_error + 1e-14);
       EXPECT_NEAR(found->variance, expected.variance, found->variance_error + 1e-14);
       EXPECT_LE(found->variance_error, 2e-3 * expected.variance);
@@ -71,7 +60,7 @@ TEST(RowCovariance, IsThatAroundTheMean) {
   const Eigen::VectorXf h = random_matrix(1, 16, 5).row(0);
   const std::optional<ProductMoments> found = covariance.of(span_of(h), workspace);
   ASSERT_TRUE(found);
-  const Expected expected(Reference(layer, h).logits);
+  const LogitMoments expected(Reference(layer, h).logits);
   EXPECT_NEAR(found->variance, expected.variance, 1e-3 * expected.variance);
   EXPECT_NEAR(found->variance, expected.variance, found->variance_error);
   EXPECT_NEAR(found->mean, expected.mean, 1e-6 * std::abs(expected.mean));

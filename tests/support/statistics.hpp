@@ -30,4 +30,25 @@ inline double chi_square_deviations(std::span<const std::size_t> counts,
   return (std::cbrt(statistic / freedom) - (1.0 - variance)) / std::sqrt(variance);
 }
 
+/// The mean and the variance of logits, those of forbidden tokens left out.
+struct LogitMoments {
+  double mean = 0.0;
+  double variance = 0.0;
+
+  template <class Logits>
+  explicit LogitMoments(const Logits& logits) {
+    double count = 0.0;
+    for (const auto logit : logits) {
+      if (logit == -HUGE_VAL) continue;
+      count += 1.0;
+      mean += static_cast<double>(logit);
+    }
+    mean /= count;
+    for (const auto logit : logits) {
+      const double distance = static_cast<double>(logit) - mean;
+      if (logit != -HUGE_VAL) variance += distance * distance / count;
+    }
+  }
+};
+
 }  // namespace topksoftmax::testing

@@ -84,11 +84,11 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   BoundChoice choice = BoundChooser(layer, coordinates, trials, options, chosen, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
+  index.options.progress = {};  // whom it tells may not live as long
+  index.transform = std::move(choice.transform);
   if (RowCovariance::is_worth_keeping(layer.dim(), layer.bytes())) {
     index.covariance = RowCovariance(moments);
   }
-  index.options.progress = {};  // whom it tells may not live as long
-  index.transform = std::move(choice.transform);
   const RowProjector projector(layer, index.transform);
   const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
   const bool boxed = index.options.boxes == BoundBoxes::always;
