@@ -181,9 +181,9 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
   /// Contexts that are equal count as one. Cost, in multiply-adds, of at most context_sample of the contexts:
   /// (V + N)·d² and a few eigenvectors' problems of d³ for the coordinates and the covariance of the rows;
   /// 3·V·d·width (2·V·d² where width is d) to place the rows in them, once, or up to five times where options
-  /// are left open; to choose these, 16,384 rows and 96 contexts, at most half of all, which the coordinates
-  /// are not learned from, met in each prefix that is tried; and to learn the estimate of log Z,
-  /// outside_sample·V·d, but no more than 2³⁷ or 1,000·V·d. Memory beside layer and index: 8·d bytes for each
+  /// are left open; to choose these, 96 contexts, at most half of all, which the coordinates are not learned
+  /// from: up to four times V·d for each, and 16,384 rows met in each prefix that is tried; and to learn the
+  /// estimate of log Z, outside_sample·V·d, but no more than 2³⁷ or 1,000·V·d. Memory beside layer and index: 8·d bytes for each
   /// context sampled, about 120·d² bytes, 120·V, up to 12·(d + 138) bytes for each context of outside_sample,
   /// and some thousand rows in float32 or float64 a thread. The same bits for every executor. Throws Error
   /// for contexts of another dimension or that are not finite, and for unusable options.

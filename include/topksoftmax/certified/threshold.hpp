@@ -22,8 +22,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr float kNoThreshold = -std::numeric_limits<float>::infinity();
 
 /// Rows with high estimates that are scored to find a threshold.
-inline std::size_t seeds(const Query& query) {
-  return query.k + query.k / 2 + 4;
+inline std::size_t seeds(std::size_t k) {
+  return k + k / 2 + 4;
 }
 
 /// Rows whose estimates are searched at a time: what is found does not depend on the query's crew.
@@ -93,7 +93,7 @@ ScoredTokens score_most_promising(const BoundedQuery& bounded, const Rows& rows,
 template <class Rows>
 float kth_of_best(const BoundedQuery& bounded, const Rows& rows, std::size_t& bytes_read) {
   const std::size_t k = bounded.query.k;
-  const std::size_t wanted = std::min(seeds(bounded.query), bounded.index.rows());
+  const std::size_t wanted = std::min(seeds(bounded.query.k), bounded.index.rows());
   const ScoredTokens best = score_most_promising(bounded, rows, wanted, bytes_read);
   if (best.count < k) return kNoThreshold;
   if (best.count <= kernels::kFew) return kernels::kth_of_few(best.logits, best.count, k);
@@ -106,7 +106,7 @@ inline float threshold_from_best(const BoundedQuery& bounded, std::size_t& bytes
   // Where many tokens are forbidden, it takes more rows to find so many that are not.
   constexpr std::size_t kMoreLikely = 8;
   const std::size_t all = bounded.index.rows();
-  for (std::size_t likely = std::min(seeds(bounded.query), all);; likely *= kMoreLikely) {
+  for (std::size_t likely = std::min(seeds(bounded.query.k), all);; likely *= kMoreLikely) {
     const BoundedRows rows = likely_rows(bounded, likely);
     bytes_read += rows.bytes_read;
     const float threshold = kth_of_best(bounded, rows, bytes_read);

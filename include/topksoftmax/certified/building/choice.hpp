@@ -15,6 +15,7 @@
 #include "topksoftmax/certified/building/context_coordinates.hpp"
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/costs.hpp"
+#include "topksoftmax/certified/building/found_thresholds.hpp"
 #include "topksoftmax/certified/building/row_projector.hpp"
 #include "topksoftmax/certified/building/similar_rows.hpp"
 #include "topksoftmax/certified/building/trials.hpp"
@@ -75,6 +76,8 @@ class BoundChooser {
   CoordinateBasis basis(std::size_t width) const;
   const CoordinateBasis& whole_basis() const;
   ContextTransform transform(std::size_t prefix, std::size_t least) const;
+  /// What queries find by the coordinates of a typical prefix: in others it is hardly different.
+  const FoundThresholds& found() const;
 
   /// The cost of a row that its prefix lets pass.
   double passing_cost(std::size_t prefix, std::size_t least_width) const;
@@ -107,6 +110,7 @@ class BoundChooser {
   const StepProgress& report_;
   const Executor& executor_;
   mutable std::optional<CoordinateBasis> whole_basis_;
+  mutable std::optional<FoundThresholds> found_;
   /// Rows that what passes is counted of, alike in the first coordinates that are tried: in others they are
   /// hardly less so, and placing all rows is most of the work.
   mutable std::vector<TokenId> counted_;
@@ -167,6 +171,13 @@ inline ContextTransform BoundChooser::transform(std::size_t prefix, std::size_t 
   return transform_of(basis(width(prefix, least)));
 }
 
+inline const FoundThresholds& BoundChooser::found() const {
+  if (!found_) {
+    found_.emplace(layer_, basis(width(kTypicalPrefix, kOneLine)).product().transpose(), trials_, executor_);
+  }
+  return *found_;
+}
+
 inline double BoundChooser::passing_cost(std::size_t prefix, std::size_t least_width) const {
   // Where tails are as wide as they need to be, what is scored after them no longer depends on the prefix.
   if (least_width != kOneLine) return tail_cost(layer_.vocab(), tail_lines(prefix, least_width));
@@ -225,7 +236,7 @@ inline void BoundChooser::choose_prefix(std::size_t least_width, Estimate& estim
   if (options_.prefix != 0) prefixes = {&options_.prefix, 1};
   for (const std::size_t asked : prefixes) {
     const std::size_t prefix = std::min(asked, full);
-    const double passing = count_rows_passing(rows, biases, trials_.thresholds, contexts,
+    const double passing = count_rows_passing(rows, biases, found().at(prefix), contexts,
                                               std::min(prefix, transform.width()), executor_) *
                            vocab / static_cast<double>(some.size());
     const double later = passing * passing_cost(prefix, least_width);
@@ -298,7 +309,7 @@ inline CodeChoice BoundChooser::choose_code_widths(std::span<const FirstScan> sc
   }
   const double failure = options_.failure_probability;
   const double reach = failure > 0.0 ? Dither::reach_of(options_.expected_k, failure) : 0.0;
-  return choose_codes(layer_, basis(coordinates), trials_, reach, widths, scans);
+  return choose_codes(layer_, basis(coordinates), trials_, found(), reach, widths, scans);
 }
 
 inline BoundChoice BoundChooser::with_codes(const CodeChoice& codes) const {

@@ -15,6 +15,7 @@
 
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/costs.hpp"
+#include "topksoftmax/certified/building/found_thresholds.hpp"
 #include "topksoftmax/certified/building/trials.hpp"
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/config.hpp"
@@ -73,8 +74,7 @@ inline double lost_to_dithered(std::size_t bits, std::size_t width, double reach
 /// Some rows and contexts in coordinates of which more and more are met.
 class CodeTrials {
  public:
-  CodeTrials(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials)
-      : thresholds_(trials.thresholds) {
+  CodeTrials(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials) {
     constexpr std::size_t kSampledRows = 4096;
     const std::vector<TokenId> tokens = evenly_spaced_tokens(layer, kSampledRows);
     const auto sampled = static_cast<Eigen::Index>(tokens.size());
@@ -122,9 +122,10 @@ class CodeTrials {
     double lost;
   };
 
-  /// The share of the rows that may reach the thresholds by the coordinates met so far, rounded like this: to
+  /// The share of the rows that may reach thresholds [n] by the coordinates met so far, rounded like this: to
   /// bytes, and to codes, whose errors add up as their squares do.
-  double share_passing(const Rounded& to_bytes, std::span<const Rounded> codes = {}) const {
+  double share_passing(const Eigen::VectorXd& thresholds, const Rounded& to_bytes,
+                       std::span<const Rounded> codes = {}) const {
     const Eigen::Index rest = rows_.cols() - met_;
     Eigen::MatrixXd upper = estimates_;
     upper += rows_.rightCols(rest).rowwise().norm() * contexts_.rightCols(rest).rowwise().norm().transpose();
@@ -135,7 +136,7 @@ class CodeTrials {
       for (const Rounded& part : codes.subspan(1)) squares += squares_of(part);
       upper += squares.cwiseSqrt();
     }
-    const auto passing = (upper.rowwise() - thresholds_.transpose()).array() >= 0.0;
+    const auto passing = (upper.rowwise() - thresholds.transpose()).array() >= 0.0;
     return static_cast<double>(passing.count()) / static_cast<double>(upper.size());
   }
 
@@ -153,7 +154,6 @@ class CodeTrials {
     return squares.cwiseMax(0.0).cwiseSqrt();
   }
 
-  const Eigen::VectorXd& thresholds_;
   Eigen::MatrixXd rows_;              ///< [some×width]
   Eigen::MatrixXd contexts_;          ///< [n×width]
   Eigen::VectorXd outside_rows_;      ///< [some]
@@ -219,8 +219,8 @@ class CodesPassing {
  public:
   /// Codes are dithered, and reach that far (Dither::reach_of), or 0. Cost: 4,096·(d·M + n·M) for n contexts
   /// and M coordinates, and 4,096·n for each end of a prefix or of a tail.
-  CodesPassing(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials, double reach,
-               const std::vector<CodeWidths>& choices)
+  CodesPassing(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
+               const FoundThresholds& found, double reach, const std::vector<CodeWidths>& choices)
       : reach_(reach) {
     CodeTrials met(layer, basis, trials);
     const auto vocab = static_cast<double>(layer.vocab());
@@ -237,10 +237,11 @@ class CodesPassing {
           // Rows are rounded to bytes in their prefixes, contexts where they meet dithered codes.
           const std::size_t in_bytes = reach_ > 0.0 ? end : widths.prefix;
           by_prefix_[key(widths)] =
-              vocab * met.share_passing({none, squares_.at(in_bytes), kLostToInt8}, codes_of(widths));
+              vocab *
+              met.share_passing(found.at(end), {none, squares_.at(in_bytes), kLostToInt8}, codes_of(widths));
         }
         if (widths.width == end && !by_all_.contains(end)) {
-          by_all_[end] = vocab * met.share_passing({none, at_end, kLostToInt8});
+          by_all_[end] = vocab * met.share_passing(trials.thresholds, {none, at_end, kLostToInt8});
         }
       }
     }
@@ -275,9 +276,9 @@ inline double cost_of_row(const CodeWidths& widths) {
 /// The choice that makes least work for some contexts, given their coordinates: of some widths, each with the
 /// scans whose boxes have no more coordinates than its prefix. Codes are dithered, and reach that far, or 0.
 inline CodeChoice choose_codes(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
-                               double reach, const std::vector<CodeWidths>& choices,
-                               std::span<const FirstScan> scans) {
-  const CodesPassing passing(layer, basis, trials, reach, choices);
+                               const FoundThresholds& found, double reach,
+                               const std::vector<CodeWidths>& choices, std::span<const FirstScan> scans) {
+  const CodesPassing passing(layer, basis, trials, found, reach, choices);
   const auto coordinates = static_cast<std::size_t>(basis.Q.rows());
   CodeChoice best{.coordinates = coordinates};
   for (const CodeWidths& widths : choices) {

@@ -25,17 +25,19 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// A few contexts with what their answers must reach, to see what an index makes of them.
 struct Trials {
-  /// Without contexts there is nothing to see. k is clamped to V. Cost: V·d multiply-adds a context.
-  Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_t k, const Executor& executor);
+  /// Without contexts there is nothing to see. k is `wanted`, or V. Cost: V·d multiply-adds a context.
+  Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_t wanted, const Executor& executor);
 
   std::size_t count() const { return static_cast<std::size_t>(contexts.rows()); }
 
+  std::size_t k;
   RowMajorMatrix contexts;     ///< [n×d]
   Eigen::VectorXd thresholds;  ///< the k-th best product w·h + b of each [n]
 };
 
-inline Trials::Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_t k, const Executor& executor)
-    : contexts(std::move(some)), thresholds(contexts.rows()) {
+inline Trials::Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_t wanted,
+                      const Executor& executor)
+    : k(std::min(wanted, layer.vocab())), contexts(std::move(some)), thresholds(contexts.rows()) {
   constexpr std::size_t kScannedTogether = 4;
   const kernels::Rows rows = layer.products();
   for_each_part(executor, count(), kScannedTogether, [&](std::size_t first, std::size_t together) {
@@ -43,8 +45,8 @@ inline Trials::Trials(const SoftmaxLayer& layer, RowMajorMatrix some, std::size_
     kernels::scan_batch(rows, contexts.row(static_cast<Eigen::Index>(first)).data(), layer.dim(), together,
                         products.data());
     for (std::size_t i = 0; i < together; ++i) {
-      thresholds[static_cast<Eigen::Index>(first + i)] = static_cast<double>(
-          kth_largest(products.data() + i * layer.vocab(), layer.vocab(), std::min(k, layer.vocab())));
+      thresholds[static_cast<Eigen::Index>(first + i)] =
+          static_cast<double>(kth_largest(products.data() + i * layer.vocab(), layer.vocab(), k));
     }
   });
 }
