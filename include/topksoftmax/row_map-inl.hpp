@@ -161,17 +161,8 @@ TOPKSOFTMAX_INLINE std::size_t RowMap::bytes() const {
 }
 
 TOPKSOFTMAX_INLINE std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t) {
-  std::vector<TokenId> ids(d2t.size());
-  for (std::size_t row = 0; row < d2t.size(); ++row) {
-    constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
-    const auto at = static_cast<std::int64_t>(row);
-    if (d2t[row] < -at || d2t[row] > most - at) {
-      throw Error("mapped: d2t[" + std::to_string(row) + "] is " + std::to_string(d2t[row]) +
-                  "; with the row's number it must be an id, at least 0 and at most " + std::to_string(most));
-    }
-    ids[row] = static_cast<TokenId>(at + d2t[row]);
-  }
-  return ids;
+  return detail::token_ids_from_d2t(d2t,
+                                    [](const std::string& what) { return Error("mapped: d2t " + what); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -108,6 +108,15 @@ TEST_F(CheckpointTest, TakesAHeadThatLiesBesideTensorsOfTypesThatAreNotRead) {
       HasSubstr(R"(tensor "model.layers.0.weight": is stored as F8_E4M3, which this library does not read)"));
 }
 
+TEST_F(CheckpointTest, SaysWhichFileHasWhatIsNoToken) {
+  const std::vector<std::int64_t> d2t = {0, 4, -3};
+  write_safetensors(folder_.path() / "draft",
+                    std::vector{tensor_view("lm_head.weight", {3, 2}, six_), tensor_view("d2t", {3}, d2t)});
+  const SafetensorsShards checkpoint = SafetensorsShards::open(folder_.path() / "draft");
+  EXPECT_THAT(error_of([&] { checkpoint_token_ids(checkpoint, find_checkpoint_head(checkpoint), 3); }),
+              HasSubstr("draft: tensor \"d2t\": has -3 for row 2; with the row's number it must be an id"));
+}
+
 TEST_F(CheckpointTest, RefusesWhatIsNoHead) {
   const std::vector<std::int8_t> bytes(6, 1);
   const std::vector<std::int32_t> integers(6, 1);

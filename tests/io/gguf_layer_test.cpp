@@ -122,6 +122,9 @@ TEST_F(GgufLayerTest, TellsWhichTokensTheRowsAre) {
                 HasSubstr("model.gguf: tensor \"d2t\": has " + std::to_string(bad) +
                           " for row 1; it must be an id, at least 0 and at most 2147483647"));
   }
+  const std::vector<std::int64_t> below = {0, -2, 7};
+  EXPECT_THAT(error_of([&] { token_ids("d2t.weight", 27, bytes_of(below)); }),
+              HasSubstr("model.gguf: tensor \"d2t.weight\": has -2 for row 1; with the row's number"));
   EXPECT_THAT(error_of([&] { token_ids("d2t", 0, bytes_of(narrow)); }),
               HasSubstr("tensor \"d2t\": is stored as F32, expected I64 or I32"));
 }

@@ -14,6 +14,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
+#include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/io/safetensors_shards.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
 #include "topksoftmax/row_map.hpp"
@@ -82,8 +83,9 @@ inline std::vector<TokenId> checkpoint_token_ids(const SafetensorsShards& checkp
   if (head.d2t.empty()) return {};
   checkpoint.tensor(head.d2t, std::array{rows});
   std::vector<std::int64_t> d2t(rows);
-  checkpoint.file(head.d2t).read(head.d2t, std::span<std::int64_t>(d2t));
-  return token_ids_from_d2t(d2t);
+  const SafetensorsFile& file = checkpoint.file(head.d2t);
+  file.read(head.d2t, std::span<std::int64_t>(d2t));
+  return detail::token_ids_from_d2t(d2t, [&](const std::string& what) { return file.error(head.d2t, what); });
 }
 
 inline SoftmaxLayer open_checkpoint_layer(const std::filesystem::path& path) {

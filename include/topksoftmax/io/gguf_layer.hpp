@@ -113,14 +113,14 @@ namespace TOPKSOFTMAX_NAMESPACE {
 inline std::vector<TokenId> gguf_token_ids(const GgufFile& file, const GgufHead& head) {
   if (!head.d2t) return {};
   const std::vector<std::int64_t> values = detail::integers_of(file, *head.d2t);
-  if (head.d2t->name != "d2t") return token_ids_from_d2t(values);
+  const auto error = [&](const std::string& what) { return file.error(head.d2t->name, what); };
+  if (head.d2t->name != "d2t") return detail::token_ids_from_d2t(values, error);
   std::vector<TokenId> ids(values.size());
   for (std::size_t row = 0; row < ids.size(); ++row) {
     constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
     if (values[row] < 0 || values[row] > most) {
-      throw file.error(head.d2t->name,
-                       "has " + std::to_string(values[row]) + " for row " + std::to_string(row) +
-                           "; it must be an id, at least 0 and at most " + std::to_string(most));
+      throw error("has " + std::to_string(values[row]) + " for row " + std::to_string(row) +
+                  "; it must be an id, at least 0 and at most " + std::to_string(most));
     }
     ids[row] = static_cast<TokenId>(values[row]);
   }
