@@ -95,7 +95,7 @@ class TOPKSOFTMAX_EXPORT Sampler {
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
   SampledToken draw_best(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
-  SampledToken draw_from_answers(detail::Race& race, QueryOptions& asked, bool lists_all, std::uint64_t seed);
+
   /// What must be known of the tokens that no answer lists, to tell which of them stay.
   struct Needed {
     bool log_z = false;
@@ -106,6 +106,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
 
   bool excludes(const TokenGumbels& gumbels) const { return gumbels.coin() < options_.xtc_probability; }
   Needed needed(bool excludes) const;
+  SampledToken draw_from_answers(detail::Race& race, QueryOptions& asked, const Needed& needed,
+                                 bool lists_all, std::uint64_t seed);
   double sampled_log_z(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
                        double temperature, std::uint64_t seed);
   detail::Bounds outside_of_sampled(double log_z, double temperature) const;
@@ -249,7 +251,7 @@ inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const
     const auto drawn = open_draws_.draw(race, asked);
     if (drawn) return with_probability(drawn->token, drawn->best, drawn->mass, std::nullopt);
   }
-  return draw_from_answers(race, asked, wants_mass && needed.lowest && !needed.log_z, seed);
+  return draw_from_answers(race, asked, needed, wants_mass && needed.lowest && !needed.log_z, seed);
 }
 
 /// The most probable token.
@@ -266,8 +268,8 @@ inline SampledToken Sampler::draw_best(const TopKSoftmax& head, std::span<const 
 
 /// Asks for more and more of the best tokens, until these tell who is drawn, or too many would be needed.
 /// `asked` is the race's query. `lists_all`: whether they are to list all that stay, if they can.
-inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions& asked, bool lists_all,
-                                               std::uint64_t seed) {
+inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions& asked, const Needed& needed,
+                                               bool lists_all, std::uint64_t seed) {
   const TopKSoftmax& head = race.head;
   const bool excluding = excludes(race.gumbels);
   const std::optional<Nucleus> nucleus = only_nucleus(seed);
@@ -312,7 +314,7 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
       if (!drawn.may_be_told) return draw_from_all(head, race.h, race.gumbels, asked);
     }
     if (is_last) return draw_from_all(head, race.h, race.gumbels, asked);
-    sampled = needed(excluding).log_z && options_.log_z_error > 0.0 && !nucleus;
+    sampled = needed.log_z && options_.log_z_error > 0.0 && !nucleus;
     asked.probabilities &= !sampled;
   }
 }
