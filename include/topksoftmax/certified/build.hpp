@@ -9,6 +9,7 @@
 #include <Eigen/Core>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "topksoftmax/certified/building/choice.hpp"
@@ -59,6 +60,21 @@ inline RowMajorMatrix contexts_to_learn_from(const Contexts& contexts, std::size
   return sample;
 }
 
+/// What is learned of the rows' moments, which are large and not kept.
+struct LearnedRows {
+  std::optional<RowCovariance> covariance;  ///< where it is worth keeping
+  LearnedCoordinates coordinates;
+};
+
+inline LearnedRows learn_rows(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
+                              BoundCoordinates kind, const Executor& executor) {
+  const LayerMoments moments = layer_moments(layer, executor);
+  std::optional<RowCovariance> covariance;
+  if (RowCovariance::is_worth_keeping(layer.dim(), layer.bytes())) covariance.emplace(moments);
+  return {.covariance = std::move(covariance),
+          .coordinates = LearnedCoordinates(moments.gram(), contexts, kind, executor)};
+}
+
 /// Learns coordinates, chooses what is left open by the work that it makes for the contexts, and packs the
 /// rows. `contexts` [N×d] may be empty. Throws Error for unusable options, and what options.progress throws.
 inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Contexts& contexts,
@@ -77,18 +93,15 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   report("learning the coordinates", 0.0);
   RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   RowMajorMatrix judged = hold_out(sampled, kChoosingContexts);
-  const LayerMoments moments = layer_moments(layer, executor);
-  const LearnedCoordinates coordinates(moments.gram(), sampled, options.coordinates, executor);
+  LearnedRows rows = learn_rows(layer, sampled, options.coordinates, executor);
   const StepProgress chosen = step_of(options.progress, "choosing the bounds", kLearned, kChosen);
   const Trials trials(layer, std::move(judged), options.expected_k, executor);
-  BoundChoice choice = BoundChooser(layer, coordinates, trials, options, chosen, executor).choose();
+  BoundChoice choice = BoundChooser(layer, rows.coordinates, trials, options, chosen, executor).choose();
   CertifiedIndex index;
   index.options = choice.options;
   index.options.progress = {};  // whom it tells may not live as long
   index.transform = std::move(choice.transform);
-  if (RowCovariance::is_worth_keeping(layer.dim(), layer.bytes())) {
-    index.covariance = RowCovariance(moments);
-  }
+  index.covariance = std::move(rows.covariance);
   const RowProjector projector(layer, index.transform);
   const ContextCoordinates typical(likely_contexts(layer, sampled), index.transform, executor);
   const bool boxed = index.options.boxes == BoundBoxes::always;
