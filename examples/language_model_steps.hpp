@@ -10,7 +10,7 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::examples {

@@ -19,8 +19,8 @@
 #include "sampling_arguments.hpp"
 #include "sliding_window.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "transformer_model.hpp"
 

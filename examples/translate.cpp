@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "progress.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "translation_model.hpp"
 #include "translation_test.hpp"

@@ -9,9 +9,9 @@
 #include "harness/build_backend.hpp"
 #include "harness/peak_memory.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/registry/exhaustive_descriptions.hpp"
+#include "topksoftmax/stopwatch.hpp"
 
 namespace topksoftmax::bench {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "progress.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "torch_softmax.hpp"
 #include "torch_translation_model.hpp"

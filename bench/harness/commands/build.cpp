@@ -21,10 +21,10 @@
 #include "harness/table.hpp"
 #include "harness/validators.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/replace_file.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
+#include "topksoftmax/stopwatch.hpp"
 
 namespace topksoftmax::bench {
 namespace {

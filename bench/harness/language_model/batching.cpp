@@ -17,9 +17,9 @@
 #include "harness/restlessness.hpp"
 #include "harness/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
+#include "topksoftmax/stopwatch.hpp"
 
 namespace topksoftmax::bench {
 namespace {

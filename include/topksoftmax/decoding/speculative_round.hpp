@@ -12,7 +12,7 @@
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/speculative_report.hpp"
 #include "topksoftmax/decoding/weights.hpp"
-#include "topksoftmax/evaluation/stopwatch.hpp"
+#include "topksoftmax/stopwatch.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
