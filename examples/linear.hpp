@@ -11,8 +11,8 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace topksoftmax::examples {

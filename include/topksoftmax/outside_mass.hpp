@@ -15,8 +15,8 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/numeric/finite.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -16,7 +16,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/row_map.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "io/file_descriptor.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {

@@ -26,9 +26,9 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

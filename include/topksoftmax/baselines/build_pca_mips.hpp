@@ -24,8 +24,8 @@
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/symmetric_eigen.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

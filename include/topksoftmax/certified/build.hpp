@@ -37,8 +37,8 @@
 #include "topksoftmax/rows/layer_moments.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/rows/row_order.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -10,8 +10,8 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

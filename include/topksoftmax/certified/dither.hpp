@@ -13,7 +13,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 

@@ -26,7 +26,7 @@
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/row_order.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -20,7 +20,7 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -12,7 +12,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

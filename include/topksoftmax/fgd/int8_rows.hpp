@@ -8,8 +8,8 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 

@@ -23,9 +23,9 @@
 #include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/option_limits.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 

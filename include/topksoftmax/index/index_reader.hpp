@@ -19,8 +19,8 @@
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/numeric/wide_number.hpp"
 #include "topksoftmax/option_limits.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -24,8 +24,8 @@
 #include "topksoftmax/l2s/row_codes.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 

@@ -14,7 +14,7 @@
 #include "topksoftmax/l2s/l2s.hpp"
 #include "topksoftmax/l2s/model.hpp"
 #include "topksoftmax/l2s/options.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -26,8 +26,8 @@
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/row_clusters/balanced_kmeans.hpp"
 #include "topksoftmax/row_clusters/row_clusters.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -13,9 +13,9 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
 #include "topksoftmax/rows/coder.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 

@@ -14,8 +14,8 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/rows.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 

@@ -8,7 +8,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

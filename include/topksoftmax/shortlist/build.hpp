@@ -19,9 +19,9 @@
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/shortlist/shortlist.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {

@@ -26,11 +26,11 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/shortlist/alignment_lists.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 

@@ -13,7 +13,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/wta/cuckoo_table.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -8,7 +8,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 

@@ -15,7 +15,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/wta_bands.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/wta/wta_hash.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -10,7 +10,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/wta_bands.hpp"
 #include "topksoftmax/option_limits.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 

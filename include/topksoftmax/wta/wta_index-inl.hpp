@@ -12,7 +12,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
-#include "topksoftmax/rows/stored_array.hpp"
+#include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/wta/cuckoo_table.hpp"
 #include "topksoftmax/wta/wta_hash.hpp"
 #include "topksoftmax/wta/wta_index.hpp"

@@ -11,8 +11,8 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
 #include "topksoftmax/rows/prefix_writer.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/rows/aligned_storage.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/rows/aligned_storage.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
