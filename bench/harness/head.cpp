@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -28,11 +29,10 @@ namespace {
 constexpr std::array<const char*, 4> kWeights = {"weight", "W", "lm_head.weight", "lm_head"};
 constexpr std::array<const char*, 3> kBiases = {"bias", "b", "lm_head.bias"};
 
-Head from_head_file(const HeadSource& source) {
+Head from_head_file(const HeadSource& source, const HeadFile& file) {
   if (!source.tensor.empty() || !source.bias.empty()) {
     throw Error(source.head.string() + ": the layer of a head file is found without --tensor and --bias");
   }
-  const HeadFile file = HeadFile::open(source.head);
   Head head = {.file = source.head.string(),
                .name = file.name(),
                .layer = file.layer(),
@@ -132,7 +132,8 @@ Head read(const HeadSource& source) {
   if (is_folder(source.head)) return from_checkpoint(source);
   if (GgufFile::recognises(source.head)) return from_gguf(source);
   if (NumpyFile::recognises(source.head)) return from_numpy(source);
-  return HeadFile::recognises(source.head) ? from_head_file(source) : from_checkpoint(source);
+  const std::optional<HeadFile> file = HeadFile::open_if_head(source.head);
+  return file ? from_head_file(source, *file) : from_checkpoint(source);
 }
 
 }  // namespace

@@ -148,6 +148,23 @@ TEST_F(HeadFileTest, ReadsAScaleAndASoftCap) {
               HasSubstr("the scale of the logits is -1; it must be between 1e-09 and 1e+09"));
 }
 
+TEST_F(HeadFileTest, OpensNothingWhereAFileIsNoHead) {
+  const std::vector<float> weights = values<float>(W_);
+  const std::vector<float> six(6, 1.0F);
+  const auto opened = [this](const char* name, const std::vector<TensorView>& tensors) {
+    write_safetensors(folder_.path() / name, tensors);
+    return HeadFile::open_if_head(folder_.path() / name);
+  };
+  const auto head = opened("head", {tensor_view("weight", {6, 4}, weights)});
+  ASSERT_TRUE(head);
+  EXPECT_EQ(head->name(), "head");
+  EXPECT_EQ(head->layer().weights(), W_);
+  EXPECT_FALSE(opened("checkpoint", {tensor_view("lm_head.weight", {6, 4}, weights)}));
+  EXPECT_FALSE(HeadFile::open_if_head(folder_.path() / "none.json"));
+  EXPECT_THROW(opened("damaged", {tensor_view("weight", {6}, six)}), Error);
+  EXPECT_THROW(HeadFile::open_if_head(folder_.path() / "none.safetensors"), Error);
+}
+
 TEST_F(HeadFileTest, RefusesWhatIsNoHead) {
   const std::vector<float> six(6, 1.0F);
   const std::vector<std::int8_t> q(24, 3);

@@ -8,8 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
@@ -39,11 +42,9 @@ class HeadFile {
   /// or type, or a transform that LogitTransform does not allow.
   static HeadFile open(const std::filesystem::path& path);
 
-  /// Whether a safetensors file has a tensor `weight`, as a model's checkpoint does not. Throws Error as
-  /// SafetensorsFile::open() does, but for an index of shards (.json), which is none.
-  static bool recognises(const std::filesystem::path& path) {
-    return path.extension() != ".json" && SafetensorsFile::open(path).contains("weight");
-  }
+  /// The same of a safetensors file that has a tensor `weight`. Nothing of one that has none, as a model's
+  /// checkpoint, nor of an index of shards (.json). Throws Error as SafetensorsFile::open() does too.
+  static std::optional<HeadFile> open_if_head(const std::filesystem::path& path);
 
   /// "name" of the metadata, or else the file's name.
   const std::string& name() const { return name_; }
@@ -78,7 +79,7 @@ class HeadFile {
   std::vector<std::int64_t> counts() const;
 
  private:
-  explicit HeadFile(SafetensorsFile file) : file_(std::move(file)) {}
+  explicit HeadFile(SafetensorsFile file);
 
   RowMajorMatrix contexts(const char* tensor, std::size_t count) const {
     return count == 0 ? RowMajorMatrix(0, static_cast<Eigen::Index>(dim_)) : file_.matrix(tensor);
@@ -127,25 +128,33 @@ inline LogitTransform transform_in(const SafetensorsFile& file) {
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-inline HeadFile HeadFile::open(const std::filesystem::path& path) {
-  HeadFile head(SafetensorsFile::open(path));
-  const SafetensorsFile& file = head.file_;
-  const TensorView& weight = file.tensor("weight", std::array{detail::kAnySize, detail::kAnySize});
-  head.vocab_ = weight.shape[0];
-  head.dim_ = weight.shape[1];
-  const bool scaled = detail::stored_weight_type(file, weight) == WeightType::int8;
-  if (scaled != file.contains("weight.scale")) {
-    throw file.error("weight.scale", "must be there if, and only if, weight is stored as I8");
+inline HeadFile::HeadFile(SafetensorsFile file) : file_(std::move(file)) {
+  const TensorView& weight = file_.tensor("weight", std::array{detail::kAnySize, detail::kAnySize});
+  vocab_ = weight.shape[0];
+  dim_ = weight.shape[1];
+  const bool scaled = detail::stored_weight_type(file_, weight) == WeightType::int8;
+  if (scaled != file_.contains("weight.scale")) {
+    throw file_.error("weight.scale", "must be there if, and only if, weight is stored as I8");
   }
-  if (scaled) file.tensor("weight.scale", std::array{head.vocab_});
-  if (file.contains("bias")) file.tensor("bias", std::array{head.vocab_});
-  if (file.contains("counts")) file.tensor("counts", std::array{head.vocab_});
-  head.train_count_ = detail::count_contexts(file, "contexts.train", head.dim_);
-  head.test_count_ = detail::count_contexts(file, "contexts.test", head.dim_);
-  const auto name = file.metadata().find("name");
-  head.name_ = name != file.metadata().end() ? name->second : path.stem().string();
-  head.transform_ = detail::transform_in(file);
-  return head;
+  if (scaled) file_.tensor("weight.scale", std::array{vocab_});
+  if (file_.contains("bias")) file_.tensor("bias", std::array{vocab_});
+  if (file_.contains("counts")) file_.tensor("counts", std::array{vocab_});
+  train_count_ = detail::count_contexts(file_, "contexts.train", dim_);
+  test_count_ = detail::count_contexts(file_, "contexts.test", dim_);
+  const auto name = file_.metadata().find("name");
+  name_ = name != file_.metadata().end() ? name->second : file_.path().stem().string();
+  transform_ = detail::transform_in(file_);
+}
+
+inline HeadFile HeadFile::open(const std::filesystem::path& path) {
+  return HeadFile(SafetensorsFile::open(path));
+}
+
+inline std::optional<HeadFile> HeadFile::open_if_head(const std::filesystem::path& path) {
+  if (path.extension() == ".json") return std::nullopt;
+  SafetensorsFile file = SafetensorsFile::open(path);
+  if (!file.contains("weight")) return std::nullopt;
+  return HeadFile(std::move(file));
 }
 
 inline SoftmaxLayer HeadFile::layer(std::size_t first, std::size_t count) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -60,9 +61,8 @@ inline ModelLayer open_model_layer(const std::filesystem::path& path) {
     const GgufHead head = find_gguf_head(file);
     return {.name = head.name, .layer = gguf_layer(file), .token_of_row = gguf_token_ids(file, head)};
   }
-  if (HeadFile::recognises(path)) {
-    const HeadFile file = HeadFile::open(path);
-    return {.name = file.name(), .layer = file.layer(), .token_of_row = {}};
+  if (const std::optional<HeadFile> file = HeadFile::open_if_head(path)) {
+    return {.name = file->name(), .layer = file->layer(), .token_of_row = {}};
   }
   return detail::checkpoint_model_layer(path);
 }
