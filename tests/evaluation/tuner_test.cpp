@@ -320,6 +320,19 @@ TEST(Tuner, TakesNoMoreContextsThanItMay) {
   EXPECT_EQ(result.validation, 50U);
 }
 
+TEST(Tuner, JudgesOnAContextAsOftenAsItComes) {
+  RowMajorMatrix half = contexts();
+  half.bottomRows(half.rows() / 2).rowwise() = half.row(0).eval();
+  const detail::Division division = detail::divide_contexts(Contexts::of(half), easy_options());
+  for (const Contexts& part : {division.fit.view(), division.validation.view()}) {
+    std::size_t equal = 0;
+    for (std::size_t i = 0; i < part.count; ++i) {
+      equal += std::equal(part.row(i), part.row(i) + kDim, half.data()) ? 1 : 0;
+    }
+    EXPECT_NEAR(static_cast<double>(equal) / static_cast<double>(part.count), 0.5, 0.2);
+  }
+}
+
 TEST(Tuner, RefusesWhatItCannotUse) {
   const auto refusal = [](const RowMajorMatrix& learned, const std::function<void(TuneOptions&)>& change) {
     TuneOptions options;

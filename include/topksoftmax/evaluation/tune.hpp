@@ -171,7 +171,8 @@ inline std::span<const std::size_t> first_sorted(std::span<std::size_t> numbers,
   return chosen;
 }
 
-/// The contexts, divided at random into those to learn from and those to judge on.
+/// The contexts, divided at random into those to learn from and those to judge on. Equal ones may be among
+/// both: what comes often is asked for often, and without it a backend that fails there would be proven good.
 struct Division {
   ChosenContexts fit;
   ChosenContexts validation;
