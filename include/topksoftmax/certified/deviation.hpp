@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/certified/transform.hpp"
@@ -125,8 +124,7 @@ inline std::optional<LogitDeviation> logit_deviation(const SoftmaxLayer& layer, 
                                                      const Query& query, Workspace& workspace) {
   const LogitTransform& transform = layer.transform();
   const std::size_t rows = layer.vocab();
-  const AllowedTokens& allowed = query.edits.allowed;
-  const std::size_t edited = query.edits.bias_count + (allowed.empty() ? 0 : rows - allowed.count(rows));
+  const std::size_t edited = query.edits.bias_count + (rows - query.edits.allowed.count(rows));
   if (!index.covariance || transform.soft_cap != 0.0F || edited > rows / kEditedShare) return std::nullopt;
   const std::optional<ProductMoments> products = index.covariance->of({query.h, layer.dim()}, workspace);
   if (!products) return std::nullopt;
