@@ -4,7 +4,6 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
-#include <vector>
 
 #include "harness/progress.hpp"
 #include "topksoftmax/registry/registry.hpp"
@@ -35,8 +34,5 @@ struct Command {
   /// Declares the command's own options. The action works with the values that they have by then.
   Action (*declare)(CLI::App& app);
 };
-
-/// All of them, in the order of --help. A new one is a file in commands/, and a line here.
-std::vector<Command> commands();
 
 }  // namespace topksoftmax::bench

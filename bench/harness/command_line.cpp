@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -31,9 +32,9 @@ std::string first_line(const std::string& message) {
 }
 
 /// Throws UsageError for a first argument that is neither an option nor a command.
-void check_command(const std::string& first) {
+void check_command(std::span<const Command> commands, const std::string& first) {
   std::string names;
-  for (const Command& command : commands()) {
+  for (const Command& command : commands) {
     if (first == command.name) return;
     names += (names.empty() ? "" : ", ") + command.name;
   }
@@ -41,7 +42,7 @@ void check_command(const std::string& first) {
 }
 
 /// The same with a command, where options stand alone.
-std::vector<std::string> with_command(std::vector<std::string> arguments) {
+std::vector<std::string> with_command(std::span<const Command> commands, std::vector<std::string> arguments) {
   constexpr std::array<std::string_view, 3> kOfTheProgram = {"--help", "-h", "--version"};
   if (arguments.empty()) return {"--help"};
   const std::string first = arguments.front();
@@ -51,7 +52,7 @@ std::vector<std::string> with_command(std::vector<std::string> arguments) {
              std::find(kOfTheProgram.begin(), kOfTheProgram.end(), first) == kOfTheProgram.end()) {
     arguments.insert(arguments.begin(), "measure");
   }
-  if (!arguments.front().starts_with('-')) check_command(arguments.front());
+  if (!arguments.front().starts_with('-')) check_command(commands, arguments.front());
   return arguments;
 }
 
@@ -100,7 +101,8 @@ Action print(std::string text) {
 
 }  // namespace
 
-CommandLine parse_command_line(const std::string& program, int argc, const char* const* argv) {
+CommandLine parse_command_line(const std::string& program, std::span<const Command> commands, int argc,
+                               const char* const* argv) {
   const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
   const auto owner = std::make_shared<CLI::App>(
       "Fast top-k softmax over large vocabularies: measures, tunes, builds and asks its backends.");
@@ -116,13 +118,13 @@ CommandLine parse_command_line(const std::string& program, int argc, const char*
       " COMMAND --help shows a command's options and examples. Options without a command are those of\n"
       "measure.\n\nExit codes: 0 where all was done, 1 where something failed, 2 where the arguments make "
       "no sense.");
-  for (const Command& command : commands()) {
+  for (const Command& command : commands) {
     CLI::App* const options = app.add_subcommand(command.name, command.summary);
     options->footer(examples_of(program, command));
     const Action action = command.declare(*options);
     options->callback([&line, action] { line.action = action; });
   }
-  std::vector<std::string> arguments = with_command(given);
+  std::vector<std::string> arguments = with_command(commands, given);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);

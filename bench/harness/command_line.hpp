@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "harness/command.hpp"
@@ -15,8 +16,9 @@ struct CommandLine {
   std::shared_ptr<const void> options;  ///< what the action was declared with, and works with
 };
 
-/// Reads the arguments of main() of a program of this name: a command and its options. Options without a
-/// command are those of measure, and --list is the command list. Throws UsageError.
-CommandLine parse_command_line(const std::string& program, int argc, const char* const* argv);
+/// Reads the arguments of main() of a program of this name and these commands: a command and its options.
+/// Options without a command are those of measure, and --list is the command list. Throws UsageError.
+CommandLine parse_command_line(const std::string& program, std::span<const Command> commands, int argc,
+                               const char* const* argv);
 
 }  // namespace topksoftmax::bench

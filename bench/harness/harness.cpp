@@ -12,6 +12,7 @@
 #include <string>
 
 #include "harness/command_line.hpp"
+#include "harness/commands/commands.hpp"
 #include "harness/progress.hpp"
 #include "harness/usage_error.hpp"
 #include "peers/peers.hpp"
@@ -42,7 +43,7 @@ int topksoftmax::run_harness(int argc, char** argv, Registry registry) {
   try {
     bench::prepare_peers(argv);
     bench::add_peers(registry);
-    const bench::CommandLine line = bench::parse_command_line(program, argc, argv);
+    const bench::CommandLine line = bench::parse_command_line(program, bench::commands(), argc, argv);
     bench::Progress progress(isatty(STDERR_FILENO) != 0 ? &std::cerr : nullptr);
     std::ostream silence(nullptr);
     line.action({.registry = registry,

@@ -14,6 +14,7 @@
 #include "bench/program.hpp"
 #include "harness/command.hpp"
 #include "harness/command_line.hpp"
+#include "harness/commands/commands.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace topksoftmax {
@@ -51,7 +52,8 @@ TEST(Tool, TakesTheArgumentsOfItsExamples) {
       const std::vector<std::string> arguments = arguments_of(command, example);
       std::vector<const char*> words = {"topksoftmax"};
       for (const std::string& argument : arguments) words.push_back(argument.c_str());
-      EXPECT_NO_THROW(bench::parse_command_line("topksoftmax", static_cast<int>(words.size()), words.data()))
+      EXPECT_NO_THROW(bench::parse_command_line("topksoftmax", bench::commands(),
+                                                static_cast<int>(words.size()), words.data()))
           << example;
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/command.hpp"
+#include "harness/commands/commands.hpp"
 
 #include "harness/commands/ask.hpp"
 #include "harness/commands/build.hpp"
