@@ -11,10 +11,10 @@
 #include <new>
 #include <string>
 
-#include "harness/command_line.hpp"
+#include "harness/command_line/command_line.hpp"
+#include "harness/command_line/usage_error.hpp"
 #include "harness/commands/commands.hpp"
-#include "harness/progress.hpp"
-#include "harness/usage_error.hpp"
+#include "harness/text/progress.hpp"
 #include "peers/peers.hpp"
 
 namespace {

@@ -15,7 +15,7 @@
 
 #include "bench/program.hpp"
 #include "bench/tiny_head.hpp"
-#include "harness/ablation.hpp"
+#include "harness/experiments/ablation.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 

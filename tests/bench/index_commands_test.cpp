@@ -10,8 +10,8 @@
 
 #include "bench/program.hpp"
 #include "bench/tiny_head.hpp"
-#include "harness/build_backend.hpp"
-#include "harness/head.hpp"
+#include "harness/backends/build_backend.hpp"
+#include "harness/heads/head.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"

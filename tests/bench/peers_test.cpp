@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/build_backend.hpp"
+#include "harness/backends/build_backend.hpp"
 #include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/exact.hpp"

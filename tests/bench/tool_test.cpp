@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "bench/program.hpp"
-#include "harness/command.hpp"
-#include "harness/command_line.hpp"
+#include "harness/command_line/command.hpp"
+#include "harness/command_line/command_line.hpp"
 #include "harness/commands/commands.hpp"
 #include "support/temporary_folder.hpp"
 

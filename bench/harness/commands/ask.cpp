@@ -16,14 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include "harness/build_backend.hpp"
-#include "harness/choice.hpp"
-#include "harness/context_stream.hpp"
-#include "harness/head.hpp"
-#include "harness/index_output.hpp"
-#include "harness/output_file.hpp"
-#include "harness/usage_error.hpp"
-#include "harness/validators.hpp"
+#include "harness/backends/build_backend.hpp"
+#include "harness/backends/choice.hpp"
+#include "harness/backends/index_output.hpp"
+#include "harness/command_line/usage_error.hpp"
+#include "harness/command_line/validators.hpp"
+#include "harness/files/output_file.hpp"
+#include "harness/heads/context_stream.hpp"
+#include "harness/heads/head.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/mapped_vocabulary.hpp"
 

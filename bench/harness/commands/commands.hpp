@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "harness/command.hpp"
+#include "harness/command_line/command.hpp"
 
 namespace topksoftmax::bench {
 

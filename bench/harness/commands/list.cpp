@@ -6,9 +6,9 @@
 #include <memory>
 #include <ostream>
 
-#include "harness/choice.hpp"
-#include "harness/output_file.hpp"
-#include "harness/validators.hpp"
+#include "harness/backends/choice.hpp"
+#include "harness/command_line/validators.hpp"
+#include "harness/files/output_file.hpp"
 
 namespace topksoftmax::bench {
 namespace {

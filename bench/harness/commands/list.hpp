@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "harness/command.hpp"
+#include "harness/command_line/command.hpp"
 
 namespace topksoftmax::bench {
 

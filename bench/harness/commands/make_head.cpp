@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/synthetic_head.hpp"
-#include "harness/validators.hpp"
+#include "harness/command_line/validators.hpp"
+#include "harness/heads/synthetic_head.hpp"
 #include "topksoftmax/io/replace_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/numeric/number_text.hpp"

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/ablation.hpp"
-#include "harness/choice.hpp"
-#include "harness/copied_layer.hpp"
-#include "harness/measuring.hpp"
-#include "harness/usage_error.hpp"
-#include "harness/validators.hpp"
+#include "harness/backends/choice.hpp"
+#include "harness/backends/copied_layer.hpp"
+#include "harness/command_line/usage_error.hpp"
+#include "harness/command_line/validators.hpp"
+#include "harness/commands/measure_request.hpp"
+#include "harness/experiments/ablation.hpp"
 
 namespace topksoftmax::bench {
 namespace {

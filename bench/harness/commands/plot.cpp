@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "harness/figures.hpp"
-#include "harness/folder.hpp"
-#include "harness/output_file.hpp"
-#include "harness/plot.hpp"
-#include "harness/usage_error.hpp"
-#include "harness/validators.hpp"
+#include "harness/command_line/usage_error.hpp"
+#include "harness/command_line/validators.hpp"
+#include "harness/files/folder.hpp"
+#include "harness/files/output_file.hpp"
+#include "harness/reports/figures.hpp"
+#include "harness/reports/plot.hpp"
 #include "topksoftmax/error.hpp"
 
 namespace topksoftmax::bench {

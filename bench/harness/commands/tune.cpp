@@ -14,14 +14,14 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/head.hpp"
-#include "harness/index_output.hpp"
-#include "harness/output_file.hpp"
-#include "harness/restlessness.hpp"
-#include "harness/shell_words.hpp"
-#include "harness/table.hpp"
-#include "harness/usage_error.hpp"
-#include "harness/validators.hpp"
+#include "harness/backends/index_output.hpp"
+#include "harness/command_line/shell_words.hpp"
+#include "harness/command_line/usage_error.hpp"
+#include "harness/command_line/validators.hpp"
+#include "harness/files/output_file.hpp"
+#include "harness/heads/head.hpp"
+#include "harness/reports/restlessness.hpp"
+#include "harness/text/table.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/tune.hpp"
 #include "topksoftmax/io/index_file.hpp"

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <iosfwd>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/backends/choice.hpp"
+#include "harness/heads/head.hpp"
+#include "harness/measuring/machine.hpp"
+#include "harness/measuring/measurer.hpp"
+#include "harness/text/progress.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
+
+namespace topksoftmax::bench {
+
+/// Drawing tokens with one backend.
+struct SamplingRow {
+  std::string backend;
+  double us_per_token = 0.0;
+  double speedup = 0.0;         ///< over the fastest backend that takes the logits of all tokens
+  double scans_per_1000 = 0.0;  ///< tokens drawn that needed the logits of all tokens
+  double trials_mean = 0.0;     ///< tokens scored beside the answers
+  /// Of tokens, from what is drawn from all logits with the same seed: 0 but for bugs.
+  double different_share = 0.0;
+};
+
+/// What was measured of drawing.
+struct SamplingMeasurement {
+  SamplingOptions options;
+  std::vector<SamplingRow> rows = {};
+  std::vector<std::string> notes = {};  ///< what is to be known of the timing
+  std::string reference = {};           ///< the 1.0 of the speedups
+  double reference_us = 0.0;            ///< its time a token
+  double read_gb_s = 0.0;               ///< the machine's limit for a buffer of the layer's size
+  std::size_t contexts = 0;             ///< that were drawn after
+};
+
+/// Draws a token after `measure.timed` of the test contexts with each of the chosen backends, and with the
+/// fused softmax if none of them takes all logits, in one run, slice by slice in turn on one pinned thread.
+SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> choices,
+                                     const SamplingOptions& options, const MeasureOptions& measure,
+                                     Progress& progress);
+
+void print_sampling(const Machine& machine, const Head& head, const SamplingMeasurement& measurement,
+                    std::ostream& out);
+
+nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head,
+                                        const SamplingMeasurement& measurement);
+
+}  // namespace topksoftmax::bench

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/heads/context_stream.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <istream>
+#include <string_view>
+#include <system_error>
+
+#include "harness/files/folder.hpp"
+#include "harness/files/numpy_file.hpp"
+#include "harness/heads/contexts_file.hpp"
+#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
+
+namespace topksoftmax::bench {
+namespace {
+
+constexpr std::string_view kBetweenNumbers = " \t\r,;[]()";
+
+/// Whether a file holds arrays, and not text: a safetensors file begins with its header's length and "{".
+bool holds_arrays(const std::filesystem::path& path) {
+  std::array<char, 9> begin = {};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return NumpyFile::recognises(path) || begin[8] == '{';
+}
+
+}  // namespace
+
+ContextStream::ContextStream(const std::filesystem::path& path, std::istream& standard_input,
+                             const SoftmaxLayer& layer)
+    : name_(path == "-" ? "standard input" : path.string()), layer_(layer), must_hold_some_(path != "-") {
+  if (path == "-") {
+    text_ = &standard_input;
+    if (NumpyFile::begins(standard_input.peek())) {
+      array_ = contexts_of(NumpyFile::read(standard_input, name_), layer);
+      text_ = nullptr;
+    }
+  } else if (holds_arrays(path)) {
+    array_ = load_all_contexts(path, layer);
+  } else if (is_folder(path)) {
+    throw Error(name_ + ": is a folder; contexts are read from .npy, .npz, .safetensors or text");
+  } else {
+    file_.open(path);
+    if (!file_) throw Error(name_ + ": cannot be read");
+    text_ = &file_;
+  }
+}
+
+bool ContextStream::read_line(float* out) {
+  std::string line;
+  std::size_t begin = std::string::npos;
+  while (begin == std::string::npos || line[begin] == '#') {
+    if (!std::getline(*text_, line)) return false;
+    ++line_;
+    begin = line.find_first_not_of(kBetweenNumbers);
+  }
+  std::size_t count = 0;
+  while (begin != std::string::npos) {
+    const std::size_t end = std::min(line.find_first_of(kBetweenNumbers, begin), line.size());
+    float value = 0.0F;
+    const auto [behind, failure] = std::from_chars(line.data() + begin, line.data() + end, value);
+    if (failure != std::errc() || behind != line.data() + end) {
+      throw Error(name_ + ", line " + std::to_string(line_) + ": " +
+                  detail::in_quotes(std::string_view(line).substr(begin, end - begin)) + " is not a number");
+    }
+    if (count < layer_.dim()) out[count] = value;
+    ++count;
+    begin = line.find_first_not_of(kBetweenNumbers, end);
+  }
+  if (count != layer_.dim()) {
+    throw Error(name_ + ", line " + std::to_string(line_) + ": has " + std::to_string(count) + " numbers; " +
+                detail::other_dimension(count, layer_));
+  }
+  return true;
+}
+
+RowMajorMatrix ContextStream::read_next(Eigen::Index most) {
+  if (text_ == nullptr) return array_.middleRows(taken_, std::min(most, array_.rows() - taken_));
+  RowMajorMatrix contexts(most, static_cast<Eigen::Index>(layer_.dim()));
+  Eigen::Index count = 0;
+  while (count < contexts.rows() && read_line(contexts.row(count).data())) ++count;
+  return contexts.topRows(count);
+}
+
+RowMajorMatrix ContextStream::next(std::size_t most) {
+  RowMajorMatrix contexts = read_next(static_cast<Eigen::Index>(most));
+  taken_ += contexts.rows();
+  if (taken_ == 0 && must_hold_some_) throw no_contexts_in(name_);
+  return contexts;
+}
+
+}  // namespace topksoftmax::bench
