@@ -20,6 +20,7 @@
 #include "harness/command_line/validators.hpp"
 #include "harness/files/output_file.hpp"
 #include "harness/heads/head.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
@@ -133,7 +134,7 @@ void print(const Head& head, const TuneOptions& options, const TuneResult& resul
       << result.fit << " contexts, judged on " << result.validation << " others\n"
       << (result.finished ? "" : "the time was over before all had been tried\n")
       << (lacks_contexts(options, result) ? contexts_lacking(options, result, head.divided) + "\n" : "");
-  for (const std::string& note : notes_of(result)) out << note << '\n';
+  print_notes(notes_of(result), out);
   out << '\n';
   Table table({"   backend", "µs/query", "speedup", name_of_precision(result), "at least", "KB/query",
                "index MB", "build s", ""});

@@ -8,6 +8,7 @@
 
 #include "harness/backends/build_backend.hpp"
 #include "harness/experiments/beside_reads.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/report.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/decoding/token_cursor.hpp"
@@ -103,7 +104,7 @@ void print_cursors(const Machine& machine, const Head& head, const CursorMeasure
   print_beside_reads(machine, measurement.read_gb_s, head, out);
   out << "; next best tokens after " << measurement.contexts << " of " << head.test.rows()
       << " test contexts, one thread\n";
-  for (const std::string& note : measurement.notes) out << note << '\n';
+  print_notes(measurement.notes, out);
   out << '\n';
   Table table({"backend", "tokens", "µs/query", "µs/cursor", "cursor/query"});
   for (const CursorRow& row : measurement.rows) {

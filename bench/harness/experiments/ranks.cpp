@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "harness/command_line/usage_error.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/report.hpp"
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
@@ -245,7 +246,7 @@ void print_ranks(const Machine& machine, const Head& head, const RanksMeasuremen
       << measurement.k << " best of " << measurement.contexts << " test contexts";
   if (measurement.batch > 1) out << " in batches of " << measurement.batch;
   out << ", one thread a rank\n1.0 is the same backend over the whole layer on one rank; µs a context\n";
-  for (const std::string& note : measurement.notes) out << note << '\n';
+  print_notes(measurement.notes, out);
   out << '\n';
   Table table({"backend", "one rank", std::to_string(measurement.ranks) + " ranks", "speedup", "in screens",
                "in collectives", "waiting", "collectives", "bytes"});

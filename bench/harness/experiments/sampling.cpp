@@ -8,6 +8,7 @@
 
 #include "harness/backends/build_backend.hpp"
 #include "harness/experiments/beside_reads.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/report.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
@@ -120,7 +121,7 @@ void print_sampling(const Machine& machine, const Head& head, const SamplingMeas
   if (options.top_n_sigma > 0.0) out << ", top-n-sigma " << three_digits(options.top_n_sigma);
   if (options.log_z_error > 0.0) out << ", log Z within " << fixed(options.log_z_error, 3) << " at 99.9 %";
   out << "; 1.0 is " << measurement.reference << "\n";
-  for (const std::string& note : measurement.notes) out << note << '\n';
+  print_notes(measurement.notes, out);
   out << '\n';
   Table table({"backend", "µs/token", "speedup", "scans per 1,000", "tokens tried"});
   for (const SamplingRow& row : measurement.rows) {

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <utility>
 
+#include "harness/reports/notes.hpp"
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 
@@ -118,7 +119,7 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
       << three_digits(measurement.reference_seconds * 1e6) << " µs)\n";
   const std::string concentration = describe(measurer.concentration());
   if (!concentration.empty()) out << concentration << '\n';
-  for (const std::string& remark : remarks(measurer, measurement)) out << remark << '\n';
+  print_notes(remarks(measurer, measurement), out);
 }
 
 void print_rows(const Measurer& measurer, const Measurement& measurement, std::ostream& out) {

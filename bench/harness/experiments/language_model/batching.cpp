@@ -14,6 +14,7 @@
 
 #include "harness/backends/build_backend.hpp"
 #include "harness/experiments/language_model/request.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
@@ -200,7 +201,7 @@ nlohmann::ordered_json run_batching(const LanguageModelRequest& request, std::os
   out << kSentences << " sentences of log-normal lengths (mean and deviation of the paper's Table 1), "
       << "at most " << kBatch << " at a time;\nshares of the decoding steps by their batch (Figure 8)\n";
   const std::vector<std::string> notes = remarks_on_spread(spread);
-  for (const std::string& note : notes) out << note << '\n';
+  print_notes(notes, out);
   out << '\n';
   table.print(out);
   return {{"notes", notes}, {"batching", std::move(rows)}};

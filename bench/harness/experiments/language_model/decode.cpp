@@ -10,6 +10,7 @@
 
 #include "harness/backends/build_backend.hpp"
 #include "harness/experiments/language_model/request.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 #include "language_model_steps.hpp"
@@ -256,7 +257,7 @@ nlohmann::ordered_json run_decode(const LanguageModelRequest& request, std::ostr
          "counts positions,\nand compares by a head's learned log Z where it has one. The softmax layer's "
          "share of the time is all\nthat is not the model's.\n";
   const std::vector<std::string> notes = remarks_on_spread(spread);
-  for (const std::string& note : notes) out << note << '\n';
+  print_notes(notes, out);
   return {{"notes", notes}, {"decoding", std::move(rows)}};
 }
 

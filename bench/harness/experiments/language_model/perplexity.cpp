@@ -10,6 +10,7 @@
 
 #include "harness/backends/build_backend.hpp"
 #include "harness/experiments/language_model/request.hpp"
+#include "harness/reports/notes.hpp"
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 #include "lstm_model.hpp"
@@ -163,7 +164,7 @@ nlohmann::ordered_json run_perplexity(const LanguageModelRequest& request, std::
       << (request.text.empty() ? " tokens that the model wrote" : " tokens of " + request.text.string())
       << '\n';
   const std::vector<std::string> notes = remarks_on_spread(largest_spread(timings));
-  for (const std::string& note : notes) out << note << '\n';
+  print_notes(notes, out);
   out << '\n';
   table.print(out);
   for (std::size_t i = 0; i < left_out.size(); ++i) {
