@@ -77,8 +77,15 @@ TEST(Tool, SaysWhichOptionMayHaveBeenMeant) {
   expect_error("--backend=fused --head x", "--backend=fused; did you mean --backends?");
   expect_error("measure --head x --decod", "--decod; did you mean --decode?");
   expect_error("build --heda x", "--heda x; did you mean --head?");
+  expect_error("--sample --head x", "--sample; did you mean --sampling?");
   expect_error("measure --head x one --colour two", "one --colour two");
   expect_error("measure --head x --colour --samplin", "--colour --samplin; did you mean --sampling?");
+}
+
+TEST(Tool, SaysWhichCommandMayHaveBeenMeant) {
+  const ProgramRun run = run_tool("mesure --head x");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("there is no command \"mesure\"; did you mean measure? (--help"));
 }
 
 TEST(Tool, SaysThatMemoryRanOut) {
@@ -92,9 +99,9 @@ TEST(Tool, SaysThatMemoryRanOut) {
 }
 
 TEST(Tool, KnowsNoOtherCommands) {
-  const ProgramRun run = run_tool("measur --head x");
+  const ProgramRun run = run_tool("train --head x");
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr("there is no command \"measur\"; there are measure, tune, "));
+  EXPECT_THAT(run.err, HasSubstr("there is no command \"train\"; there are measure, tune, "));
   EXPECT_EQ(run_tool("measure").exit_code, 2);
   EXPECT_THAT(run_tool("measure").err, HasSubstr("--head is required"));
 }

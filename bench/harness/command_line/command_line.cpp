@@ -31,14 +31,18 @@ std::string first_line(const std::string& message) {
   return message.substr(0, message.find('\n'));
 }
 
-/// Throws UsageError for a first argument that is neither an option nor a command.
+/// Throws UsageError, which says what was meant or lists the commands, for a first argument that is neither
+/// an option nor a command.
 void check_command(std::span<const Command> commands, const std::string& first) {
-  std::string names;
+  std::vector<std::string> names;
+  std::string list;
   for (const Command& command : commands) {
     if (first == command.name) return;
-    names += (names.empty() ? "" : ", ") + command.name;
+    names.push_back(command.name);
+    list += (list.empty() ? "; there are " : ", ") + command.name;
   }
-  throw UsageError("there is no command \"" + first + "\"; there are " + names);
+  const std::string meant = did_you_mean(first, names);
+  throw UsageError("there is no command \"" + first + "\"" + (meant.empty() ? list : meant));
 }
 
 /// The same with a command, where options stand alone.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 namespace topksoftmax::bench {
@@ -32,11 +33,12 @@ std::size_t changes(std::string_view from, std::string_view to) {
 }  // namespace
 
 std::string did_you_mean(std::string_view unknown, std::span<const std::string> names) {
-  std::size_t fewest = std::max<std::size_t>(unknown.size() / 3, 1) + 1;
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
   std::string_view nearest;
   for (const std::string& name : names) {
     const std::size_t needed = changes(unknown, name);
-    if (needed >= fewest) continue;
+    const std::size_t most = std::max<std::size_t>(std::max(unknown.size(), name.size()) / 3, 1);
+    if (needed > most || needed >= fewest) continue;
     fewest = needed;
     nearest = name;
   }
