@@ -401,6 +401,19 @@ TEST_F(BenchProgram, SweepsEveryBackendThatItLists) {
   }
 }
 
+TEST_F(BenchProgram, SaysOnceWhyASystemIsLeftOutOfASweep) {
+  TinyHead head;
+  head.train.resize(0, kDim);
+  const std::filesystem::path untaught = folder_.path() / "untaught.safetensors";
+  head.write(untaught);
+  const ProgramRun run =
+      run_tool("--sweep --head " + untaught.string() + " --rounds 1 --timed 20 --backends fused,l2s");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const std::string note = "\nwithout l2s: there are no training contexts; at least 1 is needed\n";
+  EXPECT_NE(run.out.find(note), std::string::npos) << run.out;
+  EXPECT_EQ(run.out.find("without "), run.out.rfind("without ")) << run.out;
+}
+
 TEST_F(BenchProgram, WritesAReportThatNeedsNoOtherFile) {
   const std::filesystem::path page = folder_.path() / "report.html";
   const ProgramRun run =

@@ -46,19 +46,38 @@ std::vector<Contestant> efforts_of(const Contestant& built, const Measurer& meas
   return points;
 }
 
+/// A build of a system that its head does not allow.
+struct Refusal {
+  std::string reason;
+  Settings settings;
+};
+
+/// A note for each, or a single one for what stands in the way of all builds.
+void note_refusals(const std::vector<Refusal>& refusals, bool of_all, std::vector<std::string>& notes) {
+  const auto is_like_the_first = [&](const Refusal& one) { return one.reason == refusals.front().reason; };
+  if (of_all && refusals.size() > 1 && std::all_of(refusals.begin(), refusals.end(), is_like_the_first)) {
+    notes.push_back("without " + refusals.front().reason);
+    return;
+  }
+  for (const auto& [reason, settings] : refusals) {
+    notes.push_back("without " + reason + (settings.empty() ? "" : " (" + describe(settings) + ")"));
+  }
+}
+
 /// Every point of a system.
 std::vector<Contestant> points_of(const Measurer& measurer, const Choice& choice,
                                   std::vector<std::string>& notes) {
   std::vector<Contestant> points;
+  std::vector<Refusal> refusals;
   for (const Settings& settings : builds_of(choice, measurer)) {
     try {
       const Contestant built = measurer.build({.backend = choice.backend, .settings = settings});
       for (Contestant& point : efforts_of(built, measurer)) points.push_back(std::move(point));
     } catch (const Error& error) {
-      const std::string where = settings.empty() ? "" : " (" + describe(settings) + ")";
-      notes.push_back(std::string("without ") + error.what() + where);
+      refusals.push_back({.reason = error.what(), .settings = settings});
     }
   }
+  note_refusals(refusals, points.empty(), notes);
   return points;
 }
 

@@ -12,8 +12,9 @@ namespace topksoftmax::bench {
 void check_sweep(std::span<const Choice> choices);
 
 /// Measures each of the chosen backends at every combination of the values that its axes take on this head,
-/// one system after the other, each against the fastest exact backend. Rows come out system by
-/// system. Settings that a backend refuses on this head are left out, with a note.
+/// one system after the other, each against the fastest exact backend. Rows come out system by system.
+/// Settings that a backend refuses on this head are left out, with a note: a single one where it refuses all
+/// of them for the same reason.
 Measurement sweep(Measurer& measurer, std::span<const Choice> choices);
 
 /// The rows of a sweep that no other row of their system beats, in speed and in any of the precisions.
