@@ -51,7 +51,7 @@ struct QueryWork {
 struct TopK {
   /// The tokens, best first.
   std::vector<TokenId> ids;
-  std::vector<float> logits;  ///< w·h + b (and the query's own bias) of each of them
+  std::vector<float> logits;  ///< of each: w·h + b, transformed as the layer says, with the query's bias
   /// log Σ exp(logit) in nats, over what `normalizer` says; NaN where no probabilities were asked for.
   double log_z = std::numeric_limits<double>::quiet_NaN();
   /// Its bounds: equal to log_z unless Normalizer::interval.

@@ -78,9 +78,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
     query(std::span(h.data(), static_cast<std::size_t>(h.size())), options, workspaces, answer, executor);
   }
 
-  /// Answers row q of H [B×d] in answers[q], on as many of the executor's threads as there are workspaces.
-  /// Each answer is that of query() on its row; of WtaLsh, one from at least the candidates that the row has
-  /// alone. Throws std::invalid_argument also where B ≠ answers.size() or there is no workspace.
+  /// Answers row q of H [B×d] in answers[q], on as many of the executor's threads as there are workspaces, as
+  /// query() does; WtaLsh from at least the candidates that the row has alone. Throws std::invalid_argument
+  /// also where B ≠ answers.size() or there is no workspace; of no contexts, B = 0, nothing else is checked.
   void query_batch(const ConstRows& H, const QueryOptions& options, std::span<Workspace> workspaces,
                    std::span<TopK> answers, const Executor& executor = default_executor()) const {
     query_batch(H.data(), static_cast<std::size_t>(H.rows()), static_cast<std::size_t>(H.cols()),
@@ -140,7 +140,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The tokens that an answer for the context h, `dim` floats, would be chosen from, in the workspace until
   /// it is used again; nothing for backends that have no such list. Candidates::everything is true where the
   /// answer would be chosen from all that are allowed: because they are few, or because fewer than k of those
-  /// proposed are. Candidates::outside is of allowed tokens alone. See candidates.hpp.
+  /// proposed are. Candidates::outside is of allowed tokens alone. See candidates.hpp. Throws as query does.
   std::optional<Candidates> candidates(const float* h, std::size_t dim, const QueryOptions& options,
                                        Workspace& workspace) const;
 
@@ -211,9 +211,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// Proven bounds of the standard deviation of the logits of all allowed tokens for the context h [d], mask
   /// and biases applied, without a scan. Of `options`, only the mask and the biases count. Nothing where the
   /// backend does not keep the covariance of the rows. Certified does, unless its d² floats are more than a
-  /// quarter of W; it can tell nothing for a soft cap or where more than V/16 tokens are forbidden or
-  /// biased. Cost: d² multiply-adds, and the weights of these tokens. Throws std::invalid_argument as query
-  /// does, and where no token is allowed.
+  /// quarter of W; it can tell nothing for a soft cap, where more than V/16 tokens are forbidden or biased,
+  /// or where sums overflow. Cost: d² multiply-adds, and the weights of these tokens. Throws
+  /// std::invalid_argument as query does, and where no token is allowed.
   std::optional<LogitDeviation> logit_deviation(std::span<const float> h, const QueryOptions& options,
                                                 Workspace& workspace) const;
 
