@@ -50,7 +50,7 @@
 //   building/learn_outside.hpp  what it is learned from
 //   index.hpp        all that is kept and saved
 // Asking:
-//   bounds.hpp       estimate and radius of all rows, or of boxes first (kernels/prefix_bounds-inl.h)
+//   bounds.hpp       estimate and radius of all rows (prefix_products.hpp), or of boxes first
 //   bounded_rows.hpp the rows of the boxes that are opened, or all
 //   divided_bounds.hpp which bounds reach a threshold, and the sum of the others
 //   reaching_rows.hpp  the same of rows: bounded and picked at once where boxes are opened
@@ -91,10 +91,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// overflow, ‖w‖‖h‖ + |b| > 1e38 for some row, are answered from all rows. Roundings are IEEE 754's: a thread
 /// that flushes subnormal numbers to zero may lose rows with ‖w‖‖h‖ below about 1e-24.
 ///
-/// Coordinates in codes: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits (coder.hpp)
-/// for ĥ₂ in eight, with a step for every 32 (rows/context_rounding.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ + (w'₂−ŵ₂)·h'₂ +
-/// ŵ₂·(h'₂−ĥ₂), of which the first is computed in exact integers and the others are bounded by a radius of
-/// their own, the terms weighted likewise. What codes have rounded off, w'₂−ŵ₂, is part of a row's tail.
+/// Coordinates in codes: behind those in int8 the prefix may hold more of them, ŵ₂ in four bits
+/// (rows/coder.hpp) for ĥ₂ in eight, with a step for every 32 (rows/context_rounding.hpp). w'₂·h'₂ = ŵ₂·ĥ₂ +
+/// (w'₂−ŵ₂)·h'₂ + ŵ₂·(h'₂−ĥ₂), of which the first is computed in exact integers and the others are bounded by
+/// a radius of their own, weighted likewise. What codes have rounded off, w'₂−ŵ₂, is part of a row's tail.
 ///
 /// With a failure_probability δ codes are dithered (dither.hpp): ŵ₂ = step·(q + ½ − t), and Σ step·t_j·ĥ_j is
 /// one number a context for all rows, rounded with the other errors in E. Of the k rows of the exact answer
@@ -127,10 +127,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// the contexts' shrunk: the rounding costs less then.
 ///
 /// Cost of a query: (M + M²/d)·d multiply-adds for h' (d², of bytes, where M = d), V·(prefix + 8) bytes of
-/// the prefixes (with boxes, an eighth of that and those of the boxes that are opened; with codes,
-/// V·(int4_width/2 + int2_width/4 + 6) more), M − prefix bytes for each of the rows left, then the weights of
-/// those left after that. QueryWork::screened counts the bounds: those of boxes, of rows by their prefixes,
-/// and of those that these left. Threads that are lent to a single query share the bounds.
+/// the prefixes (with codes V·(int4_width/2 + 4) more, and V·(int2_width/4 + 4) where some are of two bits;
+/// with boxes V·(box_width + 8)/8, and the prefixes of those that are opened), width − prefix bytes for each
+/// of the rows left, then the weights of those left after that. QueryWork::screened counts the bounds: of
+/// boxes, of rows by prefixes, and of those these left. Threads lent to a single query share the bounds.
 ///
 /// log Z is an interval, from the same bounds. The estimate within it counts the rows outside by a model that
 /// is linear in leading coordinates of h', in the products of the first 16 and in the bounds
@@ -183,10 +183,10 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
   /// 3·V·d·width (2·V·d² where width is d) to place the rows in them, once, or up to five times where options
   /// are left open; to choose these, 96 contexts, at most half of all, which the coordinates are not learned
   /// from: up to four times V·d for each, and 16,384 rows met in each prefix that is tried; and to learn the
-  /// estimate of log Z, outside_sample·V·d, but no more than 2³⁷ or 1,000·V·d. Memory beside layer and index: 8·d bytes for each
-  /// context sampled, about 120·d² bytes, 120·V, up to 12·(d + 138) bytes for each context of outside_sample,
-  /// and some thousand rows in float32 or float64 a thread. The same bits for every executor. Throws Error
-  /// for contexts of another dimension or that are not finite, and for unusable options.
+  /// estimate of log Z, outside_sample·V·d, but no more than the larger of 2³⁷ and 1,000·V·d. Memory beside
+  /// layer and index: 8·d bytes for each context sampled, about 120·d² bytes, 120·V, up to 12·(d + 138) bytes
+  /// for each of outside_sample, some thousand rows in float32 or float64 a thread. The same bits for every
+  /// executor. Throws Error for contexts of another dimension or not finite, and for unusable options.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certified> build(
       SoftmaxLayer layer, const ConstRows& contexts, const CertifiedOptions& options = {},
       const Executor& executor = default_executor());

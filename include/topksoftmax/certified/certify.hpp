@@ -41,7 +41,7 @@ class TOPKSOFTMAX_EXPORT Certify final : public detail::BoundedSoftmax<TopKSoftm
   // Defined in certified/build.hpp:
 
   /// For the layer of `backend`, with coordinates learned from contexts [N×d] (none: from W alone). Throws
-  /// Error as Certified::build does, and without a backend.
+  /// Error as Certified::build does, without a backend, and for a collective() one.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Certify> wrap(
       std::shared_ptr<const TopKSoftmax> backend, const ConstRows& contexts,
       const CertifiedOptions& options = {}, const Executor& executor = default_executor());
