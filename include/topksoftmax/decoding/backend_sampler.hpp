@@ -55,8 +55,8 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   /// backend's answer to this query has. Of `query` k, the mask, the biases and the effort count. Throws
   /// std::invalid_argument as Sampler::draw does.
   ///
-  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights, up to three times V
-  /// exponentials, and memory of 2·V floats.
+  /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights, some times V
+  /// exponentials, and memory for several numbers of each token.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);

@@ -86,8 +86,8 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// Throws std::invalid_argument for unusable options, for a step that gives other than one context a row, and
 /// as query_batch does; what the step and query_of throw passes through.
 ///
-/// Cost: a query with k = beam + 1 for each row and step; the rows of a step, or with query_of each of them,
-/// on the executor's threads.
+/// Cost: a query with k = beam + 1 (1 for a beam of 1) for each row and step; the rows of a step, or with
+/// query_of each of them, on the executor's threads.
 std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head, std::span<const TokenId> start,
                                                  const BeamStep& step, const BeamSearchOptions& options,
                                                  const Executor& executor = SerialExecutor());

@@ -23,15 +23,15 @@ class TOPKSOFTMAX_EXPORT Distribution {
   /// No token has a probability yet: only to be assigned to.
   Distribution() = default;
 
-  /// Weights of tokens 0, 1, …, divided by their sum. Throws Error unless they are finite, at least 0, and
-  /// not all 0.
+  /// Weights of tokens 0, 1, …, divided by their sum. Throws Error where one is NaN or below 0, and unless
+  /// their sum is finite and above 0: so where there are none.
   static Distribution of_all(std::vector<double> weights);
 
   /// Weights of some tokens, divided by their sum; ids strictly ascending, from 0 on. Throws Error for other
   /// ids, where there are not as many ids as weights, and as of_all does.
   static Distribution of_some(std::vector<TokenId> ids, std::vector<double> weights);
 
-  /// Certainty: what a greedy choice is drawn from.
+  /// Certainty: what a greedy choice is drawn from. Throws Error for an id below 0.
   static Distribution certain(TokenId id) { return of_some({id}, {1.0}); }
 
   /// The probability of a token. Cost: O(log size()), O(1) where every token has one.

@@ -68,9 +68,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   ///
   /// Cost: a query for 8 tokens (for top_k, unless top_n_sigma comes with it), or the bounds of one, V/16
   /// random numbers and some tens of rows of d weights; with top_n_sigma a logit_deviation; in the cases
-  /// above, bounds of up to V/2 rows by all their coordinates and those of d weights that rank before the
-  /// token, queries for 32 and 128 tokens (with top_k, for 4 and 16 times as many; with log_z_error, in steps
-  /// of four up to V/16 tokens, and a sample_log_z), or V·d weights with V exponentials.
+  /// above, bounds of up to V/2 rows by all their coordinates and the weights of those that may rank before
+  /// the token, queries for 32 and 128 tokens (after top_k, each for four times as many until they are 128 or
+  /// more; with log_z_error until they are V/16, and a sample_log_z), or V·d weights with V exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
