@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything but what a program must ask for by name: the builder of FGD's graph, which needs hnswlib
-// (fgd/build.hpp), the systems that are there to be compared with (baselines/), the registry and the tuner.
+// What builds and what asks. Asked for by name are the builder of FGD's graph, which needs hnswlib
+// (fgd/build.hpp), baselines/, distributed/, evaluation/, registry/, status.hpp, and models' files (io/).
 #include "topksoftmax/adaptive/build.hpp"
 #include "topksoftmax/ask.hpp"
 #include "topksoftmax/certified/build.hpp"
