@@ -116,6 +116,23 @@ TEST(Survivors, BoundsThatDoNotHoldRuleNothingOut) {
   }
 }
 
+// Some are found on the way, where a lower cut's rows are then looked for.
+TEST(Survivors, AreNoneWhereNoCutMakesTheIntervalOfLogZNarrowEnough) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 6, 9);
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto head = Certified::build(layer, contexts, {.prefix = 8, .width = 16, .boxes = boxes});
+    Workspace workspace;
+    for (Eigen::Index q = 0; q < 20; ++q) {
+      const Eigen::VectorXf h = contexts.row(q);
+      const auto found = head->candidates(h.data(), kDim, {.k = 5, .log_z_tolerance = 1e-4}, workspace);
+      ASSERT_TRUE(found->everything);
+      ASSERT_TRUE(found->ids.empty());
+      ASSERT_EQ(found->logits, nullptr);
+    }
+  }
+}
+
 // A row whose logit may leave float's range on the way: no threshold is one that holds.
 TEST(Survivors, LogitsThatMayOverflowRuleNothingOut) {
   const RowMajorMatrix W = random_layer(kVocab, kDim, 3).weights();

@@ -171,6 +171,9 @@ inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows row
     cut -= step;
     step *= 2.0F;
   }
+  // Those of a higher cut lay where the rows of this one do.
+  candidates.ids = {};
+  candidates.logits = nullptr;
   candidates.everything = true;
   return candidates;
 }
