@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "support/allocations.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/query_options.hpp"
@@ -90,6 +95,40 @@ TEST_F(ContextsOfAnyForm, ForLogits) {
   const RowMajorMatrix transposed = H_.transpose();
   EXPECT_EQ(values(head_->logits(transposed.col(0), {}, workspace)),
             std::vector<float>(expected.begin(), expected.begin() + 100));
+}
+
+/// Counts what it is told of questions that will not come.
+class Told final : public TopKSoftmax {
+ public:
+  explicit Told(SoftmaxLayer layer) : TopKSoftmax(std::move(layer)) {}
+  std::string_view name() const override { return "told"; }
+  std::size_t index_bytes() const override { return 0; }
+  std::size_t refused() const { return refused_; }
+
+ private:
+  void do_query(const Query& /*query*/, Workspace& /*workspace*/, TopK& /*answer*/) const override {}
+  void do_refuse() const override { ++refused_; }
+
+  mutable std::size_t refused_ = 0;
+};
+
+// Heads that answer together with others would wait for each other otherwise.
+TEST(LogitsBatch, AreRefusedWhereMemoryRunsOut) {
+  if (!testing::can_fail_allocations()) GTEST_SKIP() << "allocations cannot fail here";
+  const Told head(random_layer(100, kDim, 1));
+  const RowMajorMatrix H = random_matrix(2, kDim, 3);
+  std::size_t failures = 0;
+  for (bool fails = true; fails; failures += fails ? 1 : 0) {
+    Workspace workspace;
+    const testing::FailingAllocation failing(failures + 1);
+    try {
+      head.logits_batch(H, {}, workspace);
+      fails = false;
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  EXPECT_GE(failures, 2U);
+  EXPECT_EQ(head.refused(), failures);
 }
 
 TEST(LogitsOf, AreThoseOfAllTokens) {

@@ -266,17 +266,17 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float*
                                                                     std::size_t dim, std::size_t stride,
                                                                     const QueryOptions& options,
                                                                     Workspace& workspace) const {
-  auto& scratch = workspace.scratch<detail::LogitsScratch>();
   float* values = nullptr;
   const Query query = admit([&] {
     const Query checked = on_rows(check(H, dim, options), workspace);
     for (std::size_t q = 0; q < batch; ++q) detail::check_context(H + q * stride, dim);
+    auto& scratch = workspace.scratch<detail::LogitsScratch>();
     values = (row_map_ ? scratch.of_rows : scratch.values).get<float>(batch * rows_);
     return checked;
   });
   do_logits_batch(query, stride, batch, values);
   if (!row_map_) return {values, batch * rows_};
-  auto* const of_tokens = scratch.values.get<float>(batch * vocab());
+  auto* const of_tokens = workspace.scratch<detail::LogitsScratch>().values.get<float>(batch * vocab());
   for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows_, of_tokens + q * vocab());
   return {of_tokens, batch * vocab()};
 }
