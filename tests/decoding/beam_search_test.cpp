@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -345,6 +346,19 @@ TEST(BeamSearch, WritesWhatTheMaskAllows) {
       for (const TokenId token : one.tokens) EXPECT_TRUE(mask.allows(token));
     }
   }
+}
+
+TEST(BeamSearch, ABeamMayBeWiderThanAnyNumberOfTexts) {
+  Model model(5, 1);
+  const Exact exact(model.layer);
+  const TokenId starts[] = {1};
+  BeamSearchOptions options = {.beam = 200, .n_best = 200, .max_length = 3};
+  const auto texts = beam_search(exact, starts, model.step(1), options);
+  EXPECT_EQ(texts[0].size(), 1 + 4 + 16 * 5);
+  options.beam = std::numeric_limits<std::size_t>::max();
+  const auto same = beam_search(exact, starts, model.step(1), options);
+  ASSERT_EQ(same[0].size(), texts[0].size());
+  for (std::size_t i = 0; i < texts[0].size(); ++i) EXPECT_EQ(same[0][i].tokens, texts[0][i].tokens) << i;
 }
 
 TEST(BeamSearch, NoSentenceIsNothing) {

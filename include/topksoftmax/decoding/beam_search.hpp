@@ -200,7 +200,7 @@ class Search {
 
   /// A query, for as many tokens as the search needs.
   QueryOptions searched(QueryOptions query) const {
-    query.k = options_.beam == 1 ? 1 : options_.beam + 1;
+    query.k = options_.beam == 1 ? 1 : std::min(options_.beam, head_.vocab()) + 1;
     query.probabilities = probabilities();
     query.log_z_tolerance = std::min(query.log_z_tolerance, options_.query.log_z_tolerance);
     return query;
