@@ -56,7 +56,8 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
   TransformLogits(rows.transform, logits, count);
 }
 
-/// Rows whose logits the fused kernels hold at a time.
+/// Rows whose logits the fused kernels hold at a time where a mask may leave them out, or for each context of
+/// a batch.
 constexpr std::size_t kFusedBlock = 64;
 
 /// Applies a query's mask and biases to the logits of tokens first … first + count − 1. `next_bias` walks on.
@@ -87,7 +88,8 @@ HWY_INLINE void Absorb(const float* HWY_RESTRICT logits, std::size_t first, std:
   if (sum != nullptr && max > -std::numeric_limits<float>::infinity()) AddExpUpTo(logits, count, max, *sum);
 }
 
-/// Logits that FusedSelect takes at a time: what a context's maximum and threshold cost is shared by so many.
+/// Logits that they take at a time elsewhere: what a maximum and a threshold cost is shared by so many, and
+/// their exponentials keep the rows behind them waiting less often.
 constexpr std::size_t kSelectBlock = 512;
 
 /// A whole forbidden block need not be read.
@@ -99,11 +101,12 @@ HWY_INLINE bool Forbidden(const LogitEdits& edits, std::size_t first) {
 inline void FusedScan(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
                       LogSumExp* sum) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
-    HWY_ALIGN float logits[kFusedBlock];
+    HWY_ALIGN float logits[kSelectBlock];
+    const std::size_t block = edits.allowed.empty() ? kSelectBlock : kFusedBlock;
     std::size_t next_bias = 0;
-    for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
+    for (std::size_t first = 0; first < rows.count; first += block) {
       if (Forbidden(edits, first)) continue;
-      const std::size_t count = std::min(kFusedBlock, rows.count - first);
+      const std::size_t count = std::min(block, rows.count - first);
       ScanRows<decltype(type)::value>(rows, RowsFrom{first, first + count - 1}, count, h, logits);
       TransformLogits(rows.transform, logits, count);
       if (!edits.empty()) Edit(edits, first, count, next_bias, logits);
