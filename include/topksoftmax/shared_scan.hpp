@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -38,6 +39,16 @@ inline void prefix_bounds(const Workspace& workspace, const kernels::PrefixBlock
     const std::size_t row = first * kernels::PrefixBlocks::kRows;
     kernels::prefix_bounds(prefix.part(first, count), context, estimates + row, radii + row);
   });
+}
+
+/// The same for batch.size() ≤ kernels::kPrefixBatch contexts, which meet the prefixes together: the crew
+/// shares what a single one meets.
+inline void prefix_bounds_batch(const Workspace& workspace, const kernels::PrefixBlocks& prefix,
+                                std::span<const kernels::PrefixProducts> batch) {
+  if (batch.size() > 1) return kernels::prefix_bounds_batch(prefix, batch.data(), batch.size());
+  for (const kernels::PrefixProducts& one : batch) {
+    prefix_bounds(workspace, prefix, one.context, one.estimates, one.radii);
+  }
 }
 
 /// Adds to estimates[i] what the tails of rows ids[i], i < count, say: see kernels::tail_bounds. Reads

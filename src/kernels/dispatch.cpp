@@ -17,6 +17,10 @@
 #if HWY_ARCH_X86
 #include <cpuid.h>
 #endif
+#if defined(__linux__) && HWY_ARCH_X86_64
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "topksoftmax/kernels/implementation-inl.h"
 
@@ -27,6 +31,12 @@ namespace HWY_NAMESPACE {
 extern const detail::Implementation kImplementation;
 constinit const detail::Implementation kImplementation = ImplementationIn<Products>(
     std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2));  // namespaces are called N_…
+
+#if HWY_TARGET == HWY_AVX3_DL
+extern const detail::Implementation kAmxImplementation;
+constinit const detail::Implementation kAmxImplementation =
+    ImplementationIn<Products>("AVX3_DL_AMX", &PrefixBoundsByAmx);
+#endif
 
 #if HWY_TARGET == HWY_AVX2
 extern const detail::Implementation kVnniImplementation;
@@ -40,6 +50,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace TOPKSOFTMAX_NAMESPACE::kernels::detail {
 namespace {
+
+#if HWY_TARGETS & HWY_AVX3_DL
+/// Whether the processor has AMX's tiles of bytes and Linux lets this process use them, which must be asked
+/// once: what it keeps of a thread is larger then. No other system is asked.
+bool may_use_amx() {
+#if defined(SYS_arch_prctl)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kTilesOfBytes = 1U << 24 | 1U << 25;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTilesOfBytes) != kTilesOfBytes) return false;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, …
+  constexpr long kTileData = 18;               // … of XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
 
 #if HWY_TARGETS & HWY_AVX2
 /// VNNI without AVX-512, which Highway 1.0.3 has no target for.
@@ -63,6 +90,7 @@ const List& list() {
   static const List all = [] {
     List made;
 #if HWY_TARGETS & HWY_AVX3_DL
+    if (may_use_amx()) made.add(HWY_AVX3_DL, N_AVX3_DL::kAmxImplementation);
     made.add(HWY_AVX3_DL, N_AVX3_DL::kImplementation);
 #endif
 #if HWY_TARGETS & HWY_AVX3

@@ -17,7 +17,6 @@
 
 #include "support/layers.hpp"
 #include "topksoftmax/certified/building/coordinates.hpp"
-#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
@@ -149,7 +148,7 @@ TEST(ContextTransform, ABatchIsTransformedAsEachContextIs) {
     const Eigen::MatrixXd B = testing::random_matrix(size, size, 1).cast<double>();
     const ContextTransform whole = detail::transform_of({Eigen::MatrixXd::Identity(size, size), B});
     ASSERT_TRUE(whole.in_bytes());
-    EXPECT_EQ(whole.bytes() > detail::kPartBytes, size == 760);
+    EXPECT_EQ(whole.bytes() > kernels::kPartBytes, size == 760);
     std::vector<Eigen::VectorXf> contexts;
     std::vector<std::vector<float>> worked_in(kBatch, std::vector<float>(whole.projected_room()));
     std::vector<std::vector<float>> transformed(kBatch, std::vector<float>(whole.room(), 7.0F));

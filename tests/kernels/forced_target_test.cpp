@@ -27,7 +27,8 @@ std::string_view wanted_target() {
 
 bool is_wanted(const kernels::detail::Implementation& implementation) {
   const std::string wanted(wanted_target());
-  return implementation.name == wanted || implementation.name == wanted + "_VNNI";  // a second form of AVX2
+  const auto is = [&](std::string_view form) { return implementation.name == wanted + std::string(form); };
+  return is("") || is("_VNNI") || is("_AMX");  // further forms of AVX2 and of AVX3_DL
 }
 
 /// Whether one is forced.

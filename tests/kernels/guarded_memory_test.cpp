@@ -365,6 +365,11 @@ TEST_P(GuardedKernels, PrefixesAndBoxesOfEveryWidth) {
       Guarded<float> estimates(room), radii(room), box_estimates(room), box_radii(room);
       const kernels::PrefixContext context = {n.data(), 1.0F, 2.0F, {}};
       kernel().prefix_bounds(blocks, context, estimates.data(), radii.data());
+      Guarded<float> same_estimates(room), same_radii(room);
+      const kernels::PrefixProducts twice[] = {{context, same_estimates.data(), same_radii.data()},
+                                               {context, same_estimates.data(), same_radii.data()}};
+      kernel().prefix_bounds_batch(blocks, twice, 2);
+      ASSERT_TRUE(std::equal(estimates.begin(), estimates.end(), same_estimates.begin()));
       kernel().box_bounds({blocks, blocks}, context, magnitudes.data(), box_estimates.data(),
                           box_radii.data());
       for (std::size_t v = 0; v < rows; ++v) {

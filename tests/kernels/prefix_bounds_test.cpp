@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -269,6 +271,86 @@ TEST_P(PrefixKernels, ProductsOfCodesAreExact) {
       GetParam().prefix_bounds(part_of_many, context, same_estimates.data(), same_radii.data());
       ASSERT_EQ(same_estimates, estimates);
       ASSERT_EQ(same_radii, radii);
+    }
+  }
+}
+
+/// Bounds of some contexts, asked for together, and of each alone.
+void expect_batch_as_alone(const Implementation& kernel, const PrefixBlocks& blocks,
+                           const std::vector<kernels::PrefixContext>& contexts) {
+  const std::size_t room = blocks.blocks() * PrefixBlocks::kRows;
+  std::vector<float> estimates(contexts.size() * room), radii(contexts.size() * room);
+  std::vector<kernels::PrefixProducts> batch;
+  for (std::size_t q = 0; q < contexts.size(); ++q) {
+    batch.push_back({contexts[q], estimates.data() + q * room, radii.data() + q * room});
+  }
+  kernel.prefix_bounds_batch(blocks, batch.data(), batch.size());
+  std::vector<float> estimates_alone(room), radii_alone(room);
+  for (std::size_t q = 0; q < contexts.size(); ++q) {
+    kernel.prefix_bounds(blocks, contexts[q], estimates_alone.data(), radii_alone.data());
+    for (std::size_t v = 0; v < blocks.rows; ++v) {
+      ASSERT_EQ(batch[q].estimates[v], estimates_alone[v]) << "context " << q << ", row " << v;
+      ASSERT_EQ(batch[q].radii[v], radii_alone[v]) << "context " << q << ", row " << v;
+    }
+  }
+}
+
+TEST_P(PrefixKernels, BatchesAreBoundedAsSingleContextsAre) {
+  // Up to and beyond a tile's 64 coordinates, blocks of any number, and more than one part of them.
+  for (const std::size_t width : {4U, 16U, 60U, 64U, 68U, 256U, 516U, 4100U, 16384U}) {
+    for (const std::size_t rows : {1U, 16U, 17U, 133U, 2500U}) {
+      if (width * rows > 3'000'000) continue;
+      SCOPED_TRACE(::testing::Message() << rows << " rows of " << width);
+      const RandomBlocks made(rows, width, static_cast<unsigned>(width));
+      const int largest = kernels::PrefixContext::largest(width);
+      for (const std::size_t count : {1U, 2U, 3U, 7U, 8U}) {
+        std::vector<std::vector<std::int16_t>> n;
+        std::vector<kernels::PrefixContext> contexts;
+        for (std::size_t q = 0; q < count; ++q) {
+          n.push_back(random_context(width, static_cast<unsigned>(q)));
+          for (std::size_t j = 0; j < width; ++j) {
+            n[q][j] = static_cast<std::int16_t>(q == 1 ? (j % 2 == 0 ? largest : -largest)
+                                                       : n[q][j] % (largest + 1));
+          }
+          const auto size = static_cast<float>(q + 1);
+          contexts.push_back({.n = n[q].data(), .scale = 0.001F * size, .radius = size});
+        }
+        ASSERT_NO_FATAL_FAILURE(expect_batch_as_alone(GetParam(), made.blocks, contexts));
+      }
+    }
+  }
+}
+
+TEST_P(PrefixKernels, BatchesMeetCodesAsSingleContextsDo) {
+  const std::vector<std::int16_t> int8 = {3, -5, 7, 11};
+  for (const auto& [int4, int2] : {std::pair{32U, 0U},
+                                   {64U, 0U},  // whose steps may be halved eleven times
+                                   {992U, 0U},
+                                   {4096U, 0U},  // more than the tiles of contexts
+                                   {0U, 96U},
+                                   {0U, 4032U},
+                                   {160U, 832U},
+                                   {512U, 512U}}) {
+    for (const bool extreme : {false, true}) {
+      SCOPED_TRACE(::testing::Message()
+                   << int4 << " in four bits, " << int2 << " in two, extreme " << extreme);
+      const CodedBlocks made(133, int4, int2, extreme);
+      std::mt19937 engine(9);
+      std::vector<std::pair<RandomCodes, RandomCodes>> codes;
+      for (std::size_t q = 0; q < kernels::kPrefixBatch; ++q) {
+        codes.emplace_back(RandomCodes(0, 4, int4, engine, extreme && q % 2 == 0),
+                           RandomCodes(0, 2, int2, engine, extreme && q % 2 == 0));
+      }
+      std::vector<kernels::PrefixContext> contexts;
+      for (const auto& [of_int4, of_int2] : codes) {
+        const auto size = static_cast<float>(contexts.size() + 1);
+        kernels::PrefixContext context = {.n = int8.data(), .scale = size, .radius = 0.5F * size};
+        if (int4 > 0) context.int4 = of_int4.context(0.7F * size);
+        if (int2 > 0) context.int2 = of_int2.context(0.3F);
+        context.code_radius = 2.0F;
+        contexts.push_back(context);
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_batch_as_alone(GetParam(), made.blocks, contexts));
     }
   }
 }

@@ -11,10 +11,10 @@
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/last_context.hpp"
-#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
@@ -23,6 +23,7 @@
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -80,8 +81,8 @@ struct BoundedQuery {
   CertifiedScratch& scratch() const { return workspace.scratch<CertifiedScratch>(); }
 };
 
-/// Bounds all rows by their prefixes, or all boxes if there are any, for batch.size() ≤ kBoundBatch contexts
-/// at query.h, `stride` floats apart, in one pass. Reads index.bytes_scanned().
+/// Bounds all rows by their prefixes, or all boxes if there are any, for batch.size() ≤ kernels::kPrefixBatch
+/// contexts at query.h, `stride` floats apart, in one pass. Reads index.bytes_scanned().
 void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
                  std::span<ContextBounds> batch, Workspace& workspace);
 
@@ -242,7 +243,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   auto* const bytes = scratch.bytes.get<std::int8_t>(batch.size() * bytes_each);
   auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
   auto* const radii = scratch.radii.get<float>(batch.size() * room);
-  ContextTransform::Application applied[kBoundBatch];
+  ContextTransform::Application applied[kernels::kPrefixBatch];
   for (std::size_t q = 0; q < batch.size(); ++q) {
     float* const projected = coordinates + q * coordinates_each;
     applied[q] = {query.h + q * stride, projected, projected + index.transform.projected_room()};
@@ -260,11 +261,11 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     for (const ContextBounds& bounds : batch) bound_boxes(index, bounds, magnitudes, workspace);
     return;
   }
-  PrefixProducts products[kBoundBatch];
+  kernels::PrefixProducts products[kernels::kPrefixBatch];
   for (std::size_t q = 0; q < batch.size(); ++q) {
     products[q] = {batch[q].prefix, batch[q].estimates, batch[q].radii};
   }
-  multiply_prefixes(workspace, all, {products, batch.size()});
+  prefix_bounds_batch(workspace, all, {products, batch.size()});
   for (const ContextBounds& bounds : batch) {
     kernels::leave_out_edited(query.edits, index.rows(), bounds.estimates);
   }

@@ -23,6 +23,7 @@
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/screened_softmax.hpp"
@@ -50,7 +51,7 @@
 //   building/learn_outside.hpp  what it is learned from
 //   index.hpp        all that is kept and saved
 // Asking:
-//   bounds.hpp       estimate and radius of all rows (prefix_products.hpp), or of boxes first
+//   bounds.hpp       estimate and radius of all rows, or of boxes first
 //   bounded_rows.hpp the rows of the boxes that are opened, or all
 //   divided_bounds.hpp which bounds reach a threshold, and the sum of the others
 //   reaching_rows.hpp  the same of rows: bounded and picked at once where boxes are opened
@@ -169,7 +170,7 @@ class TOPKSOFTMAX_EXPORT CertifiedScreener {
 /// Every answer is bit for bit that of `Exact`. log Z comes as a proven interval (Normalizer::interval). With
 /// CertifiedOptions::failure_probability an answer is that of `Exact` with a TopK::confidence instead, where
 /// less is read for it, and log Z is an estimate from the bounds (Normalizer::low_rank).
-/// Batches whose prefixes outgrow the second cache read them once for four contexts. Effort: ignored. Where
+/// Batches whose prefixes outgrow the second cache read them once for eight contexts. Effort: ignored. Where
 /// the bounds rule out too little, the whole vocabulary is scanned: never wrong, only slower. Prior art:
 /// FEXIPRO (SIGMOD'17), LEMP (TODS'16).
 class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<ScreenedSoftmax<CertifiedScreener>> {
@@ -277,9 +278,9 @@ inline void Certified::do_query_batch(const Query& query, std::size_t stride, st
   if (!detail::is_worth_bounding(query, index)) {
     return answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
   }
-  detail::ContextBounds bounds[detail::kBoundBatch];
+  detail::ContextBounds bounds[kernels::kPrefixBatch];
   Query one = query;
-  const std::size_t together = index.gains_from_batches() ? detail::kBoundBatch : 1;
+  const std::size_t together = index.gains_from_batches() ? kernels::kPrefixBatch : 1;
   for (std::size_t first = 0; first < batch; first += together) {
     const std::size_t count = std::min(together, batch - first);
     detail::bound_batch(index, one, stride, {bounds, count}, workspace);

@@ -13,7 +13,6 @@
 #include "topksoftmax/certified/dither.hpp"
 #include "topksoftmax/certified/options.hpp"
 #include "topksoftmax/certified/outside_features.hpp"
-#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/certified/tails.hpp"
@@ -21,6 +20,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_boxes.hpp"
 #include "topksoftmax/outside_mass.hpp"
@@ -81,7 +81,7 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   /// Whether what every context reads (the transform and, without boxes, the prefixes) is more than the
   /// second cache holds for the next context anyway.
   bool gains_from_batches() const {
-    return transform.bytes() + (has_boxes() ? 0 : prefixes.blocks().bytes()) > kPartBytes;
+    return transform.bytes() + (has_boxes() ? 0 : prefixes.blocks().bytes()) > kernels::kPartBytes;
   }
 
   std::size_t bytes() const {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 
-#include "topksoftmax/certified/prefix_products.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
@@ -15,11 +14,13 @@
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
+#include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -63,7 +64,7 @@ TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
 TOPKSOFTMAX_INLINE void ContextTransform::apply_bytes(std::span<Application> batch,
                                                       const Workspace& workspace) const {
   const kernels::PrefixBlocks& rows = whole_.blocks();
-  PrefixProducts products[kBoundBatch];
+  kernels::PrefixProducts products[kernels::kPrefixBatch];
   for (std::size_t q = 0; q < batch.size(); ++q) {
     Application& one = batch[q];
     auto* const n = reinterpret_cast<std::int16_t*>(one.projected);
@@ -72,7 +73,7 @@ TOPKSOFTMAX_INLINE void ContextTransform::apply_bytes(std::span<Application> bat
     one.lengths.lost = rounded_to_shorts(step) * std::sqrt(static_cast<double>(dim()));
     products[q] = {{.n = n, .scale = step}, one.transformed, one.projected + room()};
   }
-  multiply_prefixes(workspace, rows, {products, batch.size()});
+  prefix_bounds_batch(workspace, rows, {products, batch.size()});
   for (const Application& one : batch) {
     std::fill(one.transformed + width(), one.transformed + room(), 0.0F);
   }

@@ -102,8 +102,8 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
     Lengths lengths = {};
   };
 
-  /// Transforms up to kBoundBatch contexts: all meet a part of RQ in int8 while it is in the second cache.
-  /// The workspace's crew shares what is in int8 of a single one.
+  /// Transforms up to kernels::kPrefixBatch contexts, which meet RQ in int8 together. The workspace's crew
+  /// shares what is in int8 of a single one.
   void apply(std::span<Application> batch, const Workspace& workspace) const;
 
   /// The same for one context, which is given as {h, projected, transformed}: tells how long it is, and what

@@ -52,7 +52,7 @@ struct CodeLayout {
 
 /// Products of codes in the form of those in int8: a function of the u of some blocks, of one or kTogether,
 /// that makes dots Σ_j (2·u_rj − 2^bits + 1) · n_j − offset of each. Sums are modulo 2³², and what they end
-/// as is an int32.
+/// as is an int32. While it reads a line it calls read(line), which may ask for those behind it.
 template <class Form, std::size_t kBits>
 class CodeProducts;
 
@@ -71,9 +71,9 @@ class CodeProducts<ByteProducts, kBits> {
         segments_(width / CodeContext::kSegment),
         centre_(Layout::Centre(context, width)) {}
 
-  template <std::size_t kBlocks>
-  HWY_INLINE void operator()(const std::uint8_t* const (&u)[kBlocks],
-                             IntVec (&dots)[kBlocks][kBlockVectors]) const {
+  template <std::size_t kBlocks, class Read>
+  HWY_INLINE void operator()(const std::uint8_t* const (&u)[kBlocks], IntVec (&dots)[kBlocks][kBlockVectors],
+                             const Read& read) const {
     constexpr std::size_t kVectors = kBlocks * kBlockVectors;
     // Enough sums, of which each waits for itself.
     constexpr std::size_t kChains = Layout::kInByte * kVectors < 8 ? 2 : 1;
@@ -90,6 +90,8 @@ class CodeProducts<ByteProducts, kBits> {
       }
       TOPKSOFTMAX_UNROLL
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, at += Layout::kGroupBytes) {
+        TOPKSOFTMAX_UNROLL
+        for (std::size_t b = 0; b < kBlocks; ++b) read(u[b] + at);
         Bytes bytes[kVectors];
         TOPKSOFTMAX_UNROLL
         for (std::size_t v = 0; v < kVectors; ++v) {
@@ -157,8 +159,11 @@ class CodeProducts<PlainProducts, kBits> {
   CodeProducts(const CodeContext& context, std::size_t width)
       : context_(context), width_(width), centre_(Layout::Centre(context, width)) {}
 
-  HWY_INLINE void operator()(const std::uint8_t* const (&blocks)[1], IntVec (&dots)[1][kBlockVectors]) const {
+  template <class Read>
+  HWY_INLINE void operator()(const std::uint8_t* const (&blocks)[1], IntVec (&dots)[1][kBlockVectors],
+                             const Read& read) const {
     const std::uint8_t* const u = blocks[0];
+    for (std::size_t at = 0; at < width_ / Layout::kInGroup * Layout::kGroupBytes; at += kLine) read(u + at);
     HWY_ALIGN std::int32_t sums[kBlockRows];
     for (std::size_t r = 0; r < kBlockRows; ++r) {
       std::int32_t sum = 0;
@@ -201,7 +206,9 @@ class CodeProducts<WordProducts, kBits> {
     }
   }
 
-  HWY_INLINE void operator()(const std::uint8_t* const (&blocks)[1], IntVec (&dots)[1][kBlockVectors]) const {
+  template <class Read>
+  HWY_INLINE void operator()(const std::uint8_t* const (&blocks)[1], IntVec (&dots)[1][kBlockVectors],
+                             const Read& read) const {
     const std::uint8_t* u = blocks[0];
     hn::Vec<Tag32> acc[kBlockVectors];
     hn::Vec<Tag32> more[kBlockVectors];  // where NEON adds half of the products
@@ -217,6 +224,7 @@ class CodeProducts<WordProducts, kBits> {
         }
       }
       for (std::size_t g = 0; g < Layout::kGroups; ++g, n += Layout::kInGroup, u += Layout::kGroupBytes) {
+        read(u);
         TOPKSOFTMAX_UNROLL
         for (std::size_t i = 0; i < kBlockVectors; ++i) {
           const auto words =

@@ -28,6 +28,12 @@ inline constexpr std::size_t kSlack = 16;
 /// (PrefixContext::largest).
 inline constexpr std::size_t kMaxWidth = 16384;
 
+/// Contexts that meet prefixes together at the most: in two bytes each they fill a tile's sixteen rows.
+inline constexpr std::size_t kPrefixBatch = 8;
+
+/// Bytes of rows that stay in the second cache while all contexts of a batch meet them.
+inline constexpr std::size_t kPartBytes = std::size_t{512} * 1024;
+
 /// Bytes that third caches are taken to hold.
 inline constexpr std::size_t kThirdCache = std::size_t{16} << 20;
 

@@ -19,6 +19,8 @@
 #include "topksoftmax/kernels/gumbels-inl.h"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/multiply-inl.h"
+#include "topksoftmax/kernels/prefix_amx-inl.h"
+#include "topksoftmax/kernels/prefix_batch-inl.h"
 #include "topksoftmax/kernels/prefix_bounds-inl.h"
 #include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/round-inl.h"
@@ -33,9 +35,12 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
-/// All kernels, those of int8 prefixes in the given form (see int8_products-inl.h).
+/// All kernels, those of int8 prefixes in the given form (see int8_products-inl.h), and of batches that meet
+/// them in another if they have one.
 template <class Form>
-constexpr detail::Implementation ImplementationIn(std::string_view name) {
+constexpr detail::Implementation ImplementationIn(
+    std::string_view name,
+    decltype(detail::Implementation::prefix_bounds_batch) of_batches = &PrefixBoundsBatch<Form>) {
   return {
       .name = name,
       .scan = &Scan,
@@ -58,6 +63,7 @@ constexpr detail::Implementation ImplementationIn(std::string_view name) {
       .sum = &Sum,
       .exp = &Exp,
       .prefix_bounds = &PrefixBounds<Form>,
+      .prefix_bounds_batch = of_batches,
       .prefix_bounds_gathered = &PrefixBoundsGathered<Form>,
       .box_bounds = &BoxBounds<Form>,
       .tail_bounds = &TailBounds<Form>,

@@ -54,6 +54,7 @@ struct Implementation {
   void (*exp)(const float* values, std::size_t count, float shift, float* exponentials);
   void (*prefix_bounds)(const PrefixBlocks& prefix, const PrefixContext& context, float* estimates,
                         float* radii);
+  void (*prefix_bounds_batch)(const PrefixBlocks& prefix, const PrefixProducts* batch, std::size_t count);
   void (*prefix_bounds_gathered)(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
                                  const PrefixContext& context, float* estimates, float* radii);
   void (*box_bounds)(const PrefixBoxes& boxes, const PrefixContext& context, const std::int16_t* magnitudes,

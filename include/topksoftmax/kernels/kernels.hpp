@@ -166,8 +166,13 @@ inline void prefix_bounds(const PrefixBlocks& prefix, const PrefixContext& conte
   detail::active().prefix_bounds(prefix, context, estimates, radii);
 }
 
-/// The same for `count` blocks only, one after the other: estimates[16·i + r] of row r of block blocks[i].
-/// Reads count·prefix.block_bytes().
+/// The same for count ≤ kPrefixBatch contexts, bit for bit, reading the prefixes once.
+inline void prefix_bounds_batch(const PrefixBlocks& prefix, const PrefixProducts* batch, std::size_t count) {
+  detail::active().prefix_bounds_batch(prefix, batch, count);
+}
+
+/// The same as prefix_bounds for `count` blocks only, one after the other: estimates[16·i + r] of row r of
+/// block blocks[i]. Reads count·prefix.block_bytes().
 inline void prefix_bounds_gathered(const PrefixBlocks& prefix, const TokenId* blocks, std::size_t count,
                                    const PrefixContext& context, float* estimates, float* radii) {
   detail::active().prefix_bounds_gathered(prefix, blocks, count, context, estimates, radii);

@@ -138,4 +138,11 @@ struct PrefixContext {
   float code_radius = 0.0F;  ///< what the rows' code radii are multiplied by
 };
 
+/// A context that meets prefixes, and the bounds that come of it: of all rows, rounded up to whole blocks.
+struct PrefixProducts {
+  PrefixContext context;
+  float* estimates = nullptr;
+  float* radii = nullptr;
+};
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels

@@ -90,22 +90,23 @@ HWY_INLINE FloatVec ToFloats(IntVec dots) {
   return hn::ConvertTo(FloatTag(), dots);
 }
 
-// Which blocks are bounded, and whether a block with codes asks for those behind it. Where they come out of
-// memory it had better: on an AMD EPYC of family 26 that halves the time. Blocks of int8 alone are never
-// asked for: processors run far enough ahead, and it took time from them out of every cache and out of
-// memory.
+// Which blocks are bounded, and whether those with codes ask for what lies behind them, a line for every line
+// that is read. Where they come out of memory they had better: on an AMD EPYC of family 26 that halves the
+// time. Asking for a whole block at once fills the processor's queues, and took a tenth of an Intel Xeon's
+// bandwidth. Blocks of int8 alone never ask: processors run far enough ahead, and it took time from them out
+// of every cache and out of memory.
 
 /// All blocks in order.
 struct BlocksInOrder {
   explicit BlocksInOrder(const PrefixBlocks& all) : count(all.blocks()), ask_ahead(all.fill_caches()) {}
 
   HWY_INLINE std::size_t operator[](std::size_t i) const { return i; }
-  HWY_INLINE void Prefetch(const std::byte* block, std::size_t block_bytes) const {
-    if (!ask_ahead) return;
-    for (std::size_t at = 0; at < block_bytes; at += kLine) prefetch(block + kBytesAhead + at);
+  /// While a line of them is read.
+  HWY_INLINE void AskBehind(const void* line) const {
+    if (ask_ahead) prefetch(static_cast<const std::byte*>(line) + kBytesAhead);
   }
 
-  static constexpr std::size_t kBytesAhead = 4096;
+  static constexpr std::size_t kBytesAhead = 8192;
 
   std::size_t count;
   bool ask_ahead;
@@ -114,28 +115,66 @@ struct BlocksInOrder {
 /// Blocks that lie anywhere.
 struct BlocksGathered {
   HWY_INLINE std::size_t operator[](std::size_t i) const { return static_cast<std::size_t>(ids[i]); }
-  HWY_INLINE void Prefetch(const std::byte* /*block*/, std::size_t /*block_bytes*/) const {}
+  HWY_INLINE void AskBehind(const void* /*line*/) const {}
 
   const TokenId* ids;
   std::size_t count;
 };
 
+/// Bounds of a block's rows by the sums of their int8 coordinates alone.
+HWY_INLINE void StoreBounds(const BlockHeader& header, const ContextFactors& factors, const IntVec* dots,
+                            float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+  const FloatTag d;
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+    const auto estimate = hn::MulAdd(ToFloats(dots[r / kLanes]), factors.Scale(header.scale + r),
+                                     hn::LoadU(d, header.bias + r));
+    hn::StoreU(estimate, d, estimates + r);
+    hn::StoreU(factors.Radius(header.radius + r, hn::Abs(estimate)), d, radii + r);
+  }
+}
+
+/// The same where there are codes, of which sums have been scaled.
+HWY_INLINE void StoreBounds(const BlockHeader& header, const ContextFactors& factors, float code_radius,
+                            const IntVec* dots, const FloatVec* by_int4, const FloatVec* by_int2,
+                            float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+  const FloatTag d;
+  const hwy::bfloat16_t* const code_radii = header.Halves(PrefixBlocks::code_radius_offset());
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
+    const auto first = hn::MulAdd(ToFloats(dots[r / kLanes]), factors.Scale(header.scale + r),
+                                  hn::LoadU(d, header.bias + r));
+    const auto second = by_int4[r / kLanes];
+    const auto third = by_int2[r / kLanes];
+    const auto sizes = hn::Add(hn::Abs(first), hn::Add(hn::Abs(second), hn::Abs(third)));
+    const auto radius = hn::MulAdd(ContextFactors::Promoted(code_radii + r), hn::Set(d, code_radius),
+                                   factors.Radius(header.radius + r, sizes));
+    hn::StoreU(hn::Add(hn::Add(first, second), third), d, estimates + r);
+    hn::StoreU(radius, d, radii + r);
+  }
+}
+
 /// Bounds of blocks, one after the other, by int8 coordinates alone.
 template <class Blocks, class Products>
 HWY_INLINE void BoundByInt8(BlockHeaders headers, Blocks blocks, ContextFactors factors, Products products,
                             float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
-  const FloatTag d;
   for (std::size_t i = 0; i < blocks.count; ++i) {
     const BlockHeader header = headers[blocks[i]];
     IntVec dots[kBlockVectors];
     products(header.q, dots);
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-      const auto estimate = hn::MulAdd(ToFloats(dots[r / kLanes]), factors.Scale(header.scale + r),
-                                       hn::LoadU(d, header.bias + r));
-      hn::StoreU(estimate, d, estimates + i * kBlockRows + r);
-      hn::StoreU(factors.Radius(header.radius + r, hn::Abs(estimate)), d, radii + i * kBlockRows + r);
-    }
+    StoreBounds(header, factors, dots, estimates + i * kBlockRows, radii + i * kBlockRows);
+  }
+}
+
+/// The sums of a block's codes, by the scales of rows and context.
+HWY_INLINE void ScaleCodes(const BlockHeader& header, std::size_t scale_offset, float context_scale,
+                           const IntVec (&dots)[kBlockVectors], FloatVec (&products)[kBlockVectors]) {
+  const FloatTag d;
+  const hwy::bfloat16_t* const scales = header.Halves(scale_offset);
+  TOPKSOFTMAX_UNROLL
+  for (std::size_t i = 0; i < kBlockVectors; ++i) {
+    const auto scale = hn::Mul(ContextFactors::Promoted(scales + i * kLanes), hn::Set(d, context_scale));
+    products[i] = hn::Mul(ToFloats(dots[i]), scale);
   }
 }
 
@@ -147,9 +186,9 @@ class CodeTerms {
       : codes_(codes), products_(context, codes.width), scale_(context.scale) {}
 
   /// The products of the rows of some blocks, in their order; zeros where there are no codes.
-  template <std::size_t kBlocks>
+  template <std::size_t kBlocks, class Read>
   HWY_INLINE void operator()(const BlockHeader (&headers)[kBlocks],
-                             FloatVec (&products)[kBlocks][kBlockVectors]) const {
+                             FloatVec (&products)[kBlocks][kBlockVectors], const Read& read) const {
     const FloatTag d;
     if (codes_.width == 0) {
       TOPKSOFTMAX_UNROLL
@@ -163,15 +202,10 @@ class CodeTerms {
       u[b] = reinterpret_cast<const std::uint8_t*>(headers[b].begin + codes_.offset);
     }
     IntVec dots[kBlocks][kBlockVectors];
-    products_(u, dots);
+    products_(u, dots, read);
     TOPKSOFTMAX_UNROLL
     for (std::size_t b = 0; b < kBlocks; ++b) {
-      const hwy::bfloat16_t* const scales = headers[b].Halves(codes_.scale_offset);
-      TOPKSOFTMAX_UNROLL
-      for (std::size_t i = 0; i < kBlockVectors; ++i) {
-        const auto scale = hn::Mul(ContextFactors::Promoted(scales + i * kLanes), hn::Set(d, scale_));
-        products[b][i] = hn::Mul(ToFloats(dots[b][i]), scale);
-      }
+      ScaleCodes(headers[b], codes_.scale_offset, scale_, dots[b], products[b]);
     }
   }
 
@@ -192,6 +226,7 @@ class BoundsByCodes {
         factors_(context),
         code_radius_(context.code_radius),
         products_(products),
+        codes_begin_(prefix.int4().offset),
         has_int2_(prefix.int2_width > 0),
         of_int4_(prefix.int4(), context.int4),
         of_int2_(prefix.int2(), context.int2) {}
@@ -216,38 +251,22 @@ class BoundsByCodes {
     IntVec dots[kBlocks][kBlockVectors];
     FloatVec by_int4[kBlocks][kBlockVectors];
     FloatVec by_int2[kBlocks][kBlockVectors];
+    const auto read = [&](const void* line) HWY_ATTR { blocks.AskBehind(line); };
     TOPKSOFTMAX_UNROLL
     for (std::size_t b = 0; b < kBlocks; ++b) {
       headers[b] = headers_[blocks[i + b]];
-      blocks.Prefetch(headers[b].begin, headers_.block_bytes);
+      for (const std::byte* line = headers[b].begin; line < headers[b].begin + codes_begin_; line += kLine) {
+        read(line);
+      }
       products_(headers[b].q, dots[b]);
     }
-    of_int4_(headers, by_int4);
-    of_int2_(headers, by_int2);
+    of_int4_(headers, by_int4, read);
+    of_int2_(headers, by_int2, read);
     TOPKSOFTMAX_UNROLL
     for (std::size_t b = 0; b < kBlocks; ++b) {
       const std::size_t at = (i + b) * kBlockRows;
-      Store(headers[b], dots[b], by_int4[b], by_int2[b], estimates + at, radii + at);
-    }
-  }
-
-  /// Adds up what the rows of a block have.
-  HWY_INLINE void Store(const BlockHeader& header, const IntVec* dots, const FloatVec* by_int4,
-                        const FloatVec* by_int2, float* HWY_RESTRICT estimates,
-                        float* HWY_RESTRICT radii) const {
-    const FloatTag d;
-    const hwy::bfloat16_t* const code_radii = header.Halves(PrefixBlocks::code_radius_offset());
-    TOPKSOFTMAX_UNROLL
-    for (std::size_t r = 0; r < kBlockRows; r += kLanes) {
-      const auto first = hn::MulAdd(ToFloats(dots[r / kLanes]), factors_.Scale(header.scale + r),
-                                    hn::LoadU(d, header.bias + r));
-      const auto second = by_int4[r / kLanes];
-      const auto third = by_int2[r / kLanes];
-      const auto sizes = hn::Add(hn::Abs(first), hn::Add(hn::Abs(second), hn::Abs(third)));
-      const auto radius = hn::MulAdd(ContextFactors::Promoted(code_radii + r), hn::Set(d, code_radius_),
-                                     factors_.Radius(header.radius + r, sizes));
-      hn::StoreU(hn::Add(hn::Add(first, second), third), d, estimates + r);
-      hn::StoreU(radius, d, radii + r);
+      StoreBounds(headers[b], factors_, code_radius_, dots[b], by_int4[b], by_int2[b], estimates + at,
+                  radii + at);
     }
   }
 
@@ -255,6 +274,7 @@ class BoundsByCodes {
   ContextFactors factors_;
   float code_radius_;
   Products products_;
+  std::size_t codes_begin_;
   bool has_int2_;
   CodeTerms<Form, 4> of_int4_;
   CodeTerms<Form, 2> of_int2_;

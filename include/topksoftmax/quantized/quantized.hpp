@@ -12,8 +12,10 @@
 #include "topksoftmax/check_options.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/estimated_candidates.hpp"
+#include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
@@ -28,6 +30,7 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -35,9 +38,9 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// What QuantizedScreener works in.
 struct QuantizedScratch {
   ScratchBuffer context;    ///< filled up with zeros
-  ScratchBuffer shorts;     ///< its 15-bit integers
-  ScratchBuffer estimates;  ///< of all rows
-  ScratchBuffer radii;      ///< all 0
+  ScratchBuffer shorts;     ///< the 15-bit integers of every context
+  ScratchBuffer estimates;  ///< of all rows for every context
+  ScratchBuffer radii;      ///< those of one: nobody reads them
 };
 
 class QuantizedRows;
@@ -73,6 +76,13 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 
   /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
+  /// The same for count ≤ kernels::kPrefixBatch contexts at query.h, `stride` floats apart, in one pass:
+  /// take(q, one, candidates) is given those of each, one after the other, with its own query.
+  template <class Take>
+  void screen_batch(const Query& query, std::size_t stride, std::size_t count, Workspace& workspace,
+                    const Take& take) const;
+  /// Whether a query's candidates are all tokens, for which no rows are read.
+  bool takes_all(const Query& query) const;
   /// The backend's name.
   std::string_view name() const { return "quantized"; }
   /// Bytes kept beside the layer.
@@ -81,6 +91,10 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
   void save(IndexWriter& out) const;
 
  private:
+  std::size_t wanted(const Query& query) const {
+    return std::max(query.effort != 0 ? query.effort : refine_width_, 2 * query.k);
+  }
+
   std::shared_ptr<const detail::QuantizedRows> rows_;
   std::size_t refine_width_;
 };
@@ -93,7 +107,7 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 /// (Normalizer::low_rank, though it is not a rank that is low). Nothing is proven: see Certified.
 ///
 /// Effort: refine_width; from V on every token is scored. Cost of a query: V·(d + 8) bytes, and
-/// refine_width·d weights. Index: V·(d + 8) bytes.
+/// refine_width·d weights. Batches read the V·(d + 8) bytes once for eight contexts. Index: V·(d + 8) bytes.
 class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScreener> {
  public:
   /// Cost: V·d, on the executor's threads. Throws Error for unusable options and for d > 16,384, and
@@ -110,6 +124,9 @@ class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScree
 
  private:
   using ScreenedSoftmax::ScreenedSoftmax;
+
+  inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
+                             TopK* answers) const override;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -157,28 +174,47 @@ class QuantizedRows {
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
+inline bool QuantizedScreener::takes_all(const Query& query) const {
+  return wanted(query) >= rows_->blocks().rows;
+}
+
+template <class Take>
+void QuantizedScreener::screen_batch(const Query& query, std::size_t stride, std::size_t count,
+                                     Workspace& workspace, const Take& take) const {
   const kernels::PrefixBlocks& blocks = rows_->blocks();
-  const std::size_t wanted = std::max(query.effort != 0 ? query.effort : refine_width_, 2 * query.k);
-  if (wanted >= blocks.rows) {
-    Candidates all;
-    all.everything = true;
-    return all;
-  }
+  const std::size_t room = blocks.blocks() * kernels::PrefixBlocks::kRows;
   detail::QuantizedScratch& scratch = workspace.scratch<detail::QuantizedScratch>();
   auto* const h = scratch.context.get<float>(blocks.width);
-  std::fill(std::copy_n(query.h, rows_->dim(), h), h + blocks.width, 0.0F);
-  auto* const n = scratch.shorts.get<std::int16_t>(blocks.width);
-  const float scale = detail::round_to_shorts(h, blocks.width, n);
-  const std::size_t room = blocks.blocks() * kernels::PrefixBlocks::kRows;
-  auto* const estimates = scratch.estimates.get<float>(room);
+  auto* const shorts = scratch.shorts.get<std::int16_t>(count * blocks.width);
+  auto* const estimates = scratch.estimates.get<float>(count * room);
   auto* const radii = scratch.radii.get<float>(room);
-  prefix_bounds(workspace, blocks, {n, scale, 0.0F}, estimates, radii);
-  Candidates candidates =
-      detail::best_estimated(query, rows_->transform(), estimates, blocks.rows, wanted, workspace);
-  candidates.screened = blocks.rows;
-  candidates.bytes_read = blocks.bytes();
-  return candidates;
+  kernels::PrefixProducts products[kernels::kPrefixBatch];
+  for (std::size_t q = 0; q < count; ++q) {
+    std::fill(std::copy_n(query.h + q * stride, rows_->dim(), h), h + blocks.width, 0.0F);
+    std::int16_t* const n = shorts + q * blocks.width;
+    const float scale = detail::round_to_shorts(h, blocks.width, n);
+    products[q] = {{.n = n, .scale = scale}, estimates + q * room, radii};
+  }
+  prefix_bounds_batch(workspace, blocks, {products, count});
+  Query one = query;
+  for (std::size_t q = 0; q < count; ++q, one.h += stride) {
+    Candidates candidates = detail::best_estimated(one, rows_->transform(), products[q].estimates,
+                                                   blocks.rows, wanted(query), workspace);
+    candidates.screened = blocks.rows;
+    candidates.bytes_read = blocks.bytes();
+    take(q, one, candidates);
+  }
+}
+
+inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
+  Candidates found;
+  if (takes_all(query)) {
+    found.everything = true;
+    return found;
+  }
+  screen_batch(query, 0, 1, workspace,
+               [&](std::size_t, const Query&, const Candidates& candidates) { found = candidates; });
+  return found;
 }
 
 inline std::size_t QuantizedScreener::index_bytes() const {
@@ -190,6 +226,22 @@ inline void QuantizedScreener::save(IndexWriter& out) const {
   const QuantizedOptions options = {.refine_width = refine_width_};
   QuantizedOptions::visit(options, out.options());
   rows_->save(out);
+}
+
+inline void Quantized::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
+                                      Workspace& workspace, TopK* answers) const {
+  if (screener().takes_all(query)) {
+    return answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
+  }
+  Query some = query;
+  for (std::size_t first = 0; first < batch; first += kernels::kPrefixBatch) {
+    const std::size_t count = std::min(kernels::kPrefixBatch, batch - first);
+    screener().screen_batch(some, stride, count, workspace,
+                            [&](std::size_t q, const Query& one, const Candidates& candidates) {
+                              answer_from_candidates(layer(), one, candidates, workspace, answers[first + q]);
+                            });
+    some.h += count * stride;
+  }
 }
 
 inline std::unique_ptr<Quantized> Quantized::load(const IndexReader& in) {
