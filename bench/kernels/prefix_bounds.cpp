@@ -42,7 +42,7 @@ kernels::PrefixBlocks fill(ScratchBuffer& storage, Widths widths, std::size_t by
   return blocks;
 }
 
-template <std::size_t int8, std::size_t int4, std::size_t int2>
+template <std::size_t int8, std::size_t int4, std::size_t int2, std::size_t contexts = 1>
 void prefix_bounds(benchmark::State& state, const kernels::detail::Implementation& kernel,
                    std::size_t bytes) {
   ScratchBuffer storage;
@@ -53,10 +53,19 @@ void prefix_bounds(benchmark::State& state, const kernels::detail::Implementatio
   const kernels::CodeContext codes = {.n = bytes_of_context.data(), .shifts = shifts.data(), .scale = 1e-3F};
   const kernels::PrefixContext context{
       .n = n.data(), .scale = 1e-3F, .radius = 1.0F, .int4 = codes, .int2 = codes, .code_radius = 1.0F};
-  std::vector<float> estimates(blocks.blocks() * kernels::PrefixBlocks::kRows);
+  const std::size_t room = blocks.blocks() * kernels::PrefixBlocks::kRows;
+  std::vector<float> estimates(contexts * room);
   std::vector<float> radii(estimates.size());
+  std::vector<kernels::PrefixProducts> batch;
+  for (std::size_t q = 0; q < contexts; ++q) {
+    batch.push_back({context, estimates.data() + q * room, radii.data() + q * room});
+  }
   for ([[maybe_unused]] auto iteration : state) {
-    kernel.prefix_bounds(blocks, context, estimates.data(), radii.data());
+    if constexpr (contexts == 1) {
+      kernel.prefix_bounds(blocks, context, estimates.data(), radii.data());
+    } else {
+      kernel.prefix_bounds_batch(blocks, batch.data(), contexts);
+    }
     benchmark::ClobberMemory();
   }
   count_bytes(state, blocks.bytes());
@@ -69,6 +78,8 @@ void register_prefix_bounds() {
   register_kernel("prefix_bounds_16_int4_96", prefix_bounds<16, 96, 0>);
   register_kernel("prefix_bounds_32_int4_992", prefix_bounds<32, 992, 0>);
   register_kernel("prefix_bounds_16_int4_160_int2_832", prefix_bounds<16, 160, 832>);
+  register_kernel("prefix_bounds_1024_of_8_contexts", prefix_bounds<1024, 0, 0, 8>);
+  register_kernel("prefix_bounds_32_int4_992_of_8_contexts", prefix_bounds<32, 992, 0, 8>);
 }
 
 }  // namespace topksoftmax::bench

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 
+#include "topksoftmax/kernels/amx.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 
 // Every instruction set that the compiler knows gets its copy of what follows. Vectors of unknown length
@@ -17,10 +18,6 @@
 #if HWY_ARCH_X86
 #include <cpuid.h>
 #endif
-#if defined(__linux__) && HWY_ARCH_X86_64
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include "topksoftmax/kernels/implementation-inl.h"
 
@@ -29,8 +26,7 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
 extern const detail::Implementation kImplementation;
-constinit const detail::Implementation kImplementation = ImplementationIn<Products>(
-    std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2));  // namespaces are called N_…
+constinit const detail::Implementation kImplementation = ImplementationIn<Products>();
 
 #if HWY_TARGET == HWY_AVX3_DL
 extern const detail::Implementation kAmxImplementation;
@@ -50,23 +46,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace TOPKSOFTMAX_NAMESPACE::kernels::detail {
 namespace {
-
-#if HWY_TARGETS & HWY_AVX3_DL
-/// Whether the processor has AMX's tiles of bytes and Linux lets this process use them, which must be asked
-/// once: what it keeps of a thread is larger then. No other system is asked.
-bool may_use_amx() {
-#if defined(SYS_arch_prctl)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kTilesOfBytes = 1U << 24 | 1U << 25;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTilesOfBytes) != kTilesOfBytes) return false;
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, …
-  constexpr long kTileData = 18;               // … of XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
-#endif
 
 #if HWY_TARGETS & HWY_AVX2
 /// VNNI without AVX-512, which Highway 1.0.3 has no target for.

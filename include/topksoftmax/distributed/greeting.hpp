@@ -75,7 +75,7 @@ inline Greeting greeting_of(const VocabularySlice& slice, const TopKSoftmax* bac
   greeting.certifies = backend->certifies();
   greeting.exhaustive = backend->exhaustive();
   greeting.shares_thresholds = share_thresholds && dynamic_cast<const Certified*>(backend) != nullptr;
-  put_text(greeting.instruction_set, kernels::detail::active().name);
+  put_text(greeting.instruction_set, kernels::detail::active().target);
   put_text(greeting.backend, backend->name());
   return greeting;
 }

@@ -35,14 +35,18 @@ HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
 namespace HWY_NAMESPACE {
 
+/// This instruction set.
+constexpr std::string_view kTarget = std::string_view(HWY_STR(HWY_NAMESPACE)).substr(2);  // of N_…
+
 /// All kernels, those of int8 prefixes in the given form (see int8_products-inl.h), and of batches that meet
 /// them in another if they have one.
 template <class Form>
 constexpr detail::Implementation ImplementationIn(
-    std::string_view name,
+    std::string_view name = kTarget,
     decltype(detail::Implementation::prefix_bounds_batch) of_batches = &PrefixBoundsBatch<Form>) {
   return {
       .name = name,
+      .target = kTarget,
       .scan = &Scan,
       .scan_gathered = &ScanGathered,
       .scan_batch = &ScanBatch,

@@ -23,7 +23,8 @@ namespace TOPKSOFTMAX_NAMESPACE::kernels::detail {
 
 /// The hot loops, compiled for one instruction set: what each does is said in kernels.hpp.
 struct Implementation {
-  std::string_view name;  ///< the instruction set
+  std::string_view name;    ///< the instruction set
+  std::string_view target;  ///< the same without what no logit depends on: those of one target are equal
 
   void (*scan)(const Rows& rows, std::size_t first, std::size_t count, const float* h, float* logits);
   void (*scan_gathered)(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,

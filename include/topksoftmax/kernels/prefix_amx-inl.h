@@ -189,54 +189,101 @@ struct TileSums {
   }
 };
 
-/// Tiles that codes are taken apart into before the first of them is loaded: a tile waits until what was
-/// stored has reached the cache.
-constexpr std::size_t kUnpackedAhead = 3;
-
-/// Bytes that codes of a block are taken apart into, for some steps.
+/// The codes of one pair of blocks after the other as bytes, a tile of each block a step: those of four bits,
+/// then those of two. They are taken apart some steps before their tiles are loaded, for a tile waits until
+/// what was stored has reached the cache.
 class UnpackedCodes {
  public:
-  HWY_INLINE std::uint8_t* Step(std::size_t step) { return tiles_ + step % kSteps * kAmxBytes; }
+  /// Of the first `blocks` blocks.
+  UnpackedCodes(const PrefixBlocks& prefix, std::size_t blocks)
+      : headers_(prefix),
+        int4_(prefix.int4()),
+        int2_(prefix.int2()),
+        int4_steps_(AmxSteps(int4_.width)),
+        steps_(int4_steps_ + AmxSteps(int2_.width)),
+        end_(steps_ > 0 ? blocks : 0) {
+    for (std::size_t i = 0; i < kAhead; ++i) TakeNext();
+  }
 
-  /// Those of step `step` of codes of kBits bits.
+  /// Moves on to the next step.
+  HWY_INLINE void Next() {
+    TakeNext();
+    ++asked_;
+  }
+  /// The tile of this step, of block b of the pair.
+  HWY_INLINE const std::uint8_t* Tile(std::size_t b) const { return tiles_[b][(asked_ - 1) % kKept]; }
+
+ private:
+  static constexpr std::size_t kAhead = 3;
+  static constexpr std::size_t kKept = 4;
+  static_assert(kKept > kAhead);
+
+  HWY_INLINE void TakeNext() {
+    if (block_ >= end_) return;
+    TOPKSOFTMAX_UNROLL
+    for (std::size_t b = 0; b < kAmxBlocks; ++b) {
+      const std::byte* const block = headers_[block_ + b].begin;
+      std::uint8_t* const to = tiles_[b][taken_ % kKept];
+      if (step_ < int4_steps_) {
+        Take<4>(block, int4_, step_, to);
+      } else {
+        Take<2>(block, int2_, step_ - int4_steps_, to);
+      }
+    }
+    ++taken_;
+    if (++step_ < steps_) return;
+    step_ = 0;
+    block_ += kAmxBlocks;
+  }
+
   template <std::size_t kBits>
-  HWY_INLINE void Take(const std::uint8_t* u, std::size_t width, std::size_t step) {
+  static HWY_INLINE void Take(const std::byte* block, const PrefixCodes& codes, std::size_t step,
+                              std::uint8_t* to) {
     using Layout = CodeLayout<kBits>;
     const hn::ScalableTag<std::uint8_t> bytes;
     const hn::ScalableTag<std::uint16_t> words;
     constexpr std::size_t kGroups = kAmxWidth / Layout::kInGroup;
     const auto mask = hn::Set(bytes, static_cast<std::uint8_t>(Layout::kLargest));
-    const std::size_t first = step * kGroups;
-    const std::size_t groups = std::min(kGroups, width / Layout::kInGroup - first);
-    std::uint8_t* to = Step(step);
-    for (std::size_t g = first; g < first + groups; ++g) {
-      const auto codes = hn::LoadU(bytes, u + g * Layout::kGroupBytes);
+    const std::size_t groups = std::min(kGroups, codes.width / Layout::kInGroup - step * kGroups);
+    const auto* from = reinterpret_cast<const std::uint8_t*>(block + codes.offset) + step * kGroups * kLine;
+    for (std::size_t g = 0; g < groups; ++g, from += kLine) {
+      const auto u = hn::BitCast(words, hn::LoadU(bytes, from));
       TOPKSOFTMAX_UNROLL
       for (std::size_t s = 0; s < Layout::kInByte; ++s, to += kAmxRowBytes) {
-        const auto shifted = hn::ShiftRightSame(hn::BitCast(words, codes), static_cast<int>(kBits * s));
-        hn::Store(hn::And(hn::BitCast(bytes, shifted), mask), bytes, to);
+        const auto shifted = hn::BitCast(bytes, hn::ShiftRightSame(u, static_cast<int>(kBits * s)));
+        hn::Store(hn::And(shifted, mask), bytes, to);
       }
     }
   }
 
- private:
-  static constexpr std::size_t kSteps = 4;
-  static_assert(kSteps > kUnpackedAhead);
-
-  HWY_ALIGN std::uint8_t tiles_[kSteps * kAmxBytes] = {};
+  BlockHeaders headers_;
+  PrefixCodes int4_;
+  PrefixCodes int2_;
+  std::size_t int4_steps_;
+  std::size_t steps_;  ///< of a pair
+  std::size_t end_;
+  std::size_t block_ = 0;  ///< of the step that is taken apart next, …
+  std::size_t step_ = 0;   ///< … and which one of its pair that is
+  std::size_t taken_ = 0;
+  std::size_t asked_ = 0;
+  HWY_ALIGN std::uint8_t tiles_[kAmxBlocks][kKept][kAmxBytes] = {};
 };
 
 /// Bounds of two blocks at a time.
 class BoundsByTiles {
  public:
-  BoundsByTiles(const PrefixBlocks& prefix, const PrefixProducts* batch, std::size_t count)
+  /// Of the first `blocks` blocks, an even number.
+  BoundsByTiles(const PrefixBlocks& prefix, const PrefixProducts* batch, std::size_t count,
+                std::size_t blocks)
       : headers_(prefix),
         width_(prefix.width),
         int4_(prefix.int4()),
         int2_(prefix.int2()),
         contexts_(prefix, batch, count),
+        unpacked_(prefix, blocks),
         batch_(batch),
-        count_(count) {
+        count_(count),
+        blocks_(blocks) {
     for (std::size_t q = 0; q < count; ++q) {
       const PrefixContext& context = batch[q].context;
       centres_of_int4_[q] = CodeLayout<4>::Centre(context.int4, int4_.width);
@@ -244,30 +291,33 @@ class BoundsByTiles {
     }
   }
 
-  /// Of blocks first and first + 1, by tiles in use.
-  HWY_INLINE void operator()(std::size_t first) {
-    const BlockHeader headers[kAmxBlocks] = {headers_[first], headers_[first + 1]};
-    SumInt8(headers);
-    const std::size_t steps = AmxSteps(width_);
-    SumCodes<4>(headers, int4_, steps, of_int4_);
-    SumCodes<2>(headers, int2_, steps + AmxSteps(int4_.width), of_int2_);
-    for (std::size_t b = 0; b < kAmxBlocks; ++b) Store(headers[b], b, (first + b) * kBlockRows);
+  /// By tiles in use. Sums are looked at when the next ones have been begun: they must reach the cache too.
+  HWY_INLINE void operator()() {
+    for (std::size_t block = 0; block < blocks_; block += kAmxBlocks) {
+      Add(block);
+      if (block > 0) Store(block - kAmxBlocks);
+    }
+    Store(blocks_ - kAmxBlocks);
   }
 
  private:
-  using Headers = BlockHeader[kAmxBlocks];
+  /// The sums of a pair of blocks, by the numbers of its blocks.
+  struct PairSums {
+    TileSums int8[kAmxBlocks];
+    TileSums int4[kAmxBlocks];
+    TileSums int2[kAmxBlocks];
+  };
 
-  /// Adds up the products of so many tiles of contexts and rows, which rows(b, step) finds for block b.
-  /// prepare(step) comes kUnpackedAhead steps before it is asked.
-  template <class Prepare, class RowsOf>
-  HWY_INLINE void Sum(std::size_t first_step, std::size_t steps, const Prepare& prepare, const RowsOf& rows,
-                      TileSums* sums) {
-    for (std::size_t step = 0; step < std::min(kUnpackedAhead, steps); ++step) prepare(step);
+  PairSums& SumsOf(std::size_t block) { return sums_[block / kAmxBlocks % 2]; }
+
+  /// Adds up the products of tiles of contexts, from first_step to last_step, and of rows, which rows(b,
+  /// step) finds for block b.
+  template <class RowsOf>
+  HWY_INLINE void Sum(std::size_t first_step, std::size_t last_step, const RowsOf& rows, TileSums* sums) {
     ZeroTile<kSumTile>();
     ZeroTile<kSumTile + 1>();
-    for (std::size_t step = 0; step < steps; ++step) {
-      if (step + kUnpackedAhead < steps) prepare(step + kUnpackedAhead);
-      LoadTile<kContextTile>(contexts_.Step(first_step + step));
+    for (std::size_t step = first_step; step < last_step; ++step) {
+      LoadTile<kContextTile>(contexts_.Step(step));
       LoadTile<kRowTile>(rows(0, step));
       MultiplyTiles<kSumTile, kContextTile, kRowTile>();
       LoadTile<kRowTile + 1>(rows(1, step));
@@ -277,56 +327,56 @@ class BoundsByTiles {
     StoreTile<kSumTile + 1>(sums[1].values);
   }
 
-  HWY_INLINE void SumInt8(const Headers& headers) {
-    const auto rows = [&](std::size_t b, std::size_t step)
-                          HWY_ATTR { return headers[b].q + step * kAmxBytes; };
-    Sum(
-        0, AmxSteps(width_), [](std::size_t) {}, rows, of_int8_);
-  }
-
-  template <std::size_t kBits>
-  HWY_INLINE void SumCodes(const Headers& headers, const PrefixCodes& codes, std::size_t first_step,
-                           TileSums* sums) {
-    if (codes.width == 0) return;
-    const auto unpack = [&](std::size_t step) HWY_ATTR {
-      for (std::size_t b = 0; b < kAmxBlocks; ++b) {
-        const auto* const u = reinterpret_cast<const std::uint8_t*>(headers[b].begin + codes.offset);
-        unpacked_[b].template Take<kBits>(u, codes.width, step);
-      }
+  HWY_INLINE void Add(std::size_t block) {
+    PairSums& sums = SumsOf(block);
+    const std::uint8_t* const q[kAmxBlocks] = {headers_[block].q, headers_[block + 1].q};
+    const auto int8_rows = [&](std::size_t b, std::size_t step) HWY_ATTR { return q[b] + step * kAmxBytes; };
+    const auto code_rows = [&](std::size_t b, std::size_t /*step*/) HWY_ATTR {
+      if (b == 0) unpacked_.Next();
+      return unpacked_.Tile(b);
     };
-    const auto rows = [&](std::size_t b, std::size_t step) HWY_ATTR { return unpacked_[b].Step(step); };
-    Sum(first_step, AmxSteps(codes.width), unpack, rows, sums);
+    const std::size_t int4 = AmxSteps(width_);
+    const std::size_t int2 = int4 + AmxSteps(int4_.width);
+    Sum(0, int4, int8_rows, sums.int8);
+    if (int4_.width > 0) Sum(int4, int2, code_rows, sums.int4);
+    if (int2_.width > 0) Sum(int2, int2 + AmxSteps(int2_.width), code_rows, sums.int2);
   }
 
   /// 2·Σ u·n less what all rows have too much of it.
-  template <std::size_t kBits>
   HWY_INLINE void Scaled(const BlockHeader& header, const PrefixCodes& codes, float scale,
-                         std::int32_t centre, IntVec sum, FloatVec (&products)[kBlockVectors]) const {
+                         std::int32_t centre, const TileSums& sums, std::size_t q,
+                         FloatVec (&products)[kBlockVectors]) const {
     if (codes.width == 0) {
       products[0] = hn::Zero(FloatTag());
       return;
     }
-    const IntVec dots[kBlockVectors] = {hn::Sub(hn::ShiftLeft<1>(sum), hn::Set(IntTag(), centre))};
+    const IntVec dots[kBlockVectors] = {hn::Sub(hn::ShiftLeft<1>(sums.of(q)), hn::Set(IntTag(), centre))};
     ScaleCodes(header, codes.scale_offset, scale, dots, products);
   }
 
-  HWY_INLINE void Store(const BlockHeader& header, std::size_t b, std::size_t row) const {
+  /// Makes bounds of the sums of a pair of blocks.
+  HWY_INLINE void Store(std::size_t block) {
     static_assert(kBlockVectors == 1);
-    for (std::size_t q = 0; q < count_; ++q) {
-      const PrefixContext& context = batch_[q].context;
-      const ContextFactors factors(context);
-      const IntVec dots[1] = {hn::Add(of_int8_[b].of(q), hn::Set(IntTag(), contexts_.start(q)))};
-      float* const estimates = batch_[q].estimates + row;
-      float* const radii = batch_[q].radii + row;
-      if (int4_.width + int2_.width == 0) {
-        StoreBounds(header, factors, dots, estimates, radii);
-        continue;
+    const PairSums& sums = SumsOf(block);
+    for (std::size_t b = 0; b < kAmxBlocks; ++b) {
+      const BlockHeader header = headers_[block + b];
+      const std::size_t row = (block + b) * kBlockRows;
+      for (std::size_t q = 0; q < count_; ++q) {
+        const PrefixContext& context = batch_[q].context;
+        const ContextFactors factors(context);
+        const IntVec dots[1] = {hn::Add(sums.int8[b].of(q), hn::Set(IntTag(), contexts_.start(q)))};
+        float* const estimates = batch_[q].estimates + row;
+        float* const radii = batch_[q].radii + row;
+        if (int4_.width + int2_.width == 0) {
+          StoreBounds(header, factors, dots, estimates, radii);
+          continue;
+        }
+        FloatVec by_int4[kBlockVectors];
+        FloatVec by_int2[kBlockVectors];
+        Scaled(header, int4_, context.int4.scale, centres_of_int4_[q], sums.int4[b], q, by_int4);
+        Scaled(header, int2_, context.int2.scale, centres_of_int2_[q], sums.int2[b], q, by_int2);
+        StoreBounds(header, factors, context.code_radius, dots, by_int4, by_int2, estimates, radii);
       }
-      FloatVec by_int4[kBlockVectors];
-      FloatVec by_int2[kBlockVectors];
-      Scaled<4>(header, int4_, context.int4.scale, centres_of_int4_[q], of_int4_[b].of(q), by_int4);
-      Scaled<2>(header, int2_, context.int2.scale, centres_of_int2_[q], of_int2_[b].of(q), by_int2);
-      StoreBounds(header, factors, context.code_radius, dots, by_int4, by_int2, estimates, radii);
     }
   }
 
@@ -335,30 +385,34 @@ class BoundsByTiles {
   PrefixCodes int4_;
   PrefixCodes int2_;
   ContextTiles contexts_;
+  UnpackedCodes unpacked_;
   const PrefixProducts* batch_;
   std::size_t count_;
+  std::size_t blocks_;
   std::int32_t centres_of_int4_[kPrefixBatch];
   std::int32_t centres_of_int2_[kPrefixBatch];
-  UnpackedCodes unpacked_[kAmxBlocks];
-  TileSums of_int8_[kAmxBlocks];
-  TileSums of_int4_[kAmxBlocks] = {};
-  TileSums of_int2_[kAmxBlocks] = {};
+  PairSums sums_[2];
 };
+
+/// Bytes of a block with codes times contexts from which on tiles are faster than vectors: to take
+/// codes apart costs as much for a few contexts as for many.
+constexpr std::size_t kWorthTiles = 4096;
 
 /// The same bounds as PrefixBoundsBatch's. The last step of a block's int8 coordinates may read what lies
 /// behind them, which meets zeros; blocks that would read what is behind the last block are left to vectors,
 /// as are contexts that tiles cannot hold.
 inline void PrefixBoundsByAmx(const PrefixBlocks& prefix, const PrefixProducts* batch, std::size_t count) {
   std::size_t by_tiles = 0;
-  if (ContextTiles::CanHold(prefix, batch, count)) {
+  const bool is_worth_it = prefix.code_width() == 0 || count * prefix.block_bytes() >= kWorthTiles;
+  if (is_worth_it && ContextTiles::CanHold(prefix, batch, count)) {
     const std::size_t reach = prefix.q_offset() + AmxSteps(prefix.width) * kAmxBytes;
     if (reach <= prefix.bytes()) by_tiles = (prefix.bytes() - reach) / prefix.block_bytes() + 1;
     by_tiles = std::min(by_tiles, prefix.blocks()) / kAmxBlocks * kAmxBlocks;
   }
   if (by_tiles > 0) {
-    BoundsByTiles bounds(prefix, batch, count);
+    BoundsByTiles bounds(prefix, batch, count, by_tiles);
     const TilesInUse tiles(count);
-    for (std::size_t block = 0; block < by_tiles; block += kAmxBlocks) bounds(block);
+    bounds();
   }
   if (by_tiles == prefix.blocks()) return;
   const PrefixBlocks rest = prefix.part(by_tiles, prefix.blocks() - by_tiles);

@@ -28,7 +28,7 @@ template <class Form>
 void PrefixBoundsBatch(const PrefixBlocks& prefix, const PrefixProducts* batch, std::size_t count) {
   const std::size_t part = std::max<std::size_t>(kPartBytes / prefix.block_bytes(), 1);
   for (std::size_t first = 0; first < prefix.blocks(); first += part) {
-    PrefixBlocks blocks = prefix.part(first, std::min(part, prefix.blocks() - first));
+    PrefixBlocks blocks = prefix.part(first, part);
     const std::size_t row = first * kBlockRows;
     for (std::size_t q = 0; q < count; ++q) {
       PrefixBounds<Form>(blocks, batch[q].context, batch[q].estimates + row, batch[q].radii + row);

@@ -35,7 +35,7 @@ inline BackendDescription describe_fused() {
           .summary = "The full softmax in one pass: bias, log-sum-exp and top-k fused",
           .advice = {.place = 120,
                      .names = "`Fused`",
-                     .answers = "exact, with the exact log Z; best for batches",
+                     .answers = "exact, with the exact log Z; a batch shares what is read",
                      .learns_from = "nothing",
                      .take_when = "contexts change all the time, k is large, or the layer small"},
           .traits = {.exact = true, .scans_all = true},
