@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -422,6 +423,18 @@ TEST(Implementations, TheWidestVectorsComeFirst) {
     const auto rank = static_cast<std::size_t>(at - std::begin(kFastestFirst)) + 1;
     EXPECT_GT(rank, last) << implementation.name;
     last = rank;
+  }
+}
+
+TEST(Implementations, FormsOfATargetAreNamedAfterItAndGiveItsLogits) {
+  const SoftmaxLayer layer = testing::random_layer(300, 37, 1);
+  const Eigen::VectorXf h = testing::random_vector(37, 3);
+  std::map<std::string_view, std::vector<float>> of_targets;
+  for (const Implementation& implementation : kernels::detail::implementations()) {
+    EXPECT_TRUE(implementation.name.starts_with(implementation.target)) << implementation.name;
+    std::vector<float> logits(300);
+    implementation.scan(layer.rows(), 0, 300, h.data(), logits.data());
+    EXPECT_EQ(of_targets.try_emplace(implementation.target, logits).first->second, logits);
   }
 }
 
