@@ -95,8 +95,8 @@ inline RowCovariance::RowCovariance(const LayerMoments& moments)
   const double trace = C.trace();
   const double scale = trace > 0.0 ? trace : 1.0;
   unit_ = scale * moments.unit * moments.unit;
-  RowMajorMatrix values =
-      RowMajorMatrix::Zero(C.rows(), static_cast<Eigen::Index>(room_for(moments.mean.size())));
+  const std::size_t room = room_for(static_cast<std::size_t>(moments.mean.size()));
+  RowMajorMatrix values = RowMajorMatrix::Zero(C.rows(), static_cast<Eigen::Index>(room));
   values.leftCols(C.cols()) = (C / scale).cast<float>();
   covariance_ = StoredArray<float>::own(std::move(values));
   const auto keep = [&moments](const Eigen::VectorXd& x) {
