@@ -343,21 +343,21 @@ template <class Excess>
 SampledTally sample_until(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
                           std::uint64_t seed, const Excess& excess) {
   const kernels::Rows& rows = bounded.layer.rows();
-  const auto from_all = [&](std::size_t rows_read) {
+  const auto from_all = [&] {
     SampledTally all;
     all.tally = tally_all(bounded, temperature, ranking, all.best);
-    all.rows_read = std::max(rows.count, rows_read);
+    all.rows_read = rows.count;
     return all;
   };
   const std::size_t most = rows.count / kSampledShare;
-  if (!bounded.bounds.usable || most < kFirstStrata) return from_all(0);
+  if (!bounded.bounds.usable || most < kFirstStrata) return from_all();
   RowSample sample(bounded, temperature, ranking, seed);
-  if (!sample.is_usable()) return from_all(0);
+  if (!sample.is_usable()) return from_all();
   for (std::size_t strata = kFirstStrata;;) {
     const SampledTally found = {
         .tally = sample.tally(strata), .best = sample.best(), .rows_read = sample.rows_read()};
     if (!(found.tally.scatter <= kMostScatter)) {
-      if (!sample.can_sharpen()) return from_all(sample.rows_read());
+      if (!sample.can_sharpen()) return from_all();
       sample.sharpen();
       continue;
     }
@@ -370,7 +370,7 @@ SampledTally sample_until(const BoundedQuery& bounded, double temperature, const
       sample.sharpen();
       continue;
     }
-    if (!(wanted <= static_cast<double>(most))) return from_all(sample.rows_read());
+    if (!(wanted <= static_cast<double>(most))) return from_all();
     strata = static_cast<std::size_t>(wanted);
   }
 }

@@ -65,9 +65,12 @@ struct ShardedOptions {
 /// order, from one thread at a time. Those that only tell something, or have nothing to tell (candidates,
 /// sample_log_z), are not. Where a rank is asked something else, refuses its arguments, or runs out of
 /// memory, all ranks throw: that rank what it would throw alone, the others the same with its number before
-/// it, and the head remains usable. A rank that dies ends all of them, by MPI's own abort. MPI must be
-/// initialised, with MPI_THREAD_SERIALIZED where other threads than the main one ask, and must not be
-/// finalised before the head is deleted, which is collective too.
+/// it, and the head remains usable. That holds for what this head is asked: where decoding over it runs out
+/// of memory of its own on one rank, that rank no longer asks, and the others wait. logits_of() compares the
+/// context and the tokens; each rank edits the logits by the mask and the biases that it was given. A rank
+/// that dies ends all of them, by MPI's own abort. MPI must be initialised, with MPI_THREAD_SERIALIZED where
+/// other threads than the main one ask, and must not be finalised before the head is deleted, which is
+/// collective too.
 ///
 /// Cost: on each rank the backend's query on its slice, and one collective operation (MPI_Allgather) of 32
 /// bytes and for each context 104 + 8·min(k, largest slice) from every rank; a second one where that is more
