@@ -252,7 +252,8 @@ RowMajorMatrix leaning_contexts(const RowMajorMatrix& W, Eigen::Index count, uns
 }
 
 TEST(Certified, CodesAllCoordinatesWhereContextsFillAllDirections) {
-  const RowMajorMatrix W = random_matrix(3000, 192, 1, 1.0F);
+  constexpr std::size_t kMany = 3200;  // for 192 dimensions
+  const RowMajorMatrix W = random_matrix(kMany, 192, 1, 1.0F);
   const RowMajorMatrix contexts = leaning_contexts(W, 2000, 2);
   const SoftmaxLayer layer = SoftmaxLayer::own(W);
   const auto chosen = Certified::build(layer, contexts);
@@ -266,8 +267,8 @@ TEST(Certified, CodesAllCoordinatesWhereContextsFillAllDirections) {
   std::size_t passing_int8 = 0;
   for (Eigen::Index i = 0; i < 200; ++i) {
     expect_exact(*chosen, *exact, contexts.row(i), 5, asked, "chosen");
-    passing += chosen->query(contexts.row(i), {.k = 5}).work.screened - 3000;
-    passing_int8 += in_int8->query(contexts.row(i), {.k = 5}).work.screened - 3000;
+    passing += chosen->query(contexts.row(i), {.k = 5}).work.screened - kMany;
+    passing_int8 += in_int8->query(contexts.row(i), {.k = 5}).work.screened - kMany;
   }
   // 64 coordinates in int8 leave most rows, as many bytes of int4 few.
   EXPECT_LT(passing, 200U * 300U);

@@ -130,6 +130,28 @@ TEST(CertifiedIndex, CodesHaveNoOtherNumberOfWeights) {
               ::testing::HasSubstr("2 weights in place of 5"));
 }
 
+TEST(CertifiedIndex, OfTheLayersOwnCoordinatesSaysSo) {
+  const SoftmaxLayer layer = testing::random_layer(200, 64, 1);
+  const auto head = Certified::build(layer, testing::random_matrix(300, 64, 2));
+  Parts parts(testing::saved(*head));
+  EXPECT_EQ(parts.metadata.at("options.identity"), "1");
+  const TemporaryFolder folder(testing::memory_folder());
+  const auto loaded = load_index<Certified>(folder.write("own", parts.file()), layer);
+  const RowMajorMatrix contexts = testing::random_matrix(20, 64, 3);
+  for (Eigen::Index i = 0; i < contexts.rows(); ++i) {
+    const TopK now = head->query(contexts.row(i), {.k = 3});
+    const TopK then = loaded->query(contexts.row(i), {.k = 3});
+    EXPECT_EQ(then.ids, now.ids);
+    EXPECT_EQ(then.log_z_low, now.log_z_low);
+    EXPECT_EQ(then.work.candidates, now.work.candidates);
+    EXPECT_TRUE(then.certified);
+  }
+  // A file that has merely lost its transform is not one of these.
+  parts.metadata.erase("options.identity");
+  parts.metadata.erase("checksum");
+  EXPECT_THAT(testing::refusal(parts.file(), layer, standard_loader()), ::testing::HasSubstr("RQ"));
+}
+
 TEST(CertifiedIndex, OfRowsBeyondWhatSquaresHoldIsLoaded) {
   RowMajorMatrix W = testing::random_matrix(200, 64, 3);
   W.row(17) *= 1e20F;

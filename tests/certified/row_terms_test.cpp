@@ -300,6 +300,20 @@ TEST(RowTerms, WhatAWholeTransformLeavesIsNotLessThanItIs) {
   }
 }
 
+TEST(RowTerms, RowsInTheirOwnCoordinatesLeaveNothing) {
+  const RowMajorMatrix W = random_matrix(300, 12, 1);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const std::vector<TokenId> tokens = {7, 0, 299};
+  const detail::RowCoordinates rows = detail::RowProjector(layer, ContextTransform::identity(12)).at(tokens);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto at = static_cast<Eigen::Index>(i);
+    const Eigen::RowVectorXd w = W.row(tokens[i]).cast<double>();
+    EXPECT_EQ(rows.inside.row(at), w);
+    EXPECT_EQ(rows.outside[at], 0.0);
+    EXPECT_DOUBLE_EQ(rows.norms[at], w.norm());
+  }
+}
+
 TEST(RowTerms, WhatOverflowsInAWholeTransformIsLeftToItsLength) {
   RowMajorMatrix W = random_matrix(40, 12, 1);
   W.row(7).setConstant(3e38F);

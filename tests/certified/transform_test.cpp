@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -81,6 +82,24 @@ TEST(ContextTransform, OutsideIsAllThatMayBeMissing) {
   EXPECT_GE(transform_of(true, 0.0, 1.0).outside({exactly(2.0), {}, {}}), 2.0);
   // Rounding may have made the context longer.
   EXPECT_GE(transform_of(true, 0.0, 1.0).outside({exactly(2.0), {}, {}, 0.25}), 2.25);
+}
+
+TEST(ContextTransform, TheIdentityLeavesContextsAsTheyAre) {
+  const ContextTransform none = ContextTransform::identity(kDim);
+  EXPECT_EQ(none.bytes(), 0U);
+  EXPECT_TRUE(none.is_whole());
+  const Eigen::VectorXf h = testing::random_vector(kDim, 2);
+  std::vector<float> worked_in(none.projected_room());
+  std::vector<float> transformed(none.room(), 7.0F);
+  const ContextTransform::Lengths lengths =
+      none.apply({h.data(), worked_in.data(), transformed.data()}, Workspace());
+  std::vector<float> expected(none.room(), 0.0F);
+  std::copy(h.begin(), h.end(), expected.begin());
+  EXPECT_EQ(transformed, expected);
+  EXPECT_EQ(none.outside(lengths), 0.0);
+  const double length = h.cast<double>().norm();
+  EXPECT_GE(none.error(lengths), length * static_cast<double>(kDim + 2) * kUnit);
+  EXPECT_LE(none.error(lengths), 1.1 * length * static_cast<double>(kDim + 2) * kUnit);
 }
 
 TEST(ContextTransform, AWholeTransformMeetsARoundedContextExactly) {

@@ -20,7 +20,9 @@ inline std::vector<TensorDescription> bound_tensors() {
   return {
       {"Q", "F16", "[d, *]", "Qᵀ, as CertifiedScreener names it, with zeros …"},
       {"R", "F32", "[M, *]", "… behind the M columns of it, and of Rᵀ"},
-      {"RQ", "U8", "[⌈d/16⌉, *]", "in place of both where M = d: kernels::PrefixBlocks of d coordinates"},
+      {"RQ", "U8", "[⌈d/16⌉, *]",
+       "in place of both where M = d: kernels::PrefixBlocks of d coordinates; absent, as both, where "
+       "options.identity is 1"},
       {"norms", "F64", "[4]",
        "η, ‖R‖ (‖RQ‖ where that is one matrix), the largest ‖w‖, the largest bias by magnitude"},
       {"bound_weights", "F64", "[3, 5]", "κ of the boxes, of the prefixes, of prefixes and tails"},

@@ -23,7 +23,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// they differ in how many rows a prefix leaves. Q and R are those of CertifiedScreener.
 enum class BoundCoordinates : std::uint8_t {
   /// Those in which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal: both tails are short. Cost to build: one
-  /// eigenvectors' problem in d dimensions, one in `width`.
+  /// eigenvectors' problem in d dimensions, one in `width`. Where there are few rows for each dimension, the
+  /// layer's own instead if these make less work: they take no transform.
   balanced,
   /// The leading eigenvectors of E[hhᵀ], unscaled (R = I): the context's tail is as short as it can be, the
   /// rows' are not. One eigenvectors' problem in d dimensions. Needs contexts.

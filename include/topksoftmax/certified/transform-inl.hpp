@@ -37,10 +37,17 @@ TOPKSOFTMAX_INLINE LengthBounds length_of(const float* x, std::size_t count) {
 }
 
 inline constexpr const char* kWholeTransform = "RQ";
+inline constexpr const char* kIdentityTransform = "identity";
 
 TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std::size_t width,
                                                       const double* norms)
     : dim_(in.dim()), width_(width), unorthogonality_(norms[0]), transform_norm_(norms[1]) {
+  unsigned is_identity = 0;
+  if (in.has_option(kIdentityTransform)) in.option(kIdentityTransform, is_identity);
+  if (is_identity != 0) {
+    *this = identity(in.dim());
+    return;
+  }
   if (in.has_tensor(kWholeTransform) || !in.has_tensor("Q")) {
     width_ = dim_;
     if (dim_ > kernels::kMaxWidth) throw in.damaged(kWholeTransform, "has more rows than there can be");
@@ -55,6 +62,7 @@ TOPKSOFTMAX_INLINE ContextTransform::ContextTransform(const IndexReader& in, std
 }
 
 TOPKSOFTMAX_INLINE void ContextTransform::save(IndexWriter& out) const {
+  if (is_identity()) return out.option(kIdentityTransform, 1);
   if (in_bytes()) return whole_.save(out, kWholeTransform);
   out.array("Q", {dim(), room()}, Q_, DataType::float16);
   if (!is_whole()) out.array("R", {width(), room()}, R_);
@@ -84,7 +92,9 @@ TOPKSOFTMAX_INLINE void ContextTransform::apply(std::span<Application> batch,
   if (in_bytes()) apply_bytes(batch, workspace);
   for (Application& one : batch) {
     one.lengths.context = length_of(one.h, dim());
-    if (!in_bytes() && is_whole()) {  // of an earlier version
+    if (is_identity()) {
+      std::fill(std::copy_n(one.h, dim(), one.transformed), one.transformed + room(), 0.0F);
+    } else if (!in_bytes() && is_whole()) {  // of an earlier version
       kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), one.h, one.transformed);
     } else if (!in_bytes()) {
       kernels::combine_rows(as_rows(Q_, room(), WeightType::float16), one.h, one.projected);
@@ -103,6 +113,7 @@ TOPKSOFTMAX_INLINE double ContextTransform::projection_error(const Lengths& leng
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) const {
+  if (is_identity()) return 0.0;
   if (is_whole()) return lengths.context.high + lengths.lost;
   const double inside = std::max(lengths.projected.low - projection_error(lengths), 0.0);
   const double square =
@@ -111,6 +122,8 @@ TOPKSOFTMAX_INLINE double ContextTransform::outside(const Lengths& lengths) cons
 }
 
 TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const {
+  const double product_error = roundings(dim() + 3) * lengths.context.high;
+  if (is_identity()) return product_error;
   // Its products are exact, and a coordinate is rounded three times on its way to a float.
   double transform_error = lengths.lost + roundings(4) * lengths.transformed.high;
   if (!in_bytes()) {
@@ -120,7 +133,7 @@ TOPKSOFTMAX_INLINE double ContextTransform::error(const Lengths& lengths) const 
             : transform_norm_ * (projection_error(lengths) +
                                  roundings(kernels::combine_roundings(width())) * lengths.projected.high);
   }
-  return roundings(dim() + 3) * lengths.context.high + transform_error;
+  return product_error + transform_error;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

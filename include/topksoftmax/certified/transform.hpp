@@ -36,10 +36,18 @@ struct LengthBounds {
 
 /// From contexts and rows to the coordinates that they are bounded in: Q and R of CertifiedScreener. Where
 /// there are as many coordinates as dimensions nothing lies outside of them: the product RQ alone is kept, in
-/// int8, and need not be orthogonal. It meets contexts that are rounded to 15 bits, in exact integers.
+/// int8, and need not be orthogonal. It meets contexts that are rounded to 15 bits, in exact integers. Where
+/// RQ = I nothing is kept.
 class TOPKSOFTMAX_EXPORT ContextTransform {
  public:
   ContextTransform() = default;
+  /// RQ = I [d×d].
+  static ContextTransform identity(std::size_t dim) {
+    ContextTransform transform;
+    transform.dim_ = transform.width_ = dim;
+    return transform;
+  }
+
   /// Of RQ [d×d], whose norm is given, as rows of int8 alone.
   ContextTransform(PrefixStore whole, double norm)
       : dim_(whole.blocks().rows), width_(dim_), whole_(std::move(whole)), transform_norm_(norm) {}
@@ -59,7 +67,8 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   /// and norm().
   ContextTransform(const IndexReader& in, std::size_t width, const double* norms);
   /// The tensors "Q" F16 [d, room] and, if there is one, "R" F32 [width, room], both transposed, with zeros
-  /// behind `width` columns. A whole transform in int8 is the tensor "RQ", as PrefixStore saves it.
+  /// behind `width` columns. A whole transform in int8 is the tensor "RQ", as PrefixStore saves it, and the
+  /// identity is an option.
   void save(IndexWriter& out) const;
 
   std::size_t dim() const { return dim_; }
@@ -80,6 +89,8 @@ class TOPKSOFTMAX_EXPORT ContextTransform {
   const StoredArray<Float16>& Q() const { return Q_; }  ///< Qᵀ [d×room], or nothing
   const StoredArray<float>& R() const { return R_; }    ///< Rᵀ [width×room], or nothing
   const PrefixStore& whole() const { return whole_; }   ///< RQ [d×d], or nothing
+  /// Whether coordinates are the contexts' own.
+  bool is_identity() const { return Q_.size() == 0 && !in_bytes(); }
   /// Whether there are as many coordinates as dimensions, and Q and R are one.
   bool is_whole() const { return R_.size() == 0; }
   /// Whether they are one in int8.

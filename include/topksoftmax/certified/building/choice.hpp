@@ -100,6 +100,10 @@ class BoundChooser {
   /// Coordinates in codes that make least work, or those that are asked for.
   CodeChoice choose_code_widths(std::span<const FirstScan> scans) const;
   std::vector<CodeWidths> widths_of_codes(std::size_t coordinates) const;
+  /// All coordinates in bytes, as the layer has them, which costs no more than an int8 scan: where rows are
+  /// few enough for a transform to be dear beside them, else nothing. Told to cost less than it does, for
+  /// what others save must be sure.
+  CodeChoice own_coordinates() const;
   /// Coordinates with these in codes behind some in int8, others in tails.
   BoundChoice with_codes(const CodeChoice& codes) const;
 
@@ -127,6 +131,13 @@ inline constexpr std::size_t kOneLine = 0;
 /// What may lie outside of the coordinates, of E‖w‖², where there are no contexts to tell: if contexts lie
 /// like rows do, so much of ‖w‖‖h‖ is less than what parts the best rows from most.
 inline constexpr double kLongestRest = 0.1;
+
+/// So many rows for each dimension are few: of more, a transform is less than a sixteenth.
+inline constexpr std::size_t kFewRows = 16;
+/// What others may take of its work where rows are few. (On a Xeon codes that were to save a third of it took
+/// a third longer, out of the second cache and the third: what they cost differs more between processors than
+/// what bytes do.)
+inline constexpr double kSurelyLess = 0.65;
 
 /// Blocks that what passes is counted of, at the most.
 inline constexpr std::size_t kCountedBlocks = 1024;
@@ -312,6 +323,21 @@ inline CodeChoice BoundChooser::choose_code_widths(std::span<const FirstScan> sc
   return choose_codes(layer_, basis(coordinates), trials_, found(), reach, widths, scans);
 }
 
+inline CodeChoice BoundChooser::own_coordinates() const {
+  const std::size_t dim = layer_.dim();
+  const CodeWidths widths{.prefix = dim / 4 * 4, .width = dim};
+  const FirstScan scan{.rows = static_cast<double>(layer_.vocab())};
+  const bool few = layer_.vocab() <= kFewRows * dim;
+  if (!few || widths.prefix == 0 || options_.boxes == BoundBoxes::always) return {};
+  if (trials_.count() == 0) {
+    return {.widths = widths, .scan = scan, .coordinates = dim, .own = true, .cost = 0.0};
+  }
+  CodeChoice own =
+      choose_codes(layer_, CoordinateBasis::identity(dim), trials_, found(), 0.0, {widths}, {&scan, 1});
+  own.cost *= kSurelyLess;
+  return own;
+}
+
 inline BoundChoice BoundChooser::with_codes(const CodeChoice& codes) const {
   BoundChoice choice{.transform = {}, .options = options_};
   CertifiedOptions& options = choice.options;
@@ -321,7 +347,7 @@ inline BoundChoice BoundChooser::with_codes(const CodeChoice& codes) const {
   options.boxes = codes.scan.box_width == 0 ? BoundBoxes::never : BoundBoxes::always;
   options.box_width = std::min(codes.scan.box_width, options.prefix);
   options.width = std::max(codes.widths.width, options.prefix);
-  CoordinateBasis all = basis(codes.coordinates);
+  CoordinateBasis all = codes.own ? CoordinateBasis::identity(layer_.dim()) : basis(codes.coordinates);
   if (options.code_width() > 0) {
     all = coordinates_.stretched(std::move(all), std::min(codes.widths.end(), codes.coordinates));
   }
@@ -354,7 +380,7 @@ inline BoundChoice BoundChooser::choose() const {
   const bool may_have_codes = options_.prefix == 0 && options_.coordinates == BoundCoordinates::balanced &&
                               layer_.dim() <= kernels::kMaxWidth;
   if (trials_.count() == 0) {
-    if (may_have_codes) return with_codes(choose_code_widths({}));
+    if (may_have_codes) return with_codes(std::min(choose_code_widths({}), own_coordinates(), costs_less));
     return choose_for(width_of_rows()).choice;
   }
   Estimate estimate = choose_for(kOneLine);
@@ -365,7 +391,7 @@ inline BoundChoice BoundChooser::choose() const {
   tell(0.8);
   if (may_have_codes) {
     const double cost = estimate.scan_cost + choose_width(estimate.rows_passing).cost;
-    const CodeChoice codes = choose_code_widths(estimate.scans);
+    const CodeChoice codes = std::min(choose_code_widths(estimate.scans), own_coordinates(), costs_less);
     if (codes.cost < cost) return with_codes(codes);
   }
   return std::move(estimate.choice);

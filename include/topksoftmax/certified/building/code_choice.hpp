@@ -50,8 +50,13 @@ struct CodeChoice {
   CodeWidths widths{};
   FirstScan scan{};
   std::size_t coordinates = 0;
+  bool own = false;                                       ///< coordinates are the layer's
   double cost = std::numeric_limits<double>::infinity();  ///< as costs.hpp counts it
 };
+
+inline bool costs_less(const CodeChoice& a, const CodeChoice& b) {
+  return a.cost < b.cost;
+}
 
 inline constexpr std::array<std::size_t, 5> kCodePrefixes = {8, 16, 32, 48, 64};
 /// Fewer than all that are behind a prefix; those are tried as well.
@@ -80,21 +85,31 @@ class CodeTrials {
     const auto sampled = static_cast<Eigen::Index>(tokens.size());
     const Eigen::MatrixXd some = rows_at(layer, tokens).cast<double>();
     estimates_ = biases_at(layer, tokens).replicate(1, trials.contexts.rows());
-    const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
-    rows_ = solver.solve(basis.within(some).transpose()).transpose();
     const Eigen::MatrixXd contexts = trials.contexts.cast<double>();
-    contexts_ = basis.within(contexts) * basis.R.transpose();
+    const bool own = basis.is_identity();
+    if (own) {
+      rows_ = some;
+      contexts_ = contexts;
+      lost_to_bytes_ = typically_lost_to_bytes(some);
+    } else {
+      const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
+      rows_ = solver.solve(basis.within(some).transpose()).transpose();
+      contexts_ = basis.within(contexts) * basis.R.transpose();
+    }
     outside_rows_ = length_outside(basis.Q, some);
     outside_contexts_ = length_outside(basis.Q, contexts);
-    // As LearnedCoordinates::stretched() scales them.
+    // As LearnedCoordinates::stretched() scales them; the layer's own stay as they are.
     const Eigen::VectorXd typical =
         (rows_.colwise().squaredNorm().transpose() / static_cast<double>(sampled)).cwiseSqrt();
-    steps_ = typical.cwiseMax(kLeastLift).cwiseSqrt();
+    steps_ = own ? Eigen::VectorXd::Ones(typical.size())
+                 : Eigen::VectorXd(typical.cwiseMax(kLeastLift).cwiseSqrt());
     row_squares_ = Eigen::VectorXd::Zero(sampled);
     context_squares_ = Eigen::VectorXd::Zero(contexts_.rows());
   }
 
   std::size_t width() const { return static_cast<std::size_t>(rows_.cols()); }
+  /// The share of lengths that rounding rows to bytes takes.
+  double lost_to_bytes() const { return lost_to_bytes_; }
 
   /// Lengths of the coordinates met so far.
   struct Lengths {
@@ -141,6 +156,13 @@ class CodeTrials {
   }
 
  private:
+  /// Of rows as they are, of which a few coordinates may be far larger than the others.
+  static double typically_lost_to_bytes(const Eigen::MatrixXd& rows) {
+    const Eigen::ArrayXd steps = rows.cwiseAbs().rowwise().maxCoeff().array() / 127.0;
+    const Eigen::ArrayXd lengths = rows.rowwise().norm().array().max(kLeastLift);
+    return (steps / lengths).mean() * std::sqrt(static_cast<double>(rows.cols()) / 12.0);
+  }
+
   /// Of what rounding takes at the most of each row's product with each context.
   static Eigen::MatrixXd squares_of(const Rounded& part) {
     return part.lost * part.lost * (part.to.rows - part.from.rows).cwiseMax(0.0) *
@@ -160,6 +182,7 @@ class CodeTrials {
   Eigen::VectorXd outside_contexts_;  ///< [n]
   Eigen::MatrixXd estimates_;         ///< [some×n]
   Eigen::VectorXd steps_;             ///< [width]
+  double lost_to_bytes_ = kLostToInt8;
   Eigen::VectorXd row_squares_;
   Eigen::VectorXd context_squares_;
   Eigen::Index met_ = 0;
@@ -237,11 +260,11 @@ class CodesPassing {
           // Rows are rounded to bytes in their prefixes, contexts where they meet dithered codes.
           const std::size_t in_bytes = reach_ > 0.0 ? end : widths.prefix;
           by_prefix_[key(widths)] =
-              vocab *
-              met.share_passing(found.at(end), {none, squares_.at(in_bytes), kLostToInt8}, codes_of(widths));
+              vocab * met.share_passing(found.at(end), {none, squares_.at(in_bytes), met.lost_to_bytes()},
+                                        codes_of(widths));
         }
         if (widths.width == end && !by_all_.contains(end)) {
-          by_all_[end] = vocab * met.share_passing(trials.thresholds, {none, at_end, kLostToInt8});
+          by_all_[end] = vocab * met.share_passing(trials.thresholds, {none, at_end, met.lost_to_bytes()});
         }
       }
     }
@@ -280,16 +303,17 @@ inline CodeChoice choose_codes(const SoftmaxLayer& layer, const CoordinateBasis&
                                const std::vector<CodeWidths>& choices, std::span<const FirstScan> scans) {
   const CodesPassing passing(layer, basis, trials, found, reach, choices);
   const auto coordinates = static_cast<std::size_t>(basis.Q.rows());
-  CodeChoice best{.coordinates = coordinates};
+  const bool own = basis.is_identity();
+  CodeChoice best{.coordinates = coordinates, .own = own};
   for (const CodeWidths& widths : choices) {
     const double later =
         passing.by_prefix(widths) * tail_cost(layer.vocab(), widths.tails().lines()) +
         passing.by_all(widths) * kScoredByteCost * static_cast<double>(layer.rows().bytes(1)) +
-        transform_cost(layer.dim(), coordinates);
+        (own ? 0.0 : transform_cost(layer.dim(), coordinates));
     for (const FirstScan& scan : scans) {
       if (scan.box_width > widths.prefix) continue;
       const double cost = scan.boxes + scan.rows * cost_of_row(widths) + later;
-      if (cost < best.cost) best = {widths, scan, coordinates, cost};
+      if (cost < best.cost) best = {widths, scan, coordinates, own, cost};
     }
   }
   return best;

@@ -33,21 +33,28 @@ struct CoordinateBasis {
   Eigen::MatrixXd Q;  ///< [width×d], orthonormal rows
   Eigen::MatrixXd R;  ///< [width×width]
 
+  /// The contexts' and the rows' own coordinates.
+  static CoordinateBasis identity(std::size_t dim) {
+    const auto d = static_cast<Eigen::Index>(dim);
+    return {Eigen::MatrixXd::Identity(d, d), Eigen::MatrixXd::Identity(d, d)};
+  }
+  bool is_identity() const { return has_own_directions() && R.isIdentity(0.0); }
+
   /// X·Qᵀ of rows X [n×d]. Where Q is the identity, as it is for balanced coordinates of all directions, that
   /// is X, and costs nothing.
   Eigen::MatrixXd within(const Eigen::MatrixXd& X) const {
-    if (is_identity()) return X;
+    if (has_own_directions()) return X;
     return X * Q.transpose();
   }
 
   /// RQ, likewise.
   Eigen::MatrixXd product() const {
-    if (is_identity()) return R;
+    if (has_own_directions()) return R;
     return R * Q;
   }
 
  private:
-  bool is_identity() const { return Q.rows() == Q.cols() && Q.isIdentity(0.0); }
+  bool has_own_directions() const { return Q.rows() == Q.cols() && Q.isIdentity(0.0); }
 };
 
 /// Coordinates of any width, learned from the rows of a layer and from contexts.
@@ -260,6 +267,7 @@ inline ContextTransform whole_transform_of(const CoordinateBasis& basis) {
 inline ContextTransform transform_of(const CoordinateBasis& basis) {
   const auto dim = static_cast<std::size_t>(basis.Q.cols());
   const auto width = static_cast<std::size_t>(basis.Q.rows());
+  if (basis.is_identity()) return ContextTransform::identity(dim);
   if (width == dim) return whole_transform_of(basis);
   const std::size_t room = ContextTransform::room_for(width);
   StoredArray<Float16> Q_stored = halves(filled_up(basis.Q.transpose(), room));
@@ -274,6 +282,10 @@ inline ContextTransform transform_of(const CoordinateBasis& basis) {
 
 /// (RQ)ᵀ [d×width], of what is stored.
 inline Eigen::MatrixXd basis_of(const ContextTransform& transform) {
+  if (transform.is_identity()) {
+    const auto dim = static_cast<Eigen::Index>(transform.dim());
+    return Eigen::MatrixXd::Identity(dim, dim);
+  }
   if (transform.in_bytes()) return stored(transform.whole(), transform.dim()).transpose();
   return stored(transform.Q(), transform.room(), transform.width()) *
          stored(transform.R(), transform.room(), transform.width());

@@ -32,7 +32,9 @@ struct RowCoordinates {
 class RowProjector {
  public:
   /// Refers to the layer.
-  RowProjector(const SoftmaxLayer& layer, const ContextTransform& transform) : layer_(layer) {
+  RowProjector(const SoftmaxLayer& layer, const ContextTransform& transform)
+      : layer_(layer), width_(transform.width()) {
+    if (transform.is_identity()) return;
     const Eigen::MatrixXd basis = basis_of(transform);
     if (transform.is_whole()) {
       whole_.emplace(basis, transform);
@@ -42,7 +44,7 @@ class RowProjector {
   }
 
   /// The rows of some tokens. Cost: 3·d·width multiply-adds each in float64, or 2·d² in float32 where there
-  /// are as many coordinates as dimensions.
+  /// are as many coordinates as dimensions, or O(d) where these are the rows' own.
   RowCoordinates at(std::span<const TokenId> tokens) const {
     constexpr std::size_t kTogether = 256;
     if (tokens.size() <= kTogether) return project(tokens);
@@ -61,19 +63,20 @@ class RowProjector {
     return made;
   }
 
-  std::size_t width() const { return whole_ ? whole_->width() : solved_->width(); }
+  std::size_t width() const { return width_; }
 
  private:
   RowCoordinates project(std::span<const TokenId> tokens) const {
-    return whole_ ? whole_->project(layer_, tokens) : solved_->project(layer_, tokens);
+    if (whole_) return whole_->project(layer_, tokens);
+    if (solved_) return solved_->project(layer_, tokens);
+    const Eigen::MatrixXd rows = rows_at(layer_, tokens).cast<double>();
+    return {.inside = rows, .outside = Eigen::VectorXd::Zero(rows.rows()), .norms = rows.rowwise().norm()};
   }
 
   /// Least-squares solutions: w⊥ is orthogonal to the coordinates, but for float64's roundings.
   class LeastSquares {
    public:
     explicit LeastSquares(const Eigen::MatrixXd& basis) : basis_(basis), qr_(basis) {}
-
-    std::size_t width() const { return static_cast<std::size_t>(basis_.cols()); }
 
     RowCoordinates project(const SoftmaxLayer& layer, std::span<const TokenId> tokens) const {
       const Eigen::MatrixXd rows = rows_at(layer, tokens).cast<double>();
@@ -99,8 +102,6 @@ class RowProjector {
           back_(basis.transpose()),
           lost_(roundings(kernels::combine_roundings(transform.width())) * transform.norm()) {}
 
-    std::size_t width() const { return static_cast<std::size_t>(width_); }
-
     RowCoordinates project(const SoftmaxLayer& layer, std::span<const TokenId> tokens) const {
       const RowMajorMatrix rows = rows_at(layer, tokens);
       RowMajorMatrix inside = to_.times(rows);
@@ -125,6 +126,8 @@ class RowProjector {
   };
 
   const SoftmaxLayer& layer_;
+  std::size_t width_;
+  // Neither where coordinates are the rows' own.
   std::optional<LeastSquares> solved_;
   std::optional<Whole> whole_;
 };
