@@ -189,6 +189,9 @@ struct TileSums {
   }
 };
 
+/// The rows of a pair of blocks as a tile of each.
+using RowTiles = std::array<const std::uint8_t*, kAmxBlocks>;
+
 /// The codes of one pair of blocks after the other as bytes, a tile of each block a step: those of four bits,
 /// then those of two. They are taken apart some steps before their tiles are loaded, for a tile waits until
 /// what was stored has reached the cache.
@@ -205,13 +208,12 @@ class UnpackedCodes {
     for (std::size_t i = 0; i < kAhead; ++i) TakeNext();
   }
 
-  /// Moves on to the next step.
-  HWY_INLINE void Next() {
+  /// The tiles of the next step, of both blocks.
+  HWY_INLINE RowTiles Next() {
     TakeNext();
-    ++asked_;
+    const std::size_t kept = asked_++ % kKept;
+    return {tiles_[0][kept], tiles_[1][kept]};
   }
-  /// The tile of this step, of block b of the pair.
-  HWY_INLINE const std::uint8_t* Tile(std::size_t b) const { return tiles_[b][(asked_ - 1) % kKept]; }
 
  private:
   static constexpr std::size_t kAhead = 3;
@@ -310,17 +312,19 @@ class BoundsByTiles {
 
   PairSums& SumsOf(std::size_t block) { return sums_[block / kAmxBlocks % 2]; }
 
-  /// Adds up the products of tiles of contexts, from first_step to last_step, and of rows, which rows(b,
-  /// step) finds for block b.
-  template <class RowsOf>
-  HWY_INLINE void Sum(std::size_t first_step, std::size_t last_step, const RowsOf& rows, TileSums* sums) {
+  /// Adds up the products of tiles of contexts, from first_step to last_step, and of rows, which
+  /// next_rows(step) is asked for one after the other.
+  template <class NextRows>
+  HWY_INLINE void Sum(std::size_t first_step, std::size_t last_step, const NextRows& next_rows,
+                      TileSums* sums) {
     ZeroTile<kSumTile>();
     ZeroTile<kSumTile + 1>();
     for (std::size_t step = first_step; step < last_step; ++step) {
+      const RowTiles rows = next_rows(step);
       LoadTile<kContextTile>(contexts_.Step(step));
-      LoadTile<kRowTile>(rows(0, step));
+      LoadTile<kRowTile>(rows[0]);
       MultiplyTiles<kSumTile, kContextTile, kRowTile>();
-      LoadTile<kRowTile + 1>(rows(1, step));
+      LoadTile<kRowTile + 1>(rows[1]);
       MultiplyTiles<kSumTile + 1, kContextTile, kRowTile + 1>();
     }
     StoreTile<kSumTile>(sums[0].values);
@@ -330,11 +334,10 @@ class BoundsByTiles {
   HWY_INLINE void Add(std::size_t block) {
     PairSums& sums = SumsOf(block);
     const std::uint8_t* const q[kAmxBlocks] = {headers_[block].q, headers_[block + 1].q};
-    const auto int8_rows = [&](std::size_t b, std::size_t step) HWY_ATTR { return q[b] + step * kAmxBytes; };
-    const auto code_rows = [&](std::size_t b, std::size_t /*step*/) HWY_ATTR {
-      if (b == 0) unpacked_.Next();
-      return unpacked_.Tile(b);
+    const auto int8_rows = [&](std::size_t step) HWY_ATTR {
+      return RowTiles{q[0] + step * kAmxBytes, q[1] + step * kAmxBytes};
     };
+    const auto code_rows = [&](std::size_t /*step*/) HWY_ATTR { return unpacked_.Next(); };
     const std::size_t int4 = AmxSteps(width_);
     const std::size_t int2 = int4 + AmxSteps(int4_.width);
     Sum(0, int4, int8_rows, sums.int8);
