@@ -175,9 +175,8 @@ TEST(Peers, RefuseOptionsOutOfTheirRanges) {
     const BackendDescription* const backend = peer_named(name);
     if (backend == nullptr) continue;  // built without its library
     EXPECT_THAT(
-        testing::error_of([&] {
-          backend->build(bench::material_of(head), Settings{{option, bad}});
-        }),
+        testing::error_of(
+            [&, settings = Settings{{option, bad}}] { backend->build(bench::material_of(head), settings); }),
         ::testing::StartsWith(std::string(name) + ": " + option + " is " + bad + "; it must be at least "));
   }
 }

@@ -31,7 +31,7 @@ RowCovariance covariance_of(const SoftmaxLayer& layer) {
 
 TEST(RowCovariance, HasTheMomentsOfAllProductsWithinItsErrors) {
   for (const std::size_t dim : {1U, 7U, 48U, 130U}) {
-    const SoftmaxLayer layer = random_layer(1003, dim, 3);
+    const SoftmaxLayer layer = random_layer(1003, static_cast<Eigen::Index>(dim), 3);
     const RowCovariance covariance = covariance_of(layer);
     Workspace workspace;
     const RowMajorMatrix contexts = random_matrix(20, static_cast<Eigen::Index>(dim), 5);

@@ -65,7 +65,8 @@ double log_sum(const std::vector<float>& logits) {
 void expect_the_best_are_left(const SoftmaxLayer& layer) {
   const CandidateSets sets = some_sets();
   for (unsigned seed = 0; seed < 20; ++seed) {
-    const Eigen::VectorXf h = random_vector(layer.dim(), 100 + seed, 3.0F);
+    const auto dim = static_cast<Eigen::Index>(layer.dim());
+    const Eigen::VectorXf h = random_vector(dim, 100 + seed, 3.0F);
     for (const std::size_t set : {1U, 3U}) {
       for (const std::size_t k : {1U, 5U, 30U}) {
         Workspace workspace;

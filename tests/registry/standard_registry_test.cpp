@@ -55,7 +55,7 @@ TEST(StandardRegistry, LoadsAMappedVocabulary) {
 
 TEST(StandardRegistry, EveryBackendKnowsTheSettingsThatItSuitsItselfBy) {
   for (const BackendDescription* const description : standard().all()) {
-    for (const std::size_t k : {1, 50}) {
+    for (const std::size_t k : {1U, 50U}) {
       EXPECT_NO_THROW(description->values(description->suited_to(k))) << description->name;
     }
   }

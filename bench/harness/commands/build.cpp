@@ -19,6 +19,7 @@
 #include "harness/heads/head.hpp"
 #include "harness/measuring/peak_memory.hpp"
 #include "harness/reports/report.hpp"
+#include "harness/text/progress.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/index_file.hpp"
@@ -40,9 +41,9 @@ struct Request {
 };
 
 void run_build(const Request& request, const Invocation& invocation) {
-  const auto& [registry, command, standard_output, silence, progress] = invocation;
+  Progress& progress = invocation.progress;
   std::ostream& out = text_output({request.json}, invocation);
-  const Choice choice = choose_backend(registry, request.backend, request.settings);
+  const Choice choice = choose_backend(invocation.registry, request.backend, request.settings);
   if (!choice.backend->traits.has_index) {
     throw Error(choice.backend->name + ": this backend has no index that can be saved");
   }

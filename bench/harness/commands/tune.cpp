@@ -22,6 +22,7 @@
 #include "harness/heads/head.hpp"
 #include "harness/reports/notes.hpp"
 #include "harness/reports/restlessness.hpp"
+#include "harness/text/progress.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/tune.hpp"
@@ -194,7 +195,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
 }
 
 void run_tune(const Request& request, const Invocation& invocation) {
-  const auto& [registry, command, standard_output, silence, progress] = invocation;
+  Progress& progress = invocation.progress;
   std::ostream& out = text_output({request.json}, invocation);
   TuneOptions options = request.options;
   options.target = parse_target(request.target);
@@ -208,7 +209,7 @@ void run_tune(const Request& request, const Invocation& invocation) {
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);
   };
-  const TuneResult result = tune(head.layer, head.train, options, registry);
+  const TuneResult result = tune(head.layer, head.train, options, invocation.registry);
   progress.clear();
   print(head, options, result, out);
   if (head.test.rows() > 0) {
@@ -224,7 +225,7 @@ void run_tune(const Request& request, const Invocation& invocation) {
              save_index(*result.backend, request.out, out);
              if (result.effort != 0) out << "it holds the effort " << result.effort << "; ";
              out << "load it with load_index() and ask it with {.k = " << result.k << "}, or\n"
-                 << ask_command(request, result, command) << " --contexts FILE\n";
+                 << ask_command(request, result, invocation.command) << " --contexts FILE\n";
            }});
 }
 

@@ -75,7 +75,7 @@ TEST_F(InAllDirections, RiseToTheTrueOnes) {
   EXPECT_EQ(thresholds.at(kDim + 100), trials_.thresholds);
   EXPECT_EQ(thresholds.at(4), thresholds.at(8));
   double last = std::numeric_limits<double>::infinity();
-  for (const std::size_t width : {8, 16, 32, 48, 64}) {
+  for (const std::size_t width : {8U, 16U, 32U, 48U, 64U}) {
     const Eigen::VectorXd missing = trials_.thresholds - thresholds.at(width);
     EXPECT_GE(missing.minCoeff(), 0.0) << width;
     EXPECT_LT(missing.mean(), last) << width;
