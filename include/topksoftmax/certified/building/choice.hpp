@@ -101,8 +101,8 @@ class BoundChooser {
   CodeChoice choose_code_widths(std::span<const FirstScan> scans) const;
   std::vector<CodeWidths> widths_of_codes(std::size_t coordinates) const;
   /// All coordinates in bytes, as the layer has them, which costs no more than an int8 scan: where rows are
-  /// few enough for a transform to be dear beside them, else nothing. Told to cost less than it does, for
-  /// what others save must be sure.
+  /// so few that a transform is dear beside them. Otherwise no choice, of infinite cost. It counts as cheaper
+  /// than it is, so that others are only taken where they surely save work.
   CodeChoice own_coordinates() const;
   /// Coordinates with these in codes behind some in int8, others in tails.
   BoundChoice with_codes(const CodeChoice& codes) const;
@@ -134,8 +134,8 @@ inline constexpr double kLongestRest = 0.1;
 
 /// So many rows for each dimension are few: of more, a transform is less than a sixteenth.
 inline constexpr std::size_t kFewRows = 16;
-/// What others may take of its work where rows are few. (On a Xeon codes that were to save a third of it took
-/// a third longer, out of the second cache and the third: what they cost differs more between processors than
+/// The share of that choice's work that others may make. (On a Xeon, codes that were to save a third took a
+/// third longer out of the second and the third cache: what codes cost differs more between processors than
 /// what bytes do.)
 inline constexpr double kSurelyLess = 0.65;
 
