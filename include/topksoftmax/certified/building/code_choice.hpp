@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/LU>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -86,23 +85,18 @@ class CodeTrials {
     const Eigen::MatrixXd some = rows_at(layer, tokens).cast<double>();
     estimates_ = biases_at(layer, tokens).replicate(1, trials.contexts.rows());
     const Eigen::MatrixXd contexts = trials.contexts.cast<double>();
-    const bool own = basis.is_identity();
-    if (own) {
-      rows_ = some;
-      contexts_ = contexts;
-      lost_to_bytes_ = typically_lost_to_bytes(some);
-    } else {
-      const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
-      rows_ = solver.solve(basis.within(some).transpose()).transpose();
-      contexts_ = basis.within(contexts) * basis.R.transpose();
-    }
+    rows_ = basis.of_rows(some);
+    contexts_ = basis.of_contexts(contexts);
     outside_rows_ = length_outside(basis.Q, some);
     outside_contexts_ = length_outside(basis.Q, contexts);
-    // As LearnedCoordinates::stretched() scales them; the layer's own stay as they are.
-    const Eigen::VectorXd typical =
-        (rows_.colwise().squaredNorm().transpose() / static_cast<double>(sampled)).cwiseSqrt();
-    steps_ = own ? Eigen::VectorXd::Ones(typical.size())
-                 : Eigen::VectorXd(typical.cwiseMax(kLeastLift).cwiseSqrt());
+    if (basis.is_identity()) {  // coordinates are not scaled
+      steps_ = Eigen::VectorXd::Ones(rows_.cols());
+      lost_to_bytes_ = typically_lost_to_bytes(rows_);
+    } else {  // as LearnedCoordinates::stretched() scales them
+      const Eigen::VectorXd typical =
+          (rows_.colwise().squaredNorm().transpose() / static_cast<double>(sampled)).cwiseSqrt();
+      steps_ = typical.cwiseMax(kLeastLift).cwiseSqrt();
+    }
     row_squares_ = Eigen::VectorXd::Zero(sampled);
     context_squares_ = Eigen::VectorXd::Zero(contexts_.rows());
   }

@@ -53,6 +53,19 @@ struct CoordinateBasis {
     return R * Q;
   }
 
+  /// h' of contexts [n×d].
+  Eigen::MatrixXd of_contexts(const Eigen::MatrixXd& X) const {
+    if (is_identity()) return X;
+    return within(X) * R.transpose();
+  }
+
+  /// w' of rows [n×d]: the solution of QᵀRᵀw' = w within Q's rows.
+  Eigen::MatrixXd of_rows(const Eigen::MatrixXd& X) const {
+    if (is_identity()) return X;
+    const Eigen::PartialPivLU<Eigen::MatrixXd> solver(R.transpose());
+    return solver.solve(within(X).transpose()).transpose();
+  }
+
  private:
   bool has_own_directions() const { return Q.rows() == Q.cols() && Q.isIdentity(0.0); }
 };
