@@ -212,6 +212,14 @@ TEST(Fgd, EveryRowIsFoundByTheContextThatPointsAtIt) {
   EXPECT_LE(missed, 2U);
 }
 
+TEST(Fgd, WalksTheSameWayUnderASoftCap) {
+  const auto capped = Fgd::build(world().layer.with({.scale = 10.0F, .soft_cap = 1.0F}));
+  for (Eigen::Index i = 0; i < world().test.rows(); ++i) {
+    const QueryWork work = world().plain->query(world().test.row(i), {.k = 5}).work;
+    EXPECT_EQ(capped->query(world().test.row(i), {.k = 5}).work.screened, work.screened) << i;
+  }
+}
+
 TEST(Fgd, MasksDirectTheSearch) {
   TokenMask quarter(kVocab);
   for (TokenId token = 0; token < static_cast<TokenId>(kVocab); token += 4) quarter.allow(token);

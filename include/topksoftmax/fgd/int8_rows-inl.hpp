@@ -28,7 +28,7 @@ inline std::size_t round_up(std::size_t count, std::size_t unit) {
 }
 
 TOPKSOFTMAX_INLINE kernels::Rows Int8Rows::shape_for(const SoftmaxLayer& layer) {
-  kernels::Rows rows = layer.rows();
+  kernels::Rows rows = layer.products();  // not logits: where a soft cap makes many alike, a walk would end
   rows.type = WeightType::int8;
   rows.dim = round_up(layer.dim(), kWidestVector);
   rows.stride = round_up(layer.dim(), kCacheLine);
