@@ -53,6 +53,15 @@ TEST(Knapsack, LighterItemsAreTakenBehindOneThatDoesNotFit) {
   EXPECT_EQ(set_of(sets, 1), std::vector<TokenId>{7});
 }
 
+TEST(Knapsack, FillsABudgetToTheLastToken) {
+  // Three clusters of one context, each with labels of its own: a token weighs 1/3, which is rounded.
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < 60; ++id) ids.push_back(id);
+  const std::vector<std::int32_t> assignment = {0, 1, 2};
+  const CandidateSets sets = choose_candidates(assignment, labels_of(ids, 20), 3, {.budget = 11.0});
+  EXPECT_EQ(sets.ids.size(), 33U);
+}
+
 TEST(Knapsack, TokensWhosePriceExceedsTheirValueStayOut) {
   const Labels labels = labels_of({1, 1, 1, 2}, 1);
   const std::vector<std::int32_t> assignment = {0, 0, 0, 0};

@@ -48,7 +48,7 @@ struct GumbelOptions {
 /// takes its derivative at p̄ for that at p_i = softmax(a_i), with a batch of n:
 ///   n·∂L/∂p_it = ℓ_it + γ·[L̄ > B]·|c_t|/n =: e_it,   n·∂L/∂a_it = p_it·(e_it − Σ_j p_ij e_ij),
 ///   ∂L/∂v_t = Σ_i ∂L/∂a_it · h_i / temperature.
-/// Cost of an epoch: 4·N·r·d multiply-adds, 2·N·r exponentials and logarithms.
+/// Cost of an epoch: 2·N·r·d multiply-adds, N·r exponentials and 2·N·r logarithms.
 class TOPKSOFTMAX_EXPORT GumbelTrainer {
  public:
   /// v [clusters×dim] is where the descent begins.

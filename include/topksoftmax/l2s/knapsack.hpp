@@ -44,8 +44,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 struct Item {
   std::int32_t cluster;
   TokenId token;
-  double ratio;  // value per weight
-  double weight;
+  double ratio;   // value per weight
+  double weight;  // N_t: whole numbers are summed without rounding
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -72,7 +72,7 @@ inline CandidateSets choose_candidates(std::span<const std::int32_t> assignment,
     const auto here = static_cast<double>(members[t]);
     for (const auto& [token, count] : counts[t]) {
       const double value = count * (1.0 + options.lambda) - options.lambda * here;
-      if (value > 0.0) items.push_back({static_cast<std::int32_t>(t), token, value / here, here / total});
+      if (value > 0.0) items.push_back({static_cast<std::int32_t>(t), token, value / here, here});
     }
   }
   std::sort(items.begin(), items.end(), [](const detail::Item& a, const detail::Item& b) {
@@ -81,9 +81,10 @@ inline CandidateSets choose_candidates(std::span<const std::int32_t> assignment,
   });
 
   std::vector<std::vector<TokenId>> chosen(clusters);
+  const double budget = options.budget * total;
   double used = 0.0;
   for (const detail::Item& item : items) {
-    if (used + item.weight > options.budget) continue;
+    if (used + item.weight > budget) continue;
     used += item.weight;
     chosen[static_cast<std::size_t>(item.cluster)].push_back(item.token);
   }
