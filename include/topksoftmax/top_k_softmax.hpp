@@ -212,7 +212,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// and biases applied, without a scan. Of `options`, only the mask and the biases count. Nothing where the
   /// backend does not keep the covariance of the rows. Certified does, unless its d² floats are more than a
   /// quarter of W; it can tell nothing for a soft cap, where more than V/16 tokens are forbidden or biased,
-  /// or where sums overflow. Cost: d² multiply-adds, and the weights of these tokens. Throws
+  /// or where logits may leave float's range. Cost: d² multiply-adds, and the weights of these tokens. Throws
   /// std::invalid_argument as query does, and where no token is allowed.
   std::optional<LogitDeviation> logit_deviation(std::span<const float> h, const QueryOptions& options,
                                                 Workspace& workspace) const;

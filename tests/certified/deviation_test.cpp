@@ -133,6 +133,20 @@ TEST(LogitDeviation, IsUnknownWhereItWouldTakeAScan) {
   EXPECT_FALSE(Certified::build(SoftmaxLayer::borrow(W))->logit_deviation(span_of(h), {}, workspace));
 }
 
+// A scan makes them the largest float.
+TEST(LogitDeviation, IsUnknownWhereLogitsLeaveFloatsRange) {
+  RowMajorMatrix W = RowMajorMatrix::Constant(256, 1, 1e30F);
+  for (Eigen::Index i = 0; i < W.rows(); i += 2) W(i, 0) = -1e30F;
+  Workspace workspace;
+  const auto head = Certified::build(SoftmaxLayer::borrow(W));
+  const std::vector<float> long_one = {1e10F};
+  const std::vector<float> short_one = {1e5F};
+  EXPECT_FALSE(head->logit_deviation(long_one, {}, workspace));
+  expect_within(head->logit_deviation(short_one, {}, workspace), 1e35);
+  const auto scaled = Certified::build(SoftmaxLayer::borrow(W).with({.scale = 1e9F}));
+  EXPECT_FALSE(scaled->logit_deviation(short_one, {}, workspace));
+}
+
 TEST(LogitDeviation, OfEqualLogitsIsZero) {
   const RowMajorMatrix W = RowMajorMatrix::Constant(400, 8, 0.5F);
   const auto head = Certified::build(SoftmaxLayer::borrow(W));

@@ -23,6 +23,7 @@ namespace {
 
 using testing::clustered_contexts;
 using testing::random_layer;
+using testing::random_matrix;
 using testing::Reference;
 using testing::span_of;
 
@@ -74,7 +75,7 @@ void ask_for_places(const TopKSoftmax& head, const std::vector<double>& logits, 
     ASSERT_TRUE(found);
     if (found->open) continue;
     ++all.told;
-    all.inside += found->inside ? 1 : 0;
+    all.inside += found->inside ? 1U : 0U;
     const bool is_clear = std::abs(before / (nucleus.share * z) - 1.0) > 1e-4;
     ASSERT_TRUE(!is_clear || found->inside == (before < nucleus.share * z))
         << "token " << id << " has " << before / z << " before it";
@@ -120,6 +121,37 @@ TEST(ProvenPlace, KnowsMasksBiasesAndTransforms) {
     EXPECT_GT(all.told, all.asked / 2);
     EXPECT_GE(all.inside, 40U);
     EXPECT_LT(all.inside, all.told);
+  }
+}
+
+// Its length is no float, so its bound is infinite.
+TEST(ProvenPlace, CountsNoForbiddenRowWithoutABound) {
+  constexpr TokenId kLong = 100;
+  RowMajorMatrix W = random_matrix(1024, 64, 1);
+  W.row(kLong).setZero();
+  W(kLong, 0) = W(kLong, 1) = 3e38F;
+  W(kLong, 2) = 100.0F;
+  RowMajorMatrix contexts = 0.02F * random_matrix(300, 64, 2);
+  contexts.leftCols(2).setZero();
+  contexts.col(2).setConstant(0.1F);
+  TokenMask mask = TokenMask::all(1024);
+  mask.forbid(kLong);
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto head = Certified::build(
+        SoftmaxLayer::borrow(W), contexts,
+        {.prefix = 64, .width = 64, .coordinates = BoundCoordinates::contexts, .boxes = boxes});
+    Workspace workspace;
+    for (Eigen::Index q = 0; q < 30; ++q) {
+      const Eigen::VectorXf h = contexts.row(q);
+      const TopK best = head->query(h, {.k = 1, .allowed = mask});
+      const std::optional<NucleusPlace> found = head->place_in_nucleus(
+          span_of(h), {best.logits[0], best.ids[0]}, {.share = 0.9, .temperature = 0.01, .error = 0.0},
+          {.allowed = mask}, workspace);
+      ASSERT_TRUE(found);
+      EXPECT_TRUE(found->open || found->inside) << q;
+      const TopK narrow = head->query(h, {.k = 1, .allowed = mask, .log_z_tolerance = 0.01});
+      EXPECT_LE(narrow.log_z_high - narrow.log_z_low, 0.01) << q;
+    }
   }
 }
 

@@ -66,6 +66,21 @@ TEST(RowCovariance, IsThatAroundTheMean) {
   EXPECT_NEAR(found->mean, expected.mean, 1e-6 * std::abs(expected.mean));
 }
 
+// Beside the largest weight, float32 loses much of the second coordinate's square.
+TEST(RowCovariance, CountsWhatSmallProductsLose) {
+  const float small = std::sqrt(1.5F) * 0x1p-74F * std::sqrt(0.5F);
+  RowMajorMatrix W(256, 2);
+  for (Eigen::Index i = 0; i < W.rows(); ++i) W.row(i) << 1.0F, i % 2 == 0 ? small : -small;
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const RowCovariance covariance = covariance_of(layer);
+  Workspace workspace;
+  const Eigen::VectorXf h = Eigen::Vector2f(0.0F, 1e10F);
+  const std::optional<ProductMoments> found = covariance.of(span_of(h), workspace);
+  ASSERT_TRUE(found);
+  const LogitMoments expected(Reference(layer, h).logits);
+  EXPECT_NEAR(found->variance, expected.variance, found->variance_error);
+}
+
 TEST(RowCovariance, KnowsNothingOfContextsWhoseProductsOverflow) {
   Eigen::RowVectorXf direction = Eigen::RowVectorXf::Ones(9);
   direction[0] = 3.0F;

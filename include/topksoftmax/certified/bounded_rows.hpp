@@ -19,8 +19,8 @@
 // Rows that are bounded by their prefixes: all of them, or those of the boxes that are opened.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Rows whose products were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞: no
-/// bound of theirs holds.
+/// Rows whose products were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞ and
+/// no radius: no bound of theirs holds.
 struct BoundedRows {
   const float* estimates = nullptr;
   const float* radii = nullptr;
@@ -40,13 +40,16 @@ inline constexpr std::size_t kWantedOfBox = 4;
 
 /// Leaves rows whose bounds do not hold out of those of some blocks.
 inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEdits& edits,
-                             std::span<const TokenId> blocks, float* estimates) {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
+                             std::span<const TokenId> blocks, float* estimates, float* radii) {
+  const auto leave_out = [=](std::size_t i) {
+    estimates[i] = -std::numeric_limits<float>::infinity();
+    radii[i] = 0.0F;
+  };
   if (!edits.allowed.empty()) {
     const BoundedRows rows = {.blocks = blocks};
     for (std::size_t i = 0; i < blocks.size() * kBlockRows; ++i) {
       const std::size_t place = rows.place(i);
-      if (place < index.rows() && !edits.allows(index.token(place))) estimates[i] = kNever;
+      if (place < index.rows() && !edits.allows(index.token(place))) leave_out(i);
     }
   }
   for (std::size_t b = 0; b < edits.bias_count; ++b) {
@@ -54,7 +57,7 @@ inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEd
     const auto block = static_cast<TokenId>(place / kBlockRows);
     const auto at = std::lower_bound(blocks.begin(), blocks.end(), block);
     if (at == blocks.end() || *at != block) continue;
-    estimates[static_cast<std::size_t>(at - blocks.begin()) * kBlockRows + place % kBlockRows] = kNever;
+    leave_out(static_cast<std::size_t>(at - blocks.begin()) * kBlockRows + place % kBlockRows);
   }
 }
 
@@ -69,7 +72,7 @@ inline void bound_blocks(const BoundedQuery& bounded, std::span<const TokenId> b
                          float* radii) {
   kernels::prefix_bounds_gathered(bounded.index.prefixes.blocks(), blocks.data(), blocks.size(),
                                   bounded.bounds.prefix, estimates, radii);
-  leave_out_edited(bounded.index, bounded.query.edits, blocks, estimates);
+  leave_out_edited(bounded.index, bounded.query.edits, blocks, estimates, radii);
 }
 
 /// The same in the workspace, shared by the query's crew.

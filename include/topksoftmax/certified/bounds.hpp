@@ -101,6 +101,11 @@ inline constexpr double kLongest = 1e18;
 /// Beyond this Σ|w_j·h_j| + |b|, the exact kernel's sums may leave float's range on the way to a logit in it.
 inline constexpr double kLargestSum = 1e38;
 
+/// No Σ|w_j·h_j| + |b| of a context of this length is above it.
+inline double largest_sum(const CertifiedIndex& index, double length) {
+  return index.longest_row * length + index.largest_bias;
+}
+
 /// Values that h' takes, with zeros that a prefix may meet behind it.
 inline std::size_t transformed_room(const CertifiedIndex& index) {
   const kernels::PrefixBlocks& prefixes = index.prefixes.blocks();
@@ -186,7 +191,7 @@ inline void prepare(const CertifiedIndex& index, const ContextTransform::Applica
   std::fill(transformed + transform.room(), transformed + transformed_room(index), 0.0F);
   bounds.coordinates = transformed;
   bounds.usable = lengths.context.low >= kShortest && lengths.context.high <= kLongest &&
-                  index.longest_row * lengths.context.high + index.largest_bias <= kLargestSum;
+                  largest_sum(index, lengths.context.high) <= kLargestSum;
 
   const float quantum = round_to_shorts(transformed, prefix, n);
   BoundTerms terms{};
@@ -267,7 +272,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   }
   prefix_bounds_batch(workspace, all, {products, batch.size()});
   for (const ContextBounds& bounds : batch) {
-    kernels::leave_out_edited(query.edits, index.rows(), bounds.estimates);
+    kernels::leave_out_edited(query.edits, index.rows(), bounds.estimates, bounds.radii);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/certified/transform.hpp"
@@ -118,24 +119,23 @@ inline void take_edits(const SoftmaxLayer& layer, const Query& query, std::size_
 }
 
 /// The standard deviation of the logits of all allowed rows in float32, within bounds. Nothing for a soft
-/// cap, where more than V/16 rows are forbidden or biased, and for contexts so long that sums overflow. Reads
-/// the covariance and the weights of edited rows.
+/// cap, where more than V/16 rows are forbidden or biased, and for contexts so long that logits may leave
+/// float's range. Reads the covariance and the weights of edited rows.
 inline std::optional<LogitDeviation> logit_deviation(const SoftmaxLayer& layer, const CertifiedIndex& index,
                                                      const Query& query, Workspace& workspace) {
   const LogitTransform& transform = layer.transform();
   const std::size_t rows = layer.vocab();
   const std::size_t edited = query.edits.bias_count + (rows - query.edits.allowed.count(rows));
   if (!index.covariance || transform.soft_cap != 0.0F || edited > rows / kEditedShare) return std::nullopt;
+  const auto scale = static_cast<double>(transform.scale);
+  const double largest = largest_sum(index, length_of(query.h, layer.dim()).high);
+  if (!(std::max(largest, scale * largest) <= kLargestSum)) return std::nullopt;
   const std::optional<ProductMoments> products = index.covariance->of({query.h, layer.dim()}, workspace);
   if (!products) return std::nullopt;
-  const auto scale = static_cast<double>(transform.scale);
   const ProductMoments logits = scaled(*products, scale);
   DistanceSums sums(logits, rows);
   if (edited > 0) {
-    const double length = length_of(query.h, layer.dim()).high;
-    const double rounding =
-        scale * roundings(layer.dim() + 3) * (index.longest_row * length + index.largest_bias);
-    take_edits(layer, query, edited, rounding, workspace, sums);
+    take_edits(layer, query, edited, scale * roundings(layer.dim() + 3) * largest, workspace, sums);
   }
   double rounding = logits.rounding * std::sqrt(static_cast<double>(rows) / sums.count());
   if (!transform.is_identity()) {

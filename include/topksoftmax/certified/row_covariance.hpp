@@ -66,6 +66,10 @@ class RowCovariance {
   static constexpr std::size_t kLeastGain = 4;
   /// Float32 has rounded what is left of two weights without their means, sums of their products, and C.
   static constexpr std::size_t kInFloats = 2 + kRowsOfFloatSums + 1;
+  /// What an entry loses besides where weights of at most 2, or their products, are too small for a float.
+  static constexpr double kUnderflow = 0x1p-146;
+  /// C is divided by its trace, but by no less: what C itself has lost to small numbers then is little of it.
+  static constexpr double kLeastTrace = 0x1p-60;
 
   RowCovariance() = default;
   static std::size_t room_for(std::size_t dim) { return ContextTransform::room_for(dim); }
@@ -93,7 +97,7 @@ inline RowCovariance::RowCovariance(const LayerMoments& moments)
       bias_variance_(std::max(0.0, bias_square_ - bias_mean_ * bias_mean_)) {
   const Eigen::MatrixXd& C = moments.covariance;
   const double trace = C.trace();
-  const double scale = trace > 0.0 ? trace : 1.0;
+  const double scale = std::max(trace, kLeastTrace);
   unit_ = scale * moments.unit * moments.unit;
   const std::size_t room = room_for(static_cast<std::size_t>(moments.mean.size()));
   RowMajorMatrix values = RowMajorMatrix::Zero(C.rows(), static_cast<Eigen::Index>(room));
@@ -102,7 +106,8 @@ inline RowCovariance::RowCovariance(const LayerMoments& moments)
   const auto keep = [&moments](const Eigen::VectorXd& x) {
     return StoredArray<double>::own(Eigen::VectorXd(x * moments.unit));
   };
-  const Eigen::VectorXd variances = C.diagonal().cwiseMax(0.0) * (1.0 + roundings(kInFloats));
+  const Eigen::VectorXd variances =
+      (C.diagonal().cwiseMax(0.0).array() + kUnderflow) * (1.0 + roundings(kInFloats));
   mean_ = keep(moments.mean);
   spreads_ = keep(variances.cwiseSqrt());
   sizes_ = keep((variances + moments.mean.cwiseAbs2()).cwiseSqrt());
@@ -130,12 +135,12 @@ inline std::optional<ProductMoments> RowCovariance::of(std::span<const float> h,
   }
   moments.mean += bias_mean_;
   moments.variance = unit_ * along + 2.0 * with_bias + bias_variance_;
-  constexpr double kUnderflow = 0x1p-148;
   constexpr double kOfDoubles = kOutward - 1.0;
   const double largest = size * size + bias_square_;
   moments.variance_error = roundings(kInFloats + kernels::combine_roundings(dim())) * spread * spread +
                            kOfDoubles * largest +
-                           kUnderflow * unit_ * length * (length + static_cast<double>(dim()));
+                           kUnderflow * unit_ * length * (length + static_cast<double>(dim())) +
+                           kUnderflow / kLeastTrace * unit_ * length * length;
   moments.mean_error = kOfDoubles * std::sqrt(largest);
   moments.rounding = roundings(dim() + 3) * (size + std::sqrt(bias_square_));
   if (!std::isfinite(moments.mean) || !std::isfinite(moments.variance + moments.variance_error)) {

@@ -40,11 +40,12 @@ inline float add_bias(float logit, float bias) {
   return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-/// Makes the logits of forbidden tokens −∞.
-inline void forbid(const LogitEdits& edits, std::size_t vocab, float* logits) {
+/// Calls leave_out(token) for every forbidden token.
+template <class LeaveOut>
+void forbid(const LogitEdits& edits, std::size_t vocab, const LeaveOut& leave_out) {
   if (edits.allowed.empty()) return;
   for (std::size_t token = 0; token < vocab; ++token) {
-    if (!edits.allows(static_cast<TokenId>(token))) logits[token] = -std::numeric_limits<float>::infinity();
+    if (!edits.allows(static_cast<TokenId>(token))) leave_out(token);
   }
 }
 
@@ -54,15 +55,29 @@ inline void apply_edits(const LogitEdits& edits, std::size_t vocab, float* logit
     float& logit = logits[edits.bias[b].id];
     logit = add_bias(logit, edits.bias[b].bias);
   }
-  forbid(edits, vocab, logits);
+  forbid(edits, vocab,
+         [logits](std::size_t token) { logits[token] = -std::numeric_limits<float>::infinity(); });
+}
+
+/// Calls leave_out(token) for every forbidden and every biased token.
+template <class LeaveOut>
+void for_each_edited(const LogitEdits& edits, std::size_t vocab, const LeaveOut& leave_out) {
+  forbid(edits, vocab, leave_out);
+  for (std::size_t b = 0; b < edits.bias_count; ++b) leave_out(static_cast<std::size_t>(edits.bias[b].id));
 }
 
 /// Makes what estimates the logits of forbidden and of biased tokens −∞: it would mean nothing.
 inline void leave_out_edited(const LogitEdits& edits, std::size_t vocab, float* estimates) {
-  forbid(edits, vocab, estimates);
-  for (std::size_t b = 0; b < edits.bias_count; ++b) {
-    estimates[edits.bias[b].id] = -std::numeric_limits<float>::infinity();
-  }
+  for_each_edited(edits, vocab,
+                  [=](std::size_t token) { estimates[token] = -std::numeric_limits<float>::infinity(); });
+}
+
+/// The same of bounds: a radius may be infinite, and −∞ + ∞ is below nothing.
+inline void leave_out_edited(const LogitEdits& edits, std::size_t vocab, float* estimates, float* radii) {
+  for_each_edited(edits, vocab, [=](std::size_t token) {
+    estimates[token] = -std::numeric_limits<float>::infinity();
+    radii[token] = 0.0F;
+  });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels
