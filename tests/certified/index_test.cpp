@@ -122,6 +122,20 @@ TEST(CertifiedIndex, HasNoCodesOfCoordinatesThatContextsLack) {
               ::testing::HasSubstr("codes of more coordinates than contexts have"));
 }
 
+TEST(CertifiedIndex, HasNoFailureProbabilityThatNoneIs) {
+  const SoftmaxLayer layer = testing::random_layer(300, 80, 1);
+  const auto head = Certified::build(layer, RowMajorMatrix(0, 80),
+                                     {.prefix = 8, .int4_width = 64, .failure_probability = 1e-9});
+  Parts parts(testing::saved(*head));
+  parts.metadata.erase("checksum");
+  for (const char* const wrong : {"3", "0.02", "-1e-9"}) {
+    parts.metadata["options.failure_probability"] = wrong;
+    EXPECT_THAT(testing::refusal(parts.file(), layer, standard_loader()),
+                ::testing::HasSubstr("failure_probability is "))
+        << wrong;
+  }
+}
+
 TEST(CertifiedIndex, CodesHaveNoOtherNumberOfWeights) {
   const CodesOfBefore made({.prefix = 8, .int4_width = 64});
   Parts parts(made.file);

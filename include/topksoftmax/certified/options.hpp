@@ -93,6 +93,8 @@ struct CertifiedOptions {
   /// the build; the promise is for each context that does not depend on it, over all dithers. Answers are not
   /// TopK::certified then, but have a TopK::confidence of 1 − δ.
   double failure_probability = 0.0;
+  /// The largest δ.
+  static constexpr double most_failure_probability = 0.01;
   /// Of the dither.
   std::uint64_t dither_seed = 1;
   /// Contexts, evenly spaced ones, that the estimate of log Z within its interval is learned from; fewer,
@@ -120,7 +122,8 @@ struct CertifiedOptions {
     visit("boxes", options.boxes, "whether blocks of similar rows are bounded first", bound_boxes_choices);
     visit("box_width", options.box_width, "coordinates that these are bounded in; 0 chooses");
     visit("failure_probability", options.failure_probability,
-          "δ, the probability with which an answer may be wrong; 0: it is proven", between(0.0, 0.01));
+          "δ, the probability with which an answer may be wrong; 0: it is proven",
+          between(0.0, most_failure_probability));
     visit("dither_seed", options.dither_seed, "of the dither that this is a probability over");
     visit("outside_sample", options.outside_sample,
           "contexts that the estimate of log Z is learned from; 0: it is not");
@@ -184,6 +187,11 @@ inline void check_certified_options(const CertifiedOptions& options) {
 
 /// The same once nothing is left open. Narrow layers have fewer coordinates than may be asked for.
 inline void check_chosen_options(const CertifiedOptions& options) {
+  const double failure = options.failure_probability;
+  if (!(failure >= 0.0 && failure <= CertifiedOptions::most_failure_probability)) {
+    throw Error("certified: failure_probability is " + std::to_string(failure) +
+                "; it must be between 0 and " + std::to_string(CertifiedOptions::most_failure_probability));
+  }
   if (options.width >= 1 && options.width <= kernels::kMaxWidth && options.prefix % 4 == 0 &&
       options.prefix <= options.width && options.box_width % 4 == 0 && options.box_width <= options.prefix &&
       options.int4_width % kernels::CodeContext::kSegment == 0 &&
