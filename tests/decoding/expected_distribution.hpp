@@ -48,7 +48,7 @@ class Expected {
     if (step == SamplingStep::top_k && options.top_k != 0) {
       for (std::size_t i = options.top_k; i < left.size(); ++i) kept_[left[i]] = false;
     }
-    if (step == SamplingStep::top_p) {
+    if (step == SamplingStep::top_p && options.top_p < 1.0) {
       double before = 0.0;
       for (const std::size_t i : left) {
         kept_[i] = before < options.top_p;

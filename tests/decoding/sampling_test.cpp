@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -102,7 +104,7 @@ std::size_t draws_apart(const std::vector<float>& logits, const SamplingOptions&
   RandomStream second(5);
   std::size_t apart = 0;
   for (int n = 0; n < draws; ++n) {
-    apart += one.draw(*certified, h, first).id != other.draw(fused, h, second).id ? 1 : 0;
+    apart += one.draw(*certified, h, first).id != other.draw(fused, h, second).id ? 1U : 0U;
   }
   return apart;
 }
@@ -239,10 +241,102 @@ TEST(Sampling, ANucleusByASampledLogZNeedsFewFullScans) {
     std::size_t different = 0;
     for (Eigen::Index q = 0; q < 200; ++q) {
       const Eigen::VectorXf h = 2.0F * world.contexts.row(q);
-      different += ours.draw(*world.head, h, random).id != theirs.draw(*world.head, h, same).id ? 1 : 0;
+      different += ours.draw(*world.head, h, random).id != theirs.draw(*world.head, h, same).id ? 1U : 0U;
     }
     EXPECT_LT(ours.full_scans(), theirs.full_scans()) << theirs.full_scans();
     EXPECT_LT(different, 10U) << "tokens at the edge of the nucleus";
+  }
+}
+
+// XTC leaves the best token out, beside which a sample's error is far more than all others weigh.
+TEST(Sampling, ASampledLogZIsNoBoundOfTokensFarBelowTheBest) {
+  const Large world;
+  const SamplingOptions options = {.temperature = 0.02,
+                                   .xtc_probability = 1.0,
+                                   .xtc_threshold = 0.03,
+                                   .order = SamplingOrder::llama_cpp,
+                                   .log_z_error = 0.01};
+  Sampler ours(options);
+  Sampler theirs(options);
+  RandomStream random(5);
+  RandomStream same(5);
+  const Fused fused(world.layer);
+  for (int i = 0; i < 300; ++i) {
+    const Eigen::VectorXf h = 2.0F * world.contexts.row(i % world.contexts.rows()).transpose();
+    const SampledToken token = ours.draw(*world.head, h, random);
+    const SampledToken expected = theirs.draw(fused, h, same);
+    ASSERT_EQ(token.id, expected.id) << i;
+    EXPECT_NEAR(token.log_prob_low, expected.log_prob, 1e-3) << i;
+    EXPECT_NEAR(token.log_prob_high, expected.log_prob, 1e-3) << i;
+  }
+}
+
+/// Certified without what it knows of samples and of bounds, as ShardedSoftmax has none.
+class OnlyAnswers final : public TopKSoftmax {
+ public:
+  explicit OnlyAnswers(const Certified& head) : TopKSoftmax(head.layer()), head_(&head) {}
+
+  std::string_view name() const override { return "only answers"; }
+  std::size_t index_bytes() const override { return 0; }
+  bool certifies() const override { return true; }
+
+ private:
+  void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
+    head_->query(
+        {query.h, layer().dim()},
+        {.k = query.k, .probabilities = query.probabilities, .log_z_tolerance = query.log_z_tolerance},
+        workspace, answer);
+  }
+
+  const Certified* head_;
+};
+
+TEST(Sampling, AHeadThatCannotSampleLogZBoundsProbabilitiesByItsAnswers) {
+  const Large world;
+  const OnlyAnswers head(*world.head);
+  for (SamplingOptions options : {SamplingOptions{.top_p = 0.7, .min_p = 1e-4},
+                                  {.top_p = 0.7, .xtc_probability = 0.5, .xtc_threshold = 0.1}}) {
+    std::array<std::size_t, 2> scans{};
+    for (const bool sampled : {false, true}) {
+      options.log_z_error = sampled ? 0.01 : 0.0;
+      Sampler sampler(options);
+      RandomStream random(5);
+      for (int i = 0; i < 200; ++i) {
+        const Eigen::VectorXf h = world.contexts.row(i % world.contexts.rows());
+        const SampledToken token = sampler.draw(head, h, random);
+        ASSERT_TRUE(std::isfinite(token.log_prob_low)) << i;
+        ASSERT_LE(token.log_prob_low, token.log_prob_high) << i;
+      }
+      scans[sampled ? 1 : 0] = sampler.full_scans();
+    }
+    EXPECT_EQ(scans[0], scans[1]);
+  }
+}
+
+// Two tokens weigh the same within what a scan may round, so that no longer answer decides.
+TEST(Sampling, AnAnswerOfAllAllowedTokensIsNotAskedForAgain) {
+  constexpr Eigen::Index kFew = 66;
+  RowMajorMatrix W = testing::random_matrix(kFew, 3, 3, 0.01F);
+  Eigen::VectorXf b = Eigen::VectorXf::Zero(kFew);
+  for (const Eigen::Index best : {3, 50}) {
+    W.row(best).setZero();
+    b[best] = 50.0F;
+  }
+  const SoftmaxLayer layer = SoftmaxLayer::own(W, b);
+  const auto head = Certified::build(layer, testing::random_matrix(50, 3, 4));
+  TokenMask mask = TokenMask::all(kFew);
+  for (const TokenId forbidden : {9, 11}) mask.forbid(forbidden);
+  const Eigen::VectorXf h = testing::random_matrix(1, 3, 5).row(0);
+  for (const std::size_t top_k : {std::size_t{1000}, SIZE_MAX}) {
+    Sampler sampler({.top_k = top_k,
+                     .top_n_sigma = 1.0,
+                     .xtc_probability = 1.0,
+                     .xtc_threshold = 0.5,
+                     .order = SamplingOrder::llama_cpp});
+    RandomStream random(1);
+    RandomStream same(1);
+    const SampledToken token = sampler.draw(*head, h, random, {.allowed = mask});
+    EXPECT_EQ(token.id, sampler.draw(Fused(layer), h, same, {.allowed = mask}).id);
   }
 }
 

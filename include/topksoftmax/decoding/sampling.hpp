@@ -110,7 +110,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
                                  bool lists_all, std::uint64_t seed);
   double sampled_log_z(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query,
                        double temperature, std::uint64_t seed);
-  detail::Bounds outside_of_sampled(double log_z, double temperature) const;
+  detail::Bounds outside_of_sampled(double log_z, std::size_t total, double temperature) const;
+  double temperature_of_mass() const;
   std::size_t meet_listed(const detail::Race& race, std::size_t first, std::size_t end,
                           detail::Leader& leader) const;
   std::optional<Nucleus> only_nucleus(std::uint64_t seed) const;
@@ -221,7 +222,7 @@ inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::
                                   RandomStream& random, const QueryOptions& query) {
   scanned_ = false;
   const SampledToken token = draw_token(head, {h, dim}, random.bits(), query);
-  full_scans_ += scanned_ ? 1 : 0;
+  full_scans_ += scanned_ ? 1U : 0U;
   return token;
 }
 
@@ -283,7 +284,8 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
     head.query(race.h, asked, workspace_, answer_);
     asked.same_context = true;
     const bool answer_scanned = answer_.work.candidates == head.rows();
-    const bool is_last = answer_scanned || asked.k >= most;
+    const bool lists_all_there_are = answer_.size() < asked.k;
+    const bool is_last = answer_scanned || lists_all_there_are || asked.k >= most;
     scanned_ |= answer_scanned;
     if (answer_.size() == 0) throw std::invalid_argument("sampling: no token is allowed");
     // Not before the query has found the mask to be long enough.
@@ -292,7 +294,8 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
         answer_, total, options_, excluding,
         [&](double temperature) {
           if (!sampled) return detail::log_outside(answer_, total, temperature);
-          return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), temperature);
+          return outside_of_sampled(sampled_log_z(head, race.h, asked, temperature, seed), total,
+                                    temperature);
         },
         deviation_);
     if (stay.decided && (!lists_all || !stay.others || lists_most || answer_scanned)) {
@@ -314,8 +317,10 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
       if (!drawn.may_be_told) return draw_from_all(head, race.h, race.gumbels, asked);
     }
     if (is_last) return draw_from_all(head, race.h, race.gumbels, asked);
-    sampled = needed.log_z && options_.log_z_error > 0.0 && !nucleus;
-    asked.probabilities &= !sampled;
+    if (needed.log_z && options_.log_z_error > 0.0 && !nucleus) {
+      sampled = std::isfinite(sampled_log_z(head, race.h, asked, temperature_of_mass(), seed));
+    }
+    asked.probabilities &= !sampled;  // what cannot be sampled is told by the answer as well as it knows
   }
 }
 
@@ -413,13 +418,27 @@ inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const fl
   return log_zs_.back().second;
 }
 
-/// The logarithm of the weights of all tokens that the answer does not list.
-inline detail::Bounds Sampler::outside_of_sampled(double log_z, double temperature) const {
-  if (std::isinf(log_z)) return {detail::kNoScore, log_z};
+/// The temperature at which the mass of all tokens is wanted first.
+inline double Sampler::temperature_of_mass() const {
+  for (const SamplingStep step : options_.order.steps) {
+    if (step == SamplingStep::temperature) break;
+    const bool takes_mass = step == SamplingStep::top_p || step == SamplingStep::xtc;
+    if (takes_mass && detail::cuts(options_, step)) return 1.0;
+  }
+  return options_.temperature;
+}
+
+/// The logarithm of the weights of all tokens that the answer does not list, which are no more than their
+/// number and the last one that it lists allow: beside the weight of the best token, a sample's error may be
+/// far more.
+inline detail::Bounds Sampler::outside_of_sampled(double log_z, std::size_t total, double temperature) const {
+  const detail::Bounds ranked = detail::log_outside(answer_, total, temperature);
+  if (std::isinf(log_z)) return ranked;
   const double best = static_cast<double>(answer_.logits.front());
   double inside = 0.0;
   for (const float logit : answer_.logits) inside += std::exp(detail::tempered(logit, best, temperature));
-  const double outside = std::log(std::max(0.0, std::exp(log_z - best / temperature) - inside));
+  const double sampled = std::log(std::max(0.0, std::exp(log_z - best / temperature) - inside));
+  const double outside = std::min(ranked.high, sampled);
   return {outside, outside};
 }
 

@@ -64,8 +64,9 @@ struct SamplingOptions {
   SamplingOrder order = SamplingOrder::hugging_face;
   /// How far off log Z may be where top_p and XTC cut by it, but for one draw in a thousand. Where the
   /// bounds of a proven head do not decide, a sample of the rows does (TopKSoftmax::place_in_nucleus,
-  /// sample_log_z), and the bounds of log_prob are off by as much. Tokens at the edge of a nucleus may then
-  /// be in or out. 0: log Z is exact.
+  /// sample_log_z), and log_prob and its bounds take the sample for exact: they are off by as much at most
+  /// where the temperature comes before the cuts and XTC does not act. Tokens at the edge of a nucleus may
+  /// then be in or out. 0: log Z is exact.
   double log_z_error = 0.0;
 };
 
