@@ -281,7 +281,7 @@ inline BoundChooser::WidthChoice BoundChooser::choose_width(double rows_passing)
     if (!widths.empty() && next == widths.back()) break;
     widths.push_back(next);
   }
-  const std::vector<double> left = count_left(layer_, trials_, coordinates_.directions(), widths);
+  const std::vector<double> left = count_left(layer_, trials_, coordinates_.directions(executor_), widths);
   const auto cost = [&](std::size_t i) {
     return transform_cost(layer_.dim(), widths[i]) + rows_passing * tail_cost(layer_.vocab(), kTailLines[i]) +
            left[i] * kScoredByteCost * static_cast<double>(layer_.rows().bytes(1));
@@ -356,7 +356,7 @@ inline BoundChoice BoundChooser::with_codes(const CodeChoice& codes) const {
 }
 
 inline std::size_t BoundChooser::width_of_rows() const {
-  const Eigen::VectorXd shares = coordinates_.row_shares();
+  const Eigen::VectorXd shares = coordinates_.row_shares(executor_);
   double rest = shares.sum();
   std::size_t least_width = 0;
   for (; least_width < layer_.dim() && rest > kLongestRest; ++least_width) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -70,15 +71,16 @@ struct CoordinateBasis {
   bool has_own_directions() const { return Q.rows() == Q.cols() && Q.isIdentity(0.0); }
 };
 
-/// Coordinates of any width, learned from the rows of a layer and from contexts.
+/// Coordinates of any width, learned from the rows of a layer and from contexts. Not for several threads at
+/// once: directions are found when they are first wanted, and balanced coordinates of full width need none.
 class LearnedCoordinates {
  public:
-  /// Of Σ wwᵀ [d×d] over the rows, but for a factor. Contexts [N×d] may be empty. Cost: O(N·d² + d³). Throws
-  /// Error for coordinates of the contexts without any.
+  /// Of Σ wwᵀ [d×d] over the rows, but for a factor. Contexts [N×d] may be empty. Cost: O(N·d²). Throws Error
+  /// for coordinates of the contexts without any.
   LearnedCoordinates(const Eigen::MatrixXd& row_gram, const RowMajorMatrix& contexts, BoundCoordinates kind,
                      const Executor& executor);
 
-  /// Those of a width of at most d. Cost: O(d²·width + width³).
+  /// Those of a width of at most d. Cost: O(d²·width + width³), and once that of directions().
   CoordinateBasis basis(std::size_t width, const Executor& executor) const;
 
   /// Some of them for rows that are rounded to a few bits, where all of `rounded` coordinates have one step:
@@ -87,17 +89,17 @@ class LearnedCoordinates {
   /// root left fewest rows on every head.)
   CoordinateBasis stretched(CoordinateBasis basis, std::size_t rounded) const;
 
-  /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width.
-  const Eigen::MatrixXd& directions() const { return directions_; }
+  /// Orthonormal columns [d×d]: the rows of Q are the leading ones, whatever the width. Cost: O(d³), once.
+  const Eigen::MatrixXd& directions(const Executor& executor) const;
 
   /// What lies along each direction of E‖w‖², in shares of it [d]. Cost: O(d³).
-  Eigen::VectorXd row_shares() const;
+  Eigen::VectorXd row_shares(const Executor& executor) const;
 
  private:
   BoundCoordinates kind_;
-  Eigen::MatrixXd contexts_;    ///< E[hhᵀ] [d×d], with a trace of 1, shrunk
-  Eigen::MatrixXd rows_;        ///< E[wwᵀ] [d×d], likewise
-  Eigen::MatrixXd directions_;  ///< eigenvectors of one of them, or of their sum
+  Eigen::MatrixXd contexts_;                           ///< E[hhᵀ] [d×d], with a trace of 1, shrunk
+  Eigen::MatrixXd rows_;                               ///< E[wwᵀ] [d×d], likewise
+  mutable std::optional<Eigen::MatrixXd> directions_;  ///< eigenvectors of one of them, or of their sum
 };
 
 /// What eigenvalues of zero become at the least: its roots, either way, are floats.
@@ -176,19 +178,24 @@ inline LearnedCoordinates::LearnedCoordinates(const Eigen::MatrixXd& row_gram, c
         "certified: the contexts' own coordinates are wanted, but "
         "there are no contexts");
   }
-  const Eigen::MatrixXd spread = kind == BoundCoordinates::contexts ? contexts_
-                                 : kind == BoundCoordinates::rows   ? rows_
-                                                                    : Eigen::MatrixXd(contexts_ + rows_);
-  directions_ = symmetric_eigen(spread, executor).vectors;
+}
+
+inline const Eigen::MatrixXd& LearnedCoordinates::directions(const Executor& executor) const {
+  if (!directions_) {
+    const Eigen::MatrixXd spread = kind_ == BoundCoordinates::contexts ? contexts_
+                                   : kind_ == BoundCoordinates::rows   ? rows_
+                                                                       : Eigen::MatrixXd(contexts_ + rows_);
+    directions_ = symmetric_eigen(spread, executor).vectors;
+  }
+  return *directions_;
 }
 
 inline CoordinateBasis LearnedCoordinates::basis(std::size_t width, const Executor& executor) const {
-  const bool whole = static_cast<Eigen::Index>(width) == directions_.cols();
+  const bool whole = static_cast<Eigen::Index>(width) == rows_.cols();
   if (whole && kind_ == BoundCoordinates::balanced) {  // whichever directions Q has
-    return {Eigen::MatrixXd::Identity(directions_.rows(), directions_.cols()),
-            balance(contexts_, rows_, executor)};
+    return {Eigen::MatrixXd::Identity(rows_.rows(), rows_.cols()), balance(contexts_, rows_, executor)};
   }
-  const Eigen::MatrixXd Q = directions_.leftCols(static_cast<Eigen::Index>(width));
+  const Eigen::MatrixXd Q = directions(executor).leftCols(static_cast<Eigen::Index>(width));
   const Eigen::MatrixXd rows = Q.transpose() * rows_ * Q;
   switch (kind_) {
     case BoundCoordinates::contexts:
@@ -212,8 +219,9 @@ inline CoordinateBasis LearnedCoordinates::stretched(CoordinateBasis basis, std:
   return basis;
 }
 
-inline Eigen::VectorXd LearnedCoordinates::row_shares() const {
-  return (directions_.transpose() * rows_ * directions_).diagonal();
+inline Eigen::VectorXd LearnedCoordinates::row_shares(const Executor& executor) const {
+  const Eigen::MatrixXd& V = directions(executor);
+  return (V.transpose() * rows_ * V).diagonal();
 }
 
 /// A matrix in rows, each filled up with zeros to `room` columns.
