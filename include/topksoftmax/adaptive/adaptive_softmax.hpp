@@ -149,8 +149,8 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<Adaptive
 
   /// Gates, and the masses of the tiers, learned from contexts [N×d] like those to come. Cost:
   /// (context_sample + outside_sample)·d·(V + d) multiply-adds, 2·outside_sample·tiers·d² more, and
-  /// outside_sample·V exponentials, in parallel on the executor's threads. Throws Error also for contexts of
-  /// another dimension or that are not finite.
+  /// outside_sample·V exponentials, in parallel on the executor's threads; d³/3 on one. Throws Error also for
+  /// contexts of another dimension or that are not finite.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> build(
       SoftmaxLayer layer, const ConstRows& contexts, const AdaptiveSoftmaxOptions& options = {},
       const Executor& executor = default_executor());

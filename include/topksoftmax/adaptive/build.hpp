@@ -23,6 +23,7 @@
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/chunks.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
@@ -68,7 +69,7 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& lay
       largest.row(at) = largest_of_tiers(products);
     }
   });
-  Eigen::MatrixXd normal = H.transpose() * H;
+  Eigen::MatrixXd normal = gram(H, executor);
   normal.diagonal().array() += 1e-4 * normal.trace() / static_cast<double>(dim + 1);
   const Eigen::MatrixXd gates = normal.ldlt().solve(H.transpose() * largest);  // [(d + 1)×tiers]
   const Eigen::MatrixXd missing = largest - H * gates;

@@ -70,7 +70,7 @@ class OutsideRegression {
     return models;
   }
 
-  /// What is to be added to `common` for the contexts of one group, for each of the ridges. Cost: n·m·(n + d)
+  /// What is to be added to `common` for the contexts of one group, for each of the ridges. Cost: n·m·d
   /// multiply-adds, m the lesser of n and d, and m³/3 a ridge.
   std::vector<Model> fit_group(Which which, const Model& common, std::span<const double> ridges) const {
     const Coordinates X = coordinates(which);
