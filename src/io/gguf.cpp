@@ -79,6 +79,8 @@ std::string ggml_type_name(GgmlType type) {
 }
 
 bool GgufFile::recognises(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;  // to open a pipe would be to wait
   std::array<char, kGgufMagic.size()> begin = {};
   std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
   return std::string_view(begin.data(), begin.size()) == kGgufMagic;

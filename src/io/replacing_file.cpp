@@ -48,8 +48,10 @@ ReplacingFile::ReplacingFile(const std::filesystem::path& target)
     : target_(followed(target)),
       mode_(replaced_mode(target_)),
       temporary_(temporary_beside(target_)),
-      file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), target_, "create") {
-  // A file that is replaced keeps its permissions; where the system refuses, the defaults stand.
+      file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_ ? 0600 : 0666), target_,
+            "create") {
+  // A file that is replaced keeps its permissions, and nobody else reads the new one before it has them;
+  // where the system refuses, it stays the owner's.
   if (mode_) (void)!fchmod(file_.get(), *mode_);
 }
 

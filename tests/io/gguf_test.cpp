@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <string>
@@ -171,7 +172,7 @@ TEST(Gguf, KnowsTheBlocksOfTypes) {
       {12, {256, 144}}, {13, {256, 176}}, {14, {256, 210}}, {15, {256, 292}}, {24, {1, 1}},
       {25, {1, 2}},     {26, {1, 4}},     {27, {1, 8}},     {28, {1, 8}},     {30, {1, 2}}};
   std::size_t known = 0;
-  for (std::uint32_t type = 0; type < 100; ++type) known += ggml_block(static_cast<GgmlType>(type)) ? 1 : 0;
+  for (std::uint32_t type = 0; type < 100; ++type) known += ggml_block(static_cast<GgmlType>(type)) ? 1U : 0U;
   EXPECT_EQ(known, blocks.size());
   for (const auto& [type, block] : blocks) {
     GgufWriter writer;
@@ -352,6 +353,14 @@ TEST(Gguf, RefusesSizesThatOverflow) {
               HasSubstr("has more values than this machine can address"));
   EXPECT_THAT(refusal(GgufWriter().tensor_at("t", {root, root >> 2}, 24, 0).data(std::string(64, 't'))),
               HasSubstr("takes 4611686018427387904 bytes; the data have 64"));
+}
+
+TEST(Gguf, IsNoPipe) {
+  const TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_FALSE(GgufFile::recognises(pipe));
+  EXPECT_THAT(error_of([&] { GgufFile::open(pipe); }), HasSubstr("not a regular file"));
 }
 
 }  // namespace
