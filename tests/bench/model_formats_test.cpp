@@ -254,6 +254,12 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   const std::string archive = testing::read_text(path("plain.npz"));
   folder_.write("cut.npz", archive.substr(0, archive.size() / 2));
   expect_refused(ask + path("cut.npz"), "cut.npz: is not a whole .npz file");
+  std::string flipped = archive;
+  flipped[archive.find("contexts_test") + 1000] ^= 1;
+  folder_.write("flipped.npz", flipped);
+  expect_refused(ask + path("flipped.npz"), "cannot be unpacked");
+  expect_refused(ask + path("shared.npz"), " is damaged");
+  expect_refused(ask + path("endless.npy"), "has the shape [0, 9223372036854775808] of F32, and 0 bytes");
   std::string huge = whole;
   huge.replace(huge.find("(60, 8)"), 7, "(9999999999999999, 99999)");
   folder_.write("huge.npy", huge);

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes W, b and contexts, given as raw float32, with NumPy: numpy_arrays.py FOLDER V D N."""
+import copy
 import pathlib
+import struct
 import sys
+import zipfile
 
 import numpy as np
 
@@ -24,3 +27,14 @@ np.savez(folder / "plain.npz", W=weight, b=bias, contexts_train=contexts[: count
 np.savez(folder / "tested.npz", **{"W": weight, "b": bias, "contexts.test": contexts})
 np.savez(folder / "underlined.npz", W=weight, b=bias, contexts_test=contexts)
 np.savez_compressed(folder / "packed.npz", **{"weight": weight, "bias": bias.astype(np.float64), "contexts": contexts})
+
+# A size that is no size, and one value of a million that many entries of an archive share.
+header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775808), }\n"
+(folder / "endless.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+with zipfile.ZipFile(folder / "shared.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+    with archive.open("contexts.npy", "w") as entry:
+        np.save(entry, np.zeros((1_000_000 // dim, dim), np.float32))
+    for number in range(50):
+        again = copy.copy(archive.filelist[0])
+        again.filename = f"contexts{number}.npy"
+        archive.filelist.append(again)

@@ -29,6 +29,8 @@ constexpr std::string_view kArchive = "PK\x03\x04";
 constexpr std::size_t kLongestHeader = 4096;
 
 std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return {};  // to open a pipe would be to wait
   std::string bytes(count, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(bytes.data(), static_cast<std::streamsize>(count));
@@ -111,11 +113,11 @@ std::optional<DataType> data_type_of_numpy(std::string_view type) {
   return found == names.end() ? std::nullopt : std::optional(found->type);
 }
 
-/// The bytes of this many values of this size; nothing where that overflows.
+/// The bytes of this many values of this size; nothing where that, or a size of Eigen's, overflows.
 std::optional<std::size_t> bytes_in(std::span<const std::size_t> shape, std::size_t value_bytes) {
   std::size_t bytes = value_bytes;
   for (const std::size_t size : shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
+    if (size > PTRDIFF_MAX || __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
   }
   return bytes;
 }
@@ -195,24 +197,28 @@ void NumpyFile::read_archive() {
   int failure = 0;
   const std::unique_ptr<zip_t, Discard> archive(zip_open(path_.c_str(), ZIP_RDONLY, &failure));
   if (!archive) throw Error(path_.string() + ": is not a whole .npz file");
-  // Deflate makes 1,032 bytes of one at most.
-  const std::uintmax_t most = std::filesystem::file_size(path_) * 1032;
+  // Deflate makes 1,032 bytes of one at most. (Entries that share bytes of the file would have more of them.)
+  std::uintmax_t left = std::filesystem::file_size(path_) * 1032;
   const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
   for (zip_int64_t i = 0; i < count; ++i) {
     const auto place = static_cast<zip_uint64_t>(i);
     zip_stat_t status = {};
     zip_stat_init(&status);
     if (zip_stat_index(archive.get(), place, 0, &status) != 0 || (status.valid & ZIP_STAT_SIZE) == 0 ||
-        (status.valid & ZIP_STAT_NAME) == 0 || status.size > most) {
+        (status.valid & ZIP_STAT_NAME) == 0 || status.size > left) {
       throw Error(path_.string() + ": entry " + std::to_string(i) + " is damaged");
     }
+    left -= status.size;
     std::string name = status.name;
     if (!name.ends_with(".npy")) continue;
     name.resize(name.size() - 4);
     const std::unique_ptr<zip_file_t, Discard> entry(zip_fopen_index(archive.get(), place, 0));
     std::vector<std::byte> bytes(entry ? status.size : 0);
-    if (!entry ||
-        zip_fread(entry.get(), bytes.data(), bytes.size()) != static_cast<zip_int64_t>(bytes.size())) {
+    const auto size = static_cast<zip_int64_t>(bytes.size());
+    std::byte beyond{};
+    // The checksum is compared at the end alone: by a read of nothing more.
+    if (!entry || zip_fread(entry.get(), bytes.data(), bytes.size()) != size ||
+        zip_fread(entry.get(), &beyond, 1) != 0) {
       throw error(name, "cannot be unpacked");
     }
     add(std::move(name), std::move(bytes));

@@ -19,8 +19,11 @@ namespace {
 
 constexpr std::string_view kBetweenNumbers = " \t\r,;[]()";
 
-/// Whether a file holds arrays, and not text: a safetensors file begins with its header's length and "{".
+/// Whether a file holds arrays, and not text: a safetensors file begins with its header's length and "{". A
+/// pipe is not looked into, for what is read of it is gone.
 bool holds_arrays(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;
   std::array<char, 9> begin = {};
   std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
   return NumpyFile::recognises(path) || begin[8] == '{';
@@ -32,19 +35,23 @@ ContextStream::ContextStream(const std::filesystem::path& path, std::istream& st
                              const SoftmaxLayer& layer)
     : name_(path == "-" ? "standard input" : path.string()), layer_(layer), must_hold_some_(path != "-") {
   if (path == "-") {
-    text_ = &standard_input;
-    if (NumpyFile::begins(standard_input.peek())) {
-      array_ = contexts_of(NumpyFile::read(standard_input, name_), layer);
-      text_ = nullptr;
-    }
-  } else if (holds_arrays(path)) {
-    array_ = load_all_contexts(path, layer);
+    take(standard_input);
   } else if (is_folder(path)) {
     throw Error(name_ + ": is a folder; contexts are read from .npy, .npz, .safetensors or text");
+  } else if (holds_arrays(path)) {
+    array_ = load_all_contexts(path, layer);
   } else {
-    file_.open(path);
+    file_.open(path, std::ios::binary);
     if (!file_) throw Error(name_ + ": cannot be read");
-    text_ = &file_;
+    take(file_);
+  }
+}
+
+void ContextStream::take(std::istream& stream) {
+  if (NumpyFile::begins(stream.peek())) {
+    array_ = contexts_of(NumpyFile::read(stream, name_), layer_);
+  } else {
+    text_ = &stream;
   }
 }
 

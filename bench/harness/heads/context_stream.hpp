@@ -17,7 +17,7 @@ namespace topksoftmax::bench {
 /// begin with # are passed over.
 class ContextStream {
  public:
-  /// Reads a file, or `standard_input` where the path is "-", which may be a .npy too. Throws Error where
+  /// Reads a file, or `standard_input` where the path is "-"; a pipe may bring a .npy too. Throws Error where
   /// that cannot be read or does not hold contexts of the layer, as load_all_contexts does.
   ContextStream(const std::filesystem::path& path, std::istream& standard_input, const SoftmaxLayer& layer);
 
@@ -26,6 +26,8 @@ class ContextStream {
   RowMajorMatrix next(std::size_t most);
 
  private:
+  /// Reads a .npy; text is read as it arrives.
+  void take(std::istream& stream);
   bool read_line(float* out);
   RowMajorMatrix read_next(Eigen::Index most);
 

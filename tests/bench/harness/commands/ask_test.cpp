@@ -3,12 +3,17 @@
 // topksoftmax ask as its user sees it: the program itself is run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/program.hpp"
@@ -146,6 +151,22 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   std::string with_nan = line_of(0, " ");
   with_nan.replace(0, with_nan.find(' '), "nan");
   EXPECT_THAT(ask("", piped(with_nan)).err, HasSubstr("topksoftmax: context 1: "));
+}
+
+TEST_F(AskCommand, TakesTextFromANamedPipe) {
+  const std::string expected = ask_test("--k 2").out;
+  const std::filesystem::path pipe = folder_.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::future<void> written = std::async(std::launch::async, [&] {
+    std::ofstream out(pipe);
+    for (const Eigen::Index context : {0, 1}) {
+      out << line_of(context, " ") << std::flush;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  });
+  const ProgramRun run = ask("--k 2 --contexts " + pipe.string());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, expected.substr(0, expected.find('\n', expected.find('\n') + 1) + 1));
 }
 
 TEST_F(AskCommand, RefusesFilesThatHoldNoContexts) {
