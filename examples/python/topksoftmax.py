@@ -10,10 +10,12 @@ several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one.
 TOPKSOFTMAX_C_LIBRARY of the environment, or else LIBRARY where the system finds it.
 """
 
+import concurrent.futures
 import ctypes
 import functools
 import operator
 import os
+import threading
 import weakref
 from ctypes import byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint64, c_void_p
 from typing import NamedTuple
@@ -193,11 +195,18 @@ class Stopped(Error):
 _EXCEPTIONS = {1: ValueError, 3: MemoryError, 4: Stopped}
 
 
+# .error: what has stopped an executor of the call that this thread is in. No exception passes through the library.
+_stopped = threading.local()
+
+
 def _call(name, *arguments):
     error = _Error()
     status = getattr(_library, name)(*arguments, byref(error))
     if status != 0:
-        raise _EXCEPTIONS.get(status, Error)(error.message.decode("utf-8", "replace"))
+        cause = _stopped.__dict__.pop("error", None)
+        if cause is not None and not isinstance(cause, Exception):
+            raise cause  # KeyboardInterrupt
+        raise _EXCEPTIONS.get(status, Error)(error.message.decode("utf-8", "replace")) from cause
 
 
 class _Handle:
@@ -240,7 +249,8 @@ def _kind(value):
 
 def _is_plain(array, dtype):
     """Whether it is an array of such values that lie next to each other."""
-    return isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
+    return (isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
+            and array.flags.aligned)
 
 
 def _vector(array, dtype, size, name):
@@ -255,7 +265,7 @@ def _vector(array, dtype, size, name):
 def _stride(rows, dtype, name):
     """The distance of the rows of a matrix [n, d], in values; these must lie next to each other in a row."""
     item = np.dtype(dtype).itemsize
-    is_matrix = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype == dtype
+    is_matrix = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype == dtype and rows.flags.aligned
     if not is_matrix or (rows.shape[1] > 1 and rows.strides[1] != item):
         raise ValueError(f"{name} must be a matrix of {np.dtype(dtype)} whose rows are contiguous, "
                          f"not {_kind(rows)}")
@@ -355,7 +365,7 @@ class Layer(_Handle):
 
 
 class HeadFile(_Handle):
-    """A softmax layer in a safetensors file, with contexts of its model: see the README."""
+    """A softmax layer in a safetensors file, with contexts of its model: see .github/docs/files.md."""
 
     def __init__(self, path):
         super().__init__("head_file", "topk_head_file_open", _text(path))
@@ -401,16 +411,23 @@ def _run(pool, _, parts, threads, body, loop):
             body(loop, part, thread)
 
     lent = []
+    failed = False
     try:
-        lent += [pool.submit(work, thread) for thread in range(1, min(threads, parts))]
+        for thread in range(1, min(threads, parts)):
+            lent.append(pool.submit(work, thread))
         work(0)
-        return 0
-    except BaseException:  # none passes through the library
-        return 1
-    finally:
-        for future in lent:
-            if not future.cancel():
-                future.result()
+    except BaseException as error:
+        _stopped.error = error
+        failed = True
+    while True:
+        try:
+            for future in lent:
+                if not future.cancel():
+                    concurrent.futures.wait([future])
+            return int(failed)
+        except BaseException as error:  # Ctrl-C; but these threads use what the caller is about to free
+            _stopped.error = error
+            failed = True
 
 
 class Workspace(_Handle):
@@ -609,7 +626,8 @@ class Backend(_Handle):
         if out is None:
             out = Answers.empty(count, asked.k)
         for array, memory in zip(out, Answers.empty(0, asked.k)):
-            if not _is_plain(array, memory.dtype) or array.shape != (count, *memory.shape[1:]):
+            is_plain = _is_plain(array, memory.dtype) and array.flags.writeable
+            if not is_plain or array.shape != (count, *memory.shape[1:]):
                 raise ValueError(f"out must be as Answers.empty({count}, {asked.k}) makes it")
         flat = _FlatAnswers(ids=_address(out.ids), logits=_address(out.logits), log_z=_address(out.log_z),
                             certified=_address(out.certified))

@@ -5,9 +5,11 @@ import concurrent.futures
 import json
 import pathlib
 import re
+import signal
 import sys
 import tempfile
 import threading
+import time
 import tracemalloc
 import unittest
 
@@ -430,6 +432,43 @@ class CtypesTest(unittest.TestCase):
                 np.testing.assert_array_equal(found.result(timeout=60).ids, answers.ids)
         with self.assertRaisesRegex(tks.Error, "executor.run has failed"):  # the pool is shut down
             head.query_batch(self.test, k=K, workspace=workspace)
+
+    def test_an_interrupt_waits_for_the_threads_that_are_lent(self):
+        begun, go_on, done = threading.Event(), threading.Event(), []
+
+        def body(_, part, thread):
+            if thread > 0:
+                begun.set()
+                go_on.wait(60)
+            elif part == 0:
+                begun.wait(60)  # until the pool's thread has a part of its own
+            done.append(part)
+
+        def interrupt():
+            begun.wait(60)
+            time.sleep(0.2)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.2)
+            go_on.set()
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            interrupting = pool.submit(interrupt)
+            self.assertEqual(tks._run(pool, None, 4, 2, body, None), 1)
+            self.assertEqual(sorted(done), [0, 1, 2, 3])
+            interrupting.result()
+        self.assertIsInstance(tks._stopped.__dict__.pop("error"), KeyboardInterrupt)
+
+    def test_answers_are_written_where_they_may_be(self):
+        head = tks.Backend.build(self.layer, "fused")
+        answers = head.query_batch(self.test[:2], k=K)
+        for part in answers:
+            part.flags.writeable = False
+            with self.assertRaisesRegex(ValueError, "out must be as Answers.empty"):
+                head.query_batch(self.test[:2], k=K, out=answers)
+            part.flags.writeable = True
+        odd = np.frombuffer(b"x" + self.test[0].tobytes(), np.float32, offset=1)
+        with self.assertRaisesRegex(ValueError, "h must be a contiguous array"):
+            head.query(odd)
 
     def test_more_tokens_than_there_are(self):
         head = tks.Backend.build(self.layer, "fused")
