@@ -21,6 +21,7 @@ Every row that the layer is given is a context: leave padding out, or give batch
 
 import argparse
 import json
+import math
 import os
 import struct
 import sys
@@ -32,6 +33,12 @@ except ImportError:  # --help needs none
 
 STORED_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"} if torch else {}
 ALIGNMENT = 64  # of each tensor in the file: what lies so is used where it lies
+
+# What configurations call the numbers that all logits are multiplied by, those that they are divided by, and a
+# soft cap. The library knows the same ones.
+SCALES = ("logit_scale", "lm_head_multiplier", "output_multiplier_scale")         # Cohere, Falcon-H1, Grok
+DIVISORS = ("logits_scaling",)                                                    # Granite
+SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")  # Gemma 2, RecurrentGemma, xLSTM
 
 
 class collect_contexts:
@@ -115,13 +122,16 @@ def write_safetensors(path, tensors, metadata):
 
 
 def transform_of(config):
-    """What a Transformers model does to its logits, by its configuration."""
-    config = getattr(config, "text_config", config)
-    transform = {"soft_cap": getattr(config, "final_logit_softcapping", None),  # Gemma 2
-                 "logit_scale": getattr(config, "logit_scale", None)}           # Cohere
-    if getattr(config, "logits_scaling", None):                                 # Granite
-        transform["logit_scale"] = 1.0 / config.logits_scaling
-    return transform
+    """What a Transformers model does to its logits, by its configuration: as `--head FOLDER` reads it."""
+    parts = [config, getattr(config, "text_config", None)]
+
+    def given(keys):
+        found = [[value for part in parts if (value := getattr(part, key, None)) is not None] for key in keys]
+        return [values[0] for values in found if values]
+
+    scale = math.prod(given(SCALES)) / math.prod(given(DIVISORS))
+    caps = given(SOFT_CAPS)
+    return {"soft_cap": caps[0] if caps else None, "logit_scale": scale if scale != 1 else None}
 
 
 def main():

@@ -127,6 +127,24 @@ class DumpContexts(unittest.TestCase):
             report = measured(self.path)
             self.assertIn("certified", json.dumps(report))
 
+    def test_every_scale_and_soft_cap_of_transformers(self):
+        for given in ({"logit_scale": 0.5}, {"lm_head_multiplier": 0.5}, {"output_multiplier_scale": 0.5},
+                      {"logits_scaling": 2.0}, {"final_logit_softcapping": 30.0}, {"logits_soft_cap": 30.0},
+                      {"output_logit_soft_cap": 30.0}):
+            with self.subTest(given):
+                expected = {"soft_cap": 30.0, "logit_scale": None} if 30.0 in given.values() else {
+                    "soft_cap": None, "logit_scale": 0.5}
+                config = types.SimpleNamespace(**given)
+                self.assertEqual(dump_contexts.transform_of(config), expected)
+                self.assertEqual(dump_contexts.transform_of(types.SimpleNamespace(text_config=config)), expected)
+
+    def test_one_configuration_with_several(self):
+        of_text = types.SimpleNamespace(logit_scale=4.0, logits_soft_cap=10.0)
+        config = types.SimpleNamespace(logit_scale=3.0, logits_scaling=2.0, final_logit_softcapping=None,
+                                       output_logit_soft_cap=20.0, text_config=of_text)
+        self.assertEqual(dump_contexts.transform_of(config), {"soft_cap": 10.0, "logit_scale": 1.5})
+        self.assertEqual(dump_contexts.transform_of(types.SimpleNamespace()), {"soft_cap": None, "logit_scale": None})
+
     def test_a_model_of_transformers(self):
         """With a stand-in for Transformers, which has of it what dump_contexts takes."""
         model = Model(bias=False)
