@@ -75,7 +75,7 @@ if(TOPKSOFTMAX_OPENBLAS_INCLUDE_DIR AND TOPKSOFTMAX_OPENBLAS_LIBRARY)
 endif()
 
 if(TOPKSOFTMAX_BENCH_PEERS)
-  find_package(dnnl CONFIG)
+  find_package(dnnl 2 CONFIG) # oneDNN 3 has another interface
   if(dnnl_FOUND)
     find_package(OpenMP REQUIRED COMPONENTS CXX)
     target_sources(topksoftmax-harness PRIVATE "${topksoftmax_bench}/peers/onednn.cpp")

@@ -26,7 +26,7 @@ class EigenProduct : public Float32Product {
 
 BackendDescription eigen_peer() {
   return full_softmax_peer<EigenProduct>(
-      "Eigen's matrix-vector product, compiled for this machine, and a partial sort");
+      "Eigen's matrix-vector product, compiled for this machine, and the selection of Fused");
 }
 
 }  // namespace topksoftmax::bench

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -11,7 +9,6 @@
 #include <utility>
 
 #include "peers/describe_peer.hpp"
-#include "peers/native_eigen.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -19,25 +16,6 @@
 #include "topksoftmax/workspace.hpp"
 
 namespace topksoftmax::bench {
-
-/// Counts tokens. (clang 14 cannot compile libstdc++'s views.)
-struct TokenIterator {
-  using iterator_category = std::input_iterator_tag;
-  using value_type = TokenId;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const TokenId*;
-  using reference = TokenId;
-
-  TokenId token;
-
-  TokenId operator*() const { return token; }
-  TokenIterator& operator++() {
-    ++token;
-    return *this;
-  }
-  TokenIterator operator++(int) { return {token++}; }
-  bool operator==(const TokenIterator&) const = default;
-};
 
 /// What products of rows in float32 have in common.
 struct Float32Product {
@@ -59,8 +37,9 @@ struct FullSoftmaxScratch {
   ScratchBuffer best;
 };
 
-/// The full softmax as an engine does it around some library's matrix product: all logits, their log-sum-exp
-/// (Eigen's vectorised exponentials), a partial sort. Product is a class with
+/// The full softmax as an engine does it around some library's matrix product: all logits, then their
+/// log-sum-exp and the best of them in one pass of this library's kernels, the fastest at hand. Product is a
+/// class with
 ///   static constexpr std::string_view name;
 ///   static constexpr bool is_exact_fp32;
 ///   explicit Product(const SoftmaxLayer&);  // of float32 where is_exact_fp32; it outlives the product
@@ -102,17 +81,13 @@ class FullSoftmax final : public TopKSoftmax {
 
   void finish(const Query& query, const float* logits, Workspace& workspace, TopK& answer) const {
     const std::size_t vocab = layer().vocab();
-    auto* const best = workspace.scratch<FullSoftmaxScratch>().best.get<TokenId>(query.k);
-    std::partial_sort_copy(TokenIterator{0}, TokenIterator{static_cast<TokenId>(vocab)}, best, best + query.k,
-                           [logits](TokenId a, TokenId b) {
-                             return ranks_before({logits[a], a}, {logits[b], b});
-                           });
-    answer.ids.assign(best, best + query.k);
-    answer.logits.resize(query.k);
-    for (std::size_t i = 0; i < query.k; ++i) answer.logits[i] = logits[best[i]];
+    auto* const best = workspace.scratch<FullSoftmaxScratch>().best.get<ScoredToken>(query.k);
+    kernels::TopKHeap heap(best, query.k);
+    kernels::LogSumExp sum;
+    kernels::fused_absorb(logits, vocab, heap, query.probabilities ? &sum : nullptr);
+    store_tokens(heap.sort(), answer);
     if (query.probabilities) {
-      store_log_z(Product::is_exact_fp32 ? Normalizer::exact : Normalizer::low_rank,
-                  eigen_log_sum_exp(logits, vocab), answer);
+      store_log_z(Product::is_exact_fp32 ? Normalizer::exact : Normalizer::low_rank, sum.value(), answer);
     } else {
       store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
     }

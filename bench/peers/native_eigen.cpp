@@ -2,7 +2,6 @@
 #include "peers/native_eigen.hpp"
 
 #include <Eigen/Core>
-#include <cmath>
 
 namespace topksoftmax::bench {
 namespace {
@@ -39,12 +38,6 @@ void eigen_scale_and_add(float scale, const float* b, std::size_t count, float* 
 
 void eigen_add(const float* a, const float* b, std::size_t count, float* sums) {
   Eigen::Map<Eigen::VectorXf>(sums, index(count)) = Vector(a, index(count)) + Vector(b, index(count));
-}
-
-double eigen_log_sum_exp(const float* logits, std::size_t count) {
-  const Vector x(logits, index(count));
-  const float max = x.maxCoeff();
-  return static_cast<double>(max) + std::log(static_cast<double>((x.array() - max).exp().sum()));
 }
 
 }  // namespace topksoftmax::bench

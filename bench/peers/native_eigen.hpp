@@ -22,7 +22,4 @@ namespace topksoftmax::bench {
 /// sums[i] = a[i] + b[i] for `count` of them.
 [[gnu::visibility("default")]] void eigen_add(const float* a, const float* b, std::size_t count, float* sums);
 
-/// log Σ exp(logits[i]) over `count` ≥ 1 logits, of which one is finite.
-[[gnu::visibility("default")]] double eigen_log_sum_exp(const float* logits, std::size_t count);
-
 }  // namespace topksoftmax::bench

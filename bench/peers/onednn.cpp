@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "peers/full_softmax.hpp"
+#include "peers/native_eigen.hpp"
 #include "peers/one_thread.hpp"
 #include "peers/peers.hpp"
 
@@ -253,17 +254,18 @@ class OneDnnInt8Product {
 }  // namespace
 
 BackendDescription onednn_peer() {
-  return full_softmax_peer<OneDnnProduct>("oneDNN's inner product, and a partial sort");
+  return full_softmax_peer<OneDnnProduct>("oneDNN's inner product, and the selection of Fused");
 }
 
 BackendDescription onednn_bf16_peer() {
   return full_softmax_peer<OneDnnBfloat16Product>(
-      "oneDNN's inner product of bfloat16 rows and contexts, and a partial sort: approximate");
+      "oneDNN's inner product of bfloat16 rows and contexts, and the selection of Fused: approximate");
 }
 
 BackendDescription onednn_int8_peer() {
   return full_softmax_peer<OneDnnInt8Product>(
-      "oneDNN's inner product in int8, a scale a row and one a context, and a partial sort: approximate");
+      "oneDNN's inner product in int8, a scale a row and one a context, and the selection of Fused: "
+      "approximate");
 }
 
 }  // namespace topksoftmax::bench

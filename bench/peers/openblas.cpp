@@ -47,7 +47,7 @@ class OpenBlasProduct : public Float32Product {
 
 BackendDescription openblas_peer() {
   BackendDescription peer =
-      full_softmax_peer<OpenBlasProduct>("OpenBLAS's sgemv (sgemm for batches) and a partial sort");
+      full_softmax_peer<OpenBlasProduct>("OpenBLAS's sgemv (sgemm for batches), and the selection of Fused");
   peer.builder.values = [](std::string_view backend, const Settings& settings) {
     check_known(backend, {}, settings);
     return Settings{{"kernels", openblas_get_corename()}};
