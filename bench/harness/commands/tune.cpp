@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -162,7 +163,9 @@ double test_precision(const SoftmaxLayer& layer, const RowMajorMatrix& contexts,
       .at.back();
 }
 
-nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, const TuneResult& result) {
+/// `tested`: test_precision(), where the head has contexts for it.
+nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, const TuneResult& result,
+                               std::optional<double> tested) {
   nlohmann::ordered_json json;
   json["head"] = {{"name", head.name}, {"vocab", head.layer.vocab()}, {"dim", head.layer.dim()}};
   json["target"] = {{"k", result.k}, {"precision", options.target.precision}};
@@ -174,7 +177,9 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
   json["finished"] = result.finished;
   json["within_budget"] = result.within_budget;
   json["chosen"] = result.chosen;
+  if (tested) json["test"] = {{"contexts", head.test.rows()}, {"precision", *tested}};
   json["notes"] = notes_of(result);
+  const double fused = result.rows.front().microseconds;
   json["rows"] = nlohmann::ordered_json::array();
   for (const TuneRow& row : result.rows) {  // what was not measured, NaN, is written as null
     json["rows"].push_back({{"backend", row.backend},
@@ -187,6 +192,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
                             {"precision", row.precision},
                             {"lower_bound", row.lower_bound},
                             {"us_per_query", row.microseconds},
+                            {"speedup", fused / row.microseconds},
                             {"spread", row.spread},
                             {"bytes_per_query", row.bytes_read},
                             {"reason", row.reason}});
@@ -212,13 +218,15 @@ void run_tune(const Request& request, const Invocation& invocation) {
   const TuneResult result = tune(head.layer, head.train, options, invocation.registry);
   progress.clear();
   print(head, options, result, out);
+  std::optional<double> tested;
   if (head.test.rows() > 0) {
+    tested = test_precision(head.layer, head.test, result);
     out << name_of_precision(result) << " on the " << head.test.rows()
-        << " test contexts: " << fixed(test_precision(head.layer, head.test, result), 4) << '\n';
+        << " test contexts: " << fixed(*tested, 4) << '\n';
   }
   out.flush();
   try_all({[&] {
-             if (!request.json.empty()) write_json(request.json, to_json(head, options, result));
+             if (!request.json.empty()) write_json(request.json, to_json(head, options, result, tested));
            },
            [&] {
              if (request.out.empty()) return;

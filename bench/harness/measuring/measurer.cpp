@@ -119,8 +119,7 @@ Measurer::Measurer(const Head& head, const MeasureOptions& options, Progress& pr
   concentration_ = concentration_of(head_.train, head_.test);
   progress_.show("finding the exact answers");
   truth_ = find_ground_truth(head_.layer, test_, k_);
-  references_.push_back(
-      build({.backend = std::make_shared<const BackendDescription>(describe_fused()), .settings = {}}));
+  fused_ = build({.backend = std::make_shared<const BackendDescription>(describe_fused()), .settings = {}});
 }
 
 Contestant Measurer::build(const Choice& choice) const {
@@ -193,22 +192,25 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
   distinct.insert(head_.layer.bytes());
 
   std::vector<Contestant> timed(contestants.begin(), contestants.end());
-  for (const Contestant& reference : references_) {
-    const auto is_it = [&](const Contestant& one) { return are_built_alike(one, reference); };
-    if (std::none_of(timed.begin(), timed.end(), is_it)) timed.push_back(reference);
-  }
+  const auto take_in = [&timed](const Contestant& contestant) {
+    const auto is_it = [&](const Contestant& one) { return are_built_alike(one, contestant); };
+    if (std::none_of(timed.begin(), timed.end(), is_it)) timed.push_back(contestant);
+  };
+  take_in(fused_);
+  if (reference_) take_in(*reference_);
   const Times times = time(timed, distinct);
 
   Measurement measurement;
   measurement.read_gb_s = times.read_gb_s.at(head_.layer.bytes());
   double fused_seconds = 0.0;
   for (std::size_t i = 0; i < timed.size(); ++i) {
-    const double seconds = times.contestants[i].seconds_per_item;
-    if (are_built_alike(timed[i], references_.front())) fused_seconds = seconds;
-    if (!timed[i].backend->traits.scans_all) continue;
-    if (measurement.reference.empty() || seconds < measurement.reference_seconds) {
+    const Timing& timing = times.contestants[i];
+    if (are_built_alike(timed[i], fused_)) fused_seconds = timing.seconds_per_item;
+    if (reference_ ? !are_built_alike(timed[i], *reference_) : !timed[i].backend->traits.scans_all) continue;
+    if (measurement.reference.empty() ||
+        timing.seconds_per_item < measurement.reference_timing.seconds_per_item) {
       measurement.reference = timed[i].backend->name;
-      measurement.reference_seconds = seconds;
+      measurement.reference_timing = timing;
     }
   }
   for (std::size_t i = 0; i < contestants.size(); ++i) {
@@ -220,7 +222,7 @@ Measurement Measurer::measure(std::span<const Contestant> contestants) const {
          .params = values_of(*contestant.backend, contestant.settings),
          .settings = describe(contestant.settings),
          .timing = timing,
-         .speedup = measurement.reference_seconds / timing.seconds_per_item,
+         .speedup = measurement.reference_timing.seconds_per_item / timing.seconds_per_item,
          .slower_than_fused = timing.seconds_per_item > fused_seconds,
          .precision = precisions[i],
          .index_bytes = contestant.system->index_bytes(),

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -67,9 +68,9 @@ std::string describe(const Settings& settings);
 
 struct Measurement {
   std::vector<Row> rows;
-  std::string reference;  ///< the fastest exact backend of the run, in whatever type it reads the weights
-  double reference_seconds = 0.0;  ///< its time a context
-  double read_gb_s = 0.0;          ///< the limit of as many threads for a buffer of the layer's size
+  std::string reference;    ///< the fastest exact backend of the run, in whatever type it reads the weights
+  Timing reference_timing;  ///< its own, a context
+  double read_gb_s = 0.0;   ///< the limit of as many threads for a buffer of the layer's size
   std::vector<std::string> notes;  ///< how to read it, and what had to be left out, and why
 };
 
@@ -92,12 +93,12 @@ class Measurer {
   /// Builds a backend (see build_backend) and measures how long that takes.
   Contestant build(const Choice& choice) const;
 
-  /// Lets a contestant take part in every measurement from now on, besides the fused softmax, to be compared
-  /// with.
-  void compare_with(const Contestant& contestant) { references_.push_back(contestant); }
+  /// Lets a contestant take part in every measurement from now on, and be the reference.
+  void compare_with(const Contestant& contestant) { reference_ = contestant; }
 
   /// Measures the contestants in one run, slice by slice in turn. The fused softmax always takes part, so
-  /// that there is an exact time to compare with; the reference is the fastest of the exact backends that do.
+  /// that there is an exact time to compare with; the reference is the fastest of the exact backends that do,
+  /// where none is set.
   Measurement measure(std::span<const Contestant> contestants) const;
 
  private:
@@ -118,7 +119,8 @@ class Measurer {
   RowMajorMatrix test_;   ///< [queries × d]
   RowMajorMatrix timed_;  ///< [timed × d], runs of consecutive ones of them
   GroundTruth truth_;
-  std::vector<Contestant> references_;  ///< the fused softmax first
+  Contestant fused_;
+  std::optional<Contestant> reference_;
 };
 
 }  // namespace topksoftmax::bench

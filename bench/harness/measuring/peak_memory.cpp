@@ -30,8 +30,10 @@ PeakMemory::PeakMemory() {
 #ifdef __GLIBC__
   malloc_trim(0);  // what earlier builds have freed would hide what this one takes
 #endif
-  std::ofstream("/proc/self/clear_refs") << "5\n";  // the peak becomes what is held now
-  before_ = status_bytes("VmRSS:");
+  // The peak becomes what is held now. Where that cannot be asked for, it is the peak of all that went before.
+  std::ofstream peak("/proc/self/clear_refs");
+  const bool is_reset = static_cast<bool>(peak << "5\n" << std::flush);
+  before_ = is_reset ? status_bytes("VmRSS:") : std::numeric_limits<double>::quiet_NaN();
 }
 
 double PeakMemory::growth() const {

@@ -10,7 +10,7 @@ class PeakMemory {
   /// Forgets the peaks of before. One at a time.
   PeakMemory();
 
-  /// In bytes; NaN where the system does not tell (other than Linux).
+  /// In bytes; NaN where the system does not tell (other than Linux, and where /proc is not to be written).
   double growth() const;
 
  private:

@@ -85,7 +85,7 @@ std::vector<Contestant> points_of(const Measurer& measurer, const Choice& choice
 void append(Measurement& to, Measurement&& from) {
   if (to.reference.empty()) {
     to.reference = from.reference;
-    to.reference_seconds = from.reference_seconds;
+    to.reference_timing = from.reference_timing;
     to.read_gb_s = from.read_gb_s;
   }
   std::move(from.rows.begin(), from.rows.end(), std::back_inserter(to.rows));
@@ -98,7 +98,8 @@ void check_sweep(std::span<const Choice> choices) {
     for (const OptionAxis& axis : choice.backend->axes) {
       if (!choice.settings.contains(axis.option)) continue;
       const std::string parameter = choice.backend->name + "." + axis.option;
-      throw UsageError("--sweep varies " + parameter + " itself, and goes without --set " + parameter);
+      throw UsageError("--sweep varies " + parameter + " itself, and cannot be combined with --set " +
+                       parameter);
     }
   }
 }

@@ -312,7 +312,7 @@ std::string to_html(const Machine& machine, const Measurer& measurer, const Meas
   html += "<h1>" + title + "</h1>\n" + facts(machine, measurer, measurement, command);
   html += "<p>P@k is the share of the exact k best tokens that a system finds. Speedup is over " +
           escape_html(measurement.reference) + ", the fastest exact softmax of this run (" +
-          three_digits(measurement.reference_seconds * 1e6) +
+          three_digits(measurement.reference_timing.seconds_per_item * 1e6) +
           " µs a query); each was timed in turn with it in one process, medians over " +
           std::to_string(measurer.options().rounds) + " rounds.</p>\n";
   for (const std::string& remark : remarks(measurer, measurement)) {

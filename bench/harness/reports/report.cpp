@@ -67,7 +67,7 @@ std::vector<std::string> remarks(const Measurer& measurer, const Measurement& me
   std::vector<std::string> all = measurement.notes;
   std::string on_threads = remark_on_threads(measurement, measurer.options());
   if (!on_threads.empty()) all.push_back(std::move(on_threads));
-  double spread = 0.0;
+  double spread = measurement.reference_timing.spread;
   for (const Row& row : measurement.rows) spread = std::max(spread, row.timing.spread);
   for (std::string& remark : remarks_on_spread(spread)) all.push_back(std::move(remark));
   return all;
@@ -116,7 +116,7 @@ void print_heading(const Machine& machine, const Measurer& measurer, const Measu
       << (options.threads == 1 ? "one thread, " : std::to_string(options.threads) + " threads, ")
       << (options.batch == 1 ? "one query at a time" : "batches of " + std::to_string(options.batch))
       << "; speedup is against " << measurement.reference << ", the fastest exact row of this run ("
-      << three_digits(measurement.reference_seconds * 1e6) << " µs)\n";
+      << three_digits(measurement.reference_timing.seconds_per_item * 1e6) << " µs)\n";
   const std::string concentration = describe(measurer.concentration());
   if (!concentration.empty()) out << concentration << '\n';
   print_notes(remarks(measurer, measurement), out);
@@ -161,7 +161,8 @@ nlohmann::ordered_json to_json(const Machine& machine, const Measurer& measurer,
   json["contexts"] = measurer.queries();
   json["rounds"] = measurer.options().rounds;
   json["reference"] = {{"backend", measurement.reference},
-                       {"us_per_query", measurement.reference_seconds * 1e6}};
+                       {"us_per_query", measurement.reference_timing.seconds_per_item * 1e6},
+                       {"spread", measurement.reference_timing.spread}};
   json["notes"] = remarks(measurer, measurement);
   json["results"] = nlohmann::ordered_json::array();
   for (const Row& row : measurement.rows) {

@@ -24,7 +24,7 @@ void run_beam_ablation(const AblationRequest& request, std::ostream& out) {
                                                    measurer.build(request.choice("wta-lsh-each", {}))};
     const Measurement measurement = measurer.measure(contestants);
     std::vector<std::string> cells = {std::to_string(beam),
-                                      three_digits(measurement.reference_seconds * 1e6)};
+                                      three_digits(measurement.reference_timing.seconds_per_item * 1e6)};
     for (const Row& row : measurement.rows) {
       cells.insert(cells.end(), {three_digits(row.timing.seconds_per_item * 1e6), three_digits(row.speedup),
                                  fixed(row.precision_at(1), 4), fixed(row.precision_at(5), 4),

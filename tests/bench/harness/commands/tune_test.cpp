@@ -65,6 +65,7 @@ TEST_F(TuneProgram, WritesJson) {
   EXPECT_EQ(report.at("fit"), 320);
   EXPECT_EQ(report.at("validation"), 80);
   EXPECT_EQ(report.at("within_budget"), true);
+  EXPECT_EQ(report.at("test"), (nlohmann::json{{"contexts", 90}, {"precision", 1.0}}));
   const nlohmann::json& rows = report.at("rows");
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows.at(report.at("chosen").get<std::size_t>()).at("backend"), "fused");
@@ -74,7 +75,7 @@ TEST_F(TuneProgram, WritesJson) {
     EXPECT_GT(row.at("us_per_query").get<double>(), 0.0);
     EXPECT_EQ(row.at("reason").get<std::string>().empty(), row.at("backend") == "fused");
     for (const char* key : {"settings", "code", "effort", "exact", "build_seconds", "index_bytes",
-                            "precision", "lower_bound", "spread", "bytes_per_query"}) {
+                            "precision", "lower_bound", "speedup", "spread", "bytes_per_query"}) {
       EXPECT_TRUE(row.contains(key)) << key;
     }
   }
