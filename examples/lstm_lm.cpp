@@ -348,8 +348,8 @@ int main(int argc, char** argv) {
       "lstm_lm");
   app.add_option("model", arguments.model,
                  "Language model file (lstm.*, vocab.utf8); the embedded one if not given");
-  app.add_option("--decoder", arguments.decoder, "Write text, by this decoder")
-      ->check(CLI::IsMember({"greedy", "sample", "beam", "speculative"}));
+  CLI::Option* const decoder = app.add_option("--decoder", arguments.decoder, "Write text, by this decoder")
+                                   ->check(CLI::IsMember({"greedy", "sample", "beam", "speculative"}));
   app.add_option("--head", arguments.head, "The head that it asks")
       ->check(CLI::IsMember({"exact", "fused", "l2s", "certified"}))
       ->capture_default_str();
@@ -361,7 +361,7 @@ int main(int argc, char** argv) {
   app.add_option("--words", arguments.words, "Words to write")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  add_sampling_options(app, arguments.sampling, "The likeliest so many; 0 is all");
+  add_sampling_options(app, arguments.sampling, "Keep this many of the likeliest words; 0 keeps all");
   add_further_sampling_options(app, arguments.sampling);
   add_penalties(app, arguments.penalties);
   app.add_flag("--own-distribution", arguments.own_distribution,
@@ -376,6 +376,10 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seed", arguments.seed, "Of the random numbers")->capture_default_str();
+  for (CLI::Option* const option : app.get_options()) {
+    const bool is_for_both = option == decoder || option == app.get_help_ptr() || option->get_positional();
+    if (!is_for_both) option->needs(decoder);
+  }
   CLI11_PARSE(app, argc, argv);
   // The likeliest sentence of all is not worth reading.
   if (arguments.decoder == "beam" && app.count("--beginning") == 0) arguments.beginning = "she looked at";

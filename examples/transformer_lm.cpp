@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
     app.add_option("--rounds", arguments.rounds, "Times that each text is written; the median is shown")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    add_sampling_options(app, arguments.sampling, "The likeliest so many, at least 1")
+    add_sampling_options(app, arguments.sampling, "Keep this many of the likeliest tokens, at least 1")
         ->check(CLI::PositiveNumber);
     app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
         ->check(CLI::Range(1.0, 1e6))

@@ -129,6 +129,21 @@ TEST_F(IndexCommands, InspectKnowsHeadFilesAndOthers) {
   expect_error(inspect(plain, "--head " + head_.string()), 1, "is a safetensors file but not an index file");
 }
 
+TEST_F(IndexCommands, InspectTakesTheNamesOfTensors) {
+  const RowMajorMatrix weight = random_matrix(TinyHead::kVocab, TinyHead::kDim, 3, 0.3F);
+  const std::filesystem::path model = folder_.path() / "model.safetensors";
+  const std::vector<float> values(weight.data(), weight.data() + weight.size());
+  write_safetensors(
+      model, std::vector<TensorView>{tensor_view("generator", {TinyHead::kVocab, TinyHead::kDim}, values)});
+  const std::string head = "--head " + model.string();
+  const ProgramRun built =
+      run_tool("build " + head + " --tensor generator --backend quantized --out " + index_.string());
+  ASSERT_EQ(built.exit_code, 0) << built.err;
+  EXPECT_THAT(inspect(index_, head + " --tensor generator").out, HasSubstr("fits the layer of "));
+  EXPECT_EQ(inspect(index_, head).exit_code, 1);
+  expect_error(inspect(index_, "--tensor generator"), 2, "--tensor and --bias need --head");
+}
+
 TEST_F(IndexCommands, InspectSaysWhyAFileIsNoHead) {
   const std::filesystem::path bad = folder_.path() / "bad.safetensors";
   const std::vector<float> floats(6);

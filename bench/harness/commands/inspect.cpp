@@ -19,6 +19,7 @@
 #include "harness/files/numpy_file.hpp"
 #include "harness/files/output_file.hpp"
 #include "harness/heads/head.hpp"
+#include "harness/heads/head_source.hpp"
 #include "harness/text/printable.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/error.hpp"
@@ -34,7 +35,7 @@ namespace {
 
 struct Request {
   std::filesystem::path file;
-  std::filesystem::path head;  ///< empty: none is compared with
+  HeadSource head;  ///< no file: none is compared with
   bool verify = false;
   std::filesystem::path json;  ///< empty: none is written
 };
@@ -191,11 +192,11 @@ void print_tensors(const File& file, std::ostream& out, Json& json) {
 }
 
 /// Loads the index for the head's layer. Throws Error where it does not fit.
-void check_fit(const SafetensorsFile& index, const std::filesystem::path& path, const Registry& registry,
+void check_fit(const SafetensorsFile& index, const HeadSource& source, const Registry& registry,
                std::ostream& out) {
-  const Head head = load_head({.head = path, .contexts = {}, .tensor = {}, .bias = {}});
+  const Head head = load_head(source);
   load_index_for(head.layer, index.path(), registry, {.layer_check = LayerCheck::whole});
-  out << "fits the layer of " << path.string() << ", as " << value_of(index, "dtype") << '\n';
+  out << "fits the layer of " << source.head.string() << ", as " << value_of(index, "dtype") << '\n';
 }
 
 /// A safetensors file: an index, a head, a model or any other.
@@ -218,7 +219,7 @@ void print_safetensors(const Request& request, const Registry& registry, std::os
     out << "the checksum holds\n";
     json["checksum_holds"] = true;
   }
-  if (!request.head.empty()) {
+  if (!request.head.head.empty()) {
     check_fit(file, request.head, registry, out);
     json["fits"] = true;
   }
@@ -235,14 +236,18 @@ void print_numpy(const NumpyFile& file, std::ostream& out, Json& json) {
 void run_inspect(const Request& request, const Invocation& invocation) {
   std::ostream& out = text_output({request.json}, invocation);
   check_distinct(std::array{NamedFile{"--json", request.json}},
-                 std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head}});
+                 std::array{NamedFile{"FILE", request.file}, NamedFile{"--head", request.head.head}});
+  const bool has_head = !request.head.head.empty();
+  if (!has_head && !(request.head.tensor.empty() && request.head.bias.empty())) {
+    throw UsageError("--tensor and --bias need --head");
+  }
   Json json = {{"file", request.file.string()}};
   const bool is_model = is_folder(request.file) || request.file.extension() == ".json";
   const bool is_numpy = !is_model && NumpyFile::recognises(request.file);
   if (!is_model && !is_numpy && !GgufFile::recognises(request.file)) {
     print_safetensors(request, invocation.registry, out, json);
-  } else if (request.verify || !request.head.empty()) {
-    throw UsageError("--verify and --head go with an index; " + request.file.string() +
+  } else if (request.verify || has_head) {
+    throw UsageError("--verify and --head need an index; " + request.file.string() +
                      (is_numpy ? " has arrays of NumPy's" : " is a model"));
   } else if (is_numpy) {
     print_numpy(NumpyFile::open(request.file), out, json);
@@ -266,9 +271,10 @@ Action declare_inspect(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   app.add_flag("--verify", request->verify, "Read all of an index and compare its checksum");
-  app.add_option("--head", request->head,
+  app.add_option("--head", request->head.head,
                  "A head, as the other commands take it: whether the index is for its layer")
       ->type_name("FILE");
+  declare_tensors(app, request->head);
   app.add_option("--json", request->json, "Write the same to this file too; -: to standard output")
       ->check(file_name())
       ->type_name("OUT");

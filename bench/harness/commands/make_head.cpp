@@ -96,7 +96,8 @@ Action declare_make_head(CLI::App& app) {
       ->check(number(0.0, 10.0))
       ->type_name("ALPHA")
       ->capture_default_str();
-  app.add_option("--seed", request->head.seed, "Another head of the same kind for every seed")
+  app.add_option("--seed", request->head.seed,
+                 "Of the random numbers: each seed gives another head of the same kind")
       ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
       ->type_name("N")
       ->capture_default_str();

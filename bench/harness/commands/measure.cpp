@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string_view>
@@ -59,9 +58,9 @@ std::string default_backends(Measurand what) {
 }
 
 /// Throws UsageError where an option was given that something has no use for.
-void refuse(const CLI::App& app, const std::string& by, std::initializer_list<const char*> options) {
+void refuse(const CLI::App& app, const std::string& by, const std::vector<const char*>& options) {
   for (const char* const option : options) {
-    if (app.count(option) > 0) throw UsageError(by + " goes without " + option);
+    if (app.count(option) > 0) throw UsageError(by + " cannot be combined with " + option);
   }
 }
 
@@ -92,8 +91,8 @@ void check_sense(const CLI::App& app, const MeasureRequest& request) {
   check_single(app);
   switch (request.what) {
     case Measurand::ablation:
-      find_ablation(request.ablation);
-      return refuse(app, "--ablation", {"--backends", "--as", "--json", "--html"});
+      refuse(app, "--ablation", {"--backends", "--as", "--json", "--html"});
+      return refuse(app, "--ablation " + request.ablation, find_ablation(request.ablation).unused);
     case Measurand::sampling:
       refuse(app, "--sampling", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});
       return check_usable(request.drawn_by);
@@ -104,7 +103,7 @@ void check_sense(const CLI::App& app, const MeasureRequest& request) {
     case Measurand::decode:
     case Measurand::perplexity:
     case Measurand::batching:
-      return refuse(app, "an experiment on a language model",
+      return refuse(app, option_of(request.what),
                     {"--html", "--as", "--k", "--queries", "--timed", "--rounds", "--threads", "--batch"});
     default:
       return;
@@ -113,12 +112,12 @@ void check_sense(const CLI::App& app, const MeasureRequest& request) {
 
 void check(const CLI::App& app, MeasureRequest& request) {
   if (!request.text.empty() && request.what != Measurand::perplexity) {
-    throw UsageError("--text goes with --perplexity");
+    throw UsageError("--text needs --perplexity");
   }
   check_sense(app, request);
   for (const char* const option : kDrawnBy) {
     if (app.count(option) > 0 && request.what != Measurand::sampling) {
-      throw UsageError(std::string(option) + " goes with --sampling");
+      throw UsageError(std::string(option) + " needs --sampling");
     }
   }
   if (request.measure.batch > 1 && request.measure.threads > request.measure.batch) {
@@ -156,11 +155,14 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
   app.add_option("--queries", measure.queries, "Test contexts to take; all if not given")
       ->check(count())
       ->type_name("N");
-  app.add_option("--timed", measure.timed, "How many of them to time")
+  app.add_option("--timed", measure.timed,
+                 "How many of them to time; with --sweep " + std::to_string(kSweepTimed) + ", if not given")
       ->check(count())
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--rounds", measure.rounds, "Times that each is timed; medians over the rounds count")
+  app.add_option("--rounds", measure.rounds,
+                 "Times that each is timed; medians over the rounds count; with --sweep " +
+                     std::to_string(kSweepRounds) + ", if not given")
       ->check(count())
       ->type_name("N")
       ->capture_default_str();
@@ -239,7 +241,7 @@ void declare_sampling(CLI::App& app, MeasureRequest& request) {
   add(kDrawnBy[4], request.drawn_by.top_n_sigma,
       "Of --sampling: how many standard deviations below the best logit tokens stay; 0: all");
   add(kDrawnBy[5], request.drawn_by.log_z_error,
-      "Of --sampling: what the log Z of a nucleus may be off but for one draw in 1,000; 0: exact");
+      "Of --sampling: how far off the log Z of a nucleus may be, except in one draw of 1,000; 0: exact");
 }
 
 void declare_cursor(CLI::App& app, MeasureRequest& request) {
@@ -249,7 +251,8 @@ void declare_cursor(CLI::App& app, MeasureRequest& request) {
            request.what = Measurand::cursor;
            request.cursor_tokens = tokens;
          },
-         "Take so many next best tokens on demand instead, as 9,50,200, against queries for as many")
+         "Time a cursor that takes this many next best tokens instead, as 9,50,200, against queries for as "
+         "many")
       ->delimiter(',')
       ->check(count())
       ->type_name("N");

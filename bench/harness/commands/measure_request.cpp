@@ -54,18 +54,6 @@ void print(const Machine& machine, const Measurer& measurer, const Measurement& 
   print_rows(measurer, measurement, out);
 }
 
-/// The option that asks for what takes a language model.
-std::string option_of(Measurand what) {
-  switch (what) {
-    case Measurand::decode:
-      return "--decode";
-    case Measurand::perplexity:
-      return "--perplexity";
-    default:
-      return "--batching";
-  }
-}
-
 bool is_language_model(const std::filesystem::path& path) {
   try {
     return SafetensorsFile::open(path).contains("lstm.weight_ih_l0");
@@ -162,6 +150,17 @@ void run_on_ranks(const MeasureRequest& request, std::span<const Choice> choices
 }
 
 }  // namespace
+
+const char* option_of(Measurand what) {
+  switch (what) {
+    case Measurand::decode:
+      return "--decode";
+    case Measurand::perplexity:
+      return "--perplexity";
+    default:
+      return "--batching";
+  }
+}
 
 void measure(const MeasureRequest& request, const Invocation& invocation) {
   const auto& [registry, command, standard_output, silence, progress] = invocation;

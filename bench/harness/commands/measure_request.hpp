@@ -28,6 +28,9 @@ enum class Measurand : std::uint8_t {
   batching
 };
 
+/// The option that asks for what takes a language model.
+const char* option_of(Measurand what);
+
 /// Whether it takes a language model.
 inline bool takes_language_model(Measurand what) {
   return what >= Measurand::decode;

@@ -79,7 +79,7 @@ Action declare_plot(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   app.add_option("--k", request->k, "The k of P@k")->check(count())->type_name("K")->capture_default_str();
-  app.add_option("--theme", request->theme, "The ground that it is drawn on")
+  app.add_option("--theme", request->theme, "Whether the background is light or dark")
       ->check(CLI::IsMember({"light", "dark"}))
       ->capture_default_str();
   app.add_option("--out", request->out, "The SVG file to write; -: standard output")

@@ -34,6 +34,7 @@ struct Ablation {
   std::string name;
   std::string summary;
   void (*run)(const AblationRequest& request, std::ostream& out);
+  std::vector<const char*> unused{};  ///< options of `measure` that it chooses itself, or has no use for
 };
 
 /// The table of ablations.

@@ -25,7 +25,7 @@ struct RanksRow {
   double ranks_us = 0.0;        ///< of all ranks together
   double screens_us = 0.0;      ///< of these, what the slowest rank takes for its slice
   double collectives_us = 0.0;  ///< and in collectives, of the rank that waits least for others there
-  double waiting_us = 0.0;      ///< how much longer the ranks are there in the mean, for the slowest one
+  double waiting_us = 0.0;      ///< how much longer the ranks are there on average, for the slowest one
   double calls = 0.0;           ///< collectives a context
   double bytes = 0.0;           ///< that a rank receives in them a context
   /// Of contexts, those that are answered with other tokens than by the whole layer: of backends that prove

@@ -16,6 +16,10 @@ void declare_layer(CLI::App& app, HeadSource& source) {
          ".npy or .npz")
       ->type_name("FILE")
       ->required();
+  declare_tensors(app, source);
+}
+
+void declare_tensors(CLI::App& app, HeadSource& source) {
   app.add_option("--tensor", source.tensor, "The name of the weights [V,d] in it, where that is not found")
       ->type_name("NAME");
   app.add_option("--bias", source.bias, "The name of the bias [V] in it, likewise")->type_name("NAME");

@@ -30,4 +30,7 @@ void declare_head(CLI::App& app, HeadSource& source);
 /// The same without --contexts.
 void declare_layer(CLI::App& app, HeadSource& source);
 
+/// --tensor and --bias alone.
+void declare_tensors(CLI::App& app, HeadSource& source);
+
 }  // namespace topksoftmax::bench

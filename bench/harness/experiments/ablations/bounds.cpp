@@ -32,7 +32,8 @@ struct Variant {
 };
 constexpr std::array<Variant, 6> kVariants = {{
     {"W's own SVD", "rows", "0", "never", "0"},
-    {"W's own SVD, all coordinates", "rows", "4096", "never", "0"},  // behind the prefix, as FEXIPRO has them
+    // Behind the prefix, as FEXIPRO has them.
+    {"W's own SVD, all coordinates", "rows", "16384", "never", "0"},
     {"contexts' eigenvectors", "contexts", "0", "never", "0"},
     {"balanced", "balanced", "0", "never", "0"},
     {"balanced, 96 in int4 behind it", "balanced", "0", "never", "96"},

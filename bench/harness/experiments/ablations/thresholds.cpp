@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::size_t, 4> kSlices = {1, 2, 4, 8};
 
-/// What a threshold leaves of a slice, in the mean over the contexts.
+/// What a threshold leaves of a slice, on average over the contexts.
 struct Left {
   double passing = 0.0;     ///< rows whose prefixes reach it, and whose tails are read
   double scored = 0.0;      ///< rows that reach it by these too
@@ -108,7 +108,7 @@ void run_thresholds_ablation(const AblationRequest& request, std::ostream& out) 
     table.add(std::move(cells));
   }
   out << "the " << k << " best of " << contexts.rows()
-      << " test contexts; a slice in the mean, beside what is scanned of its prefixes\n\n";
+      << " test contexts; averages a slice, without the scan of its prefixes\n\n";
   table.print(out);
 }
 
