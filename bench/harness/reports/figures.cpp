@@ -107,18 +107,6 @@ PlotPanel precision_panel(const MeasurementFile& file, std::size_t k, Styles& st
   return panel;
 }
 
-}  // namespace
-
-std::vector<PlotPanel> precision_figure(const std::vector<MeasurementFile>& files, std::size_t k) {
-  Styles styles;
-  const auto read = [&](const MeasurementFile& file) { return precision_panel(file, k, styles); };
-  std::vector<PlotPanel> panels;
-  for (const MeasurementFile& file : files) panels.push_back(read_file(file, read));
-  return panels;
-}
-
-namespace {
-
 /// Throws Error where times of one run say nothing of the other's.
 void check_comparable(const MeasurementFile& file, const MeasurementFile& with) {
   constexpr std::array<std::pair<const char*, const char*>, 5> kConditions = {
@@ -137,6 +125,14 @@ void check_comparable(const MeasurementFile& file, const MeasurementFile& with) 
 }
 
 }  // namespace
+
+std::vector<PlotPanel> precision_figure(const std::vector<MeasurementFile>& files, std::size_t k) {
+  Styles styles;
+  const auto read = [&](const MeasurementFile& file) { return precision_panel(file, k, styles); };
+  std::vector<PlotPanel> panels;
+  for (const MeasurementFile& file : files) panels.push_back(read_file(file, read));
+  return panels;
+}
 
 std::vector<PlotPanel> vocabulary_figure(const std::vector<MeasurementFile>& files) {
   Styles styles;
