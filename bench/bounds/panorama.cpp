@@ -123,7 +123,7 @@ Candidates PanoramaScreener::screen(const Query& query, Workspace& workspace) co
         const float upper = met + rests[level] * of_rows[left[i]] + slack;
         partial[kept] = met;
         left[kept] = left[i];
-        kept += upper < heap.threshold() ? 0 : 1;
+        kept += upper < heap.threshold() ? 0U : 1U;
       }
       count = kept;
     }

@@ -143,7 +143,7 @@ void print_table(const TorchTranslationModel& model, const std::vector<NamedHead
     std::size_t equal = 0;
     for (std::size_t s = 0; s < sentences.size(); ++s) {
       words += one.translations[s].size();
-      equal += one.translations[s] == measured.front().translations[s] ? 1 : 0;
+      equal += one.translations[s] == measured.front().translations[s] ? 1U : 0U;
     }
     std::printf("  %-22s %7.2f %10.0f %7.2f× %11.0f %% %10.1f %%\n", heads[h].name.c_str(),
                 bleu(one.translations, sentences), static_cast<double>(words) / seconds, before / seconds,

@@ -309,7 +309,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::score_tokens(std::span<const float> h, std:
     std::size_t count = 0;
     for (const TokenId id : some) {
       rows[count] = row_map_->row_of(id);
-      count += rows[count] != RowMap::none ? 1 : 0;
+      if (rows[count] != RowMap::none) ++count;
     }
     do_logits_of(h.data(), {rows.data(), count}, workspace, {of_some, count});
     for (std::size_t i = some.size(); count < i--;) {  // the others are in their places

@@ -37,7 +37,7 @@ std::string without_words_of_python(std::string text) {
   while (at < text.size()) {
     if (text[at] == '"') in_string = !in_string;
     if (in_string) {
-      at += text[at] == '\\' ? 2 : 1;  // what is escaped may be a quote
+      at += text[at] == '\\' ? 2U : 1U;  // what is escaped may be a quote
       continue;
     }
     const std::size_t end = std::min(text.find_first_of(kBetween, at), text.size());

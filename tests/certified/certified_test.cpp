@@ -210,7 +210,8 @@ TEST(Certified, RandomLayersAndContextsOfEveryShape) {
     const auto width = static_cast<std::size_t>(4 + engine() % 60);
     const std::size_t prefix = engine() % 2 == 0 ? 0 : 4 + engine() % (width - 3) / 4 * 4;
     const SoftmaxLayer layer = random_layer(vocab, dim, round);
-    const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
+    const RowMajorMatrix contexts =
+        clustered_contexts(static_cast<Eigen::Index>(1 + engine() % 100), dim, 3, round);
     const BoundBoxes boxes = kBoxes[engine() % kBoxes.size()];
     const auto certified =
         engine() % 4 == 0 ? Certified::build(layer, {.prefix = prefix, .width = width, .boxes = boxes})
@@ -232,7 +233,8 @@ TEST(Certified, RandomLayersOfEveryInt4Width) {
     const auto dim = static_cast<Eigen::Index>(1 + engine() % 200);
     const std::size_t prefix = 4 + 4 * (engine() % 8);
     const SoftmaxLayer layer = random_layer(vocab, dim, round);
-    const RowMajorMatrix contexts = clustered_contexts(1 + engine() % 100, dim, 3, round);
+    const RowMajorMatrix contexts =
+        clustered_contexts(static_cast<Eigen::Index>(1 + engine() % 100), dim, 3, round);
     const auto certified =
         Certified::build(layer, contexts, {.prefix = prefix, .int4_width = 32 * (1 + engine() % 6)});
     expect_exact_of_many(*certified, contexts, 100, engine, asked, "round " + std::to_string(round));

@@ -79,7 +79,7 @@ TEST_F(CertifyTest, SaysWhatItHadToRepair) {
   for (Eigen::Index i = 0; i < H_.rows(); ++i) {
     const TopK answer = head->query(H_.row(i), {.k = 3});
     EXPECT_EQ(answer.work.repaired, list->query(H_.row(i), {.k = 3}).ids != answer.ids);
-    repaired += answer.work.repaired ? 1 : 0;
+    repaired += answer.work.repaired ? 1U : 0U;
   }
   EXPECT_GT(repaired, 0U);
   const auto right = Certify::wrap(Exact::make(layer_), H_);

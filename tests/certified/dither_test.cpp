@@ -108,7 +108,7 @@ TEST(Dither, ErrorsOfContextsHaveTheVarianceOfTheClaim) {
       double error = 0.0;
       for (std::size_t j = 0; j < kDim; ++j) error += each[j] * h[static_cast<Eigen::Index>(j)];
       squares += error * error;
-      beyond += error < -dither.reach(1) * h.norm() ? 1 : 0;
+      beyond += error < -dither.reach(1) * h.norm() ? 1U : 0U;
     }
     const double variance = h.squaredNorm() / 12.0;
     EXPECT_NEAR(squares / kSeeds / variance, 1.0, 0.04);  // four standard deviations
@@ -138,7 +138,7 @@ TEST(Dither, ErrorsOfTwoWidthsAddUpAsTheirSquaresDo) {
       error += 2.0 * int4.scale() * of_int4[j] * h[static_cast<Eigen::Index>(j)];
       error += 2.0 * int2.scale() * of_int2[j] * h[static_cast<Eigen::Index>(kDim + j)];
     }
-    beyond += error < -dither.reach(1) * length ? 1 : 0;
+    beyond += error < -dither.reach(1) * length ? 1U : 0U;
   }
   EXPECT_LT(static_cast<double>(beyond) / kSeeds, kDelta);
   EXPECT_GT(beyond, 0U);
@@ -238,7 +238,7 @@ std::size_t wrong_answers(const HardHead& head, double failure_probability, std:
     const std::vector<TopK> found = dithered->query_batch(contexts, {.k = 1, .probabilities = false});
     const std::vector<TopK> right = exact->query_batch(contexts, {.k = 1, .probabilities = false});
     for (std::size_t q = 0; q < found.size(); ++q) {
-      wrong += found[q].ids != right[q].ids ? 1 : 0;
+      wrong += found[q].ids != right[q].ids ? 1U : 0U;
       by_bounds.count(found[q], head.layer.vocab());
     }
   }

@@ -64,8 +64,8 @@ TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
                                                   {}, world.workspace);
             const double off = found->log_z - exact;
             ASSERT_LE(found->error, error * 1.0001);
-            missed += std::abs(off) > error + 1e-5 ? 1 : 0;
-            sampled += found->rows_read < 4000 ? 1 : 0;
+            missed += std::abs(off) > error + 1e-5 ? 1U : 0U;
+            sampled += found->rows_read < 4000 ? 1U : 0U;
             sum += off;
             squares += off * off;
           }
@@ -103,7 +103,7 @@ TEST(SampledLogZ, KeepsItsPromiseForContextsUnlikeThoseLearned) {
         const auto found = head->sample_log_z(
             span_of(h), {.error = 0.05, .temperature = temperature, .seed = seed}, {}, workspace);
         const double off = found->log_z - best / temperature - std::log(sum);
-        missed += std::abs(off) > 0.05 + 1e-4 / temperature ? 1 : 0;
+        missed += std::abs(off) > 0.05 + 1e-4 / temperature ? 1U : 0U;
       }
     }
     EXPECT_LE(missed, 2U) << temperature << ": 0.2 of 200 are expected";
@@ -123,8 +123,8 @@ TEST(SampledLogZ, IsOfTransformedLogits) {
       const double exact = log_sum(Reference(layer, h).logits, 1.0);
       const auto found = head->sample_log_z(span_of(h), {.error = 0.1, .seed = static_cast<std::uint64_t>(q)},
                                             {}, workspace);
-      missed += std::abs(found->log_z - exact) > 0.1 ? 1 : 0;
-      sampled += found->rows_read < 4000 ? 1 : 0;
+      missed += std::abs(found->log_z - exact) > 0.1 ? 1U : 0U;
+      sampled += found->rows_read < 4000 ? 1U : 0U;
     }
     EXPECT_LE(missed, 3U);
     EXPECT_GT(sampled, 150U);
@@ -309,9 +309,9 @@ Placed place_some(const TopKSoftmax& head, const Reference& reference, const Eig
     const bool inside = share < nucleus.share;
     const bool is_clear = std::abs(std::log(share / nucleus.share)) > nucleus.error + 1e-4;
     ++placed.asked;
-    placed.inside += place->inside ? 1 : 0;
-    placed.wrong += is_clear && place->inside != inside ? 1 : 0;
-    placed.sampled += place->log_z.rows_read < reference.logits.size() ? 1 : 0;
+    placed.inside += place->inside ? 1U : 0U;
+    placed.wrong += is_clear && place->inside != inside ? 1U : 0U;
+    placed.sampled += place->log_z.rows_read < reference.logits.size() ? 1U : 0U;
     EXPECT_NEAR(place->log_z.log_z, log_z, 2.0 * place->log_z.error + 1e-4);
   }
   return placed;

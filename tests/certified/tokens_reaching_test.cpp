@@ -101,7 +101,7 @@ TEST(TokensReaching, LikelyOnesAreMostOfTheBest) {
       for (const ScoredToken& token : tokens) {
         EXPECT_TRUE(ids.insert(token.id).second);
         ASSERT_NEAR(token.logit, reference.logits[static_cast<std::size_t>(token.id)], 1e-4);
-        found += static_cast<double>(token.logit) >= eighth - 1e-4 ? 1 : 0;
+        found += static_cast<double>(token.logit) >= eighth - 1e-4 ? 1U : 0U;
       }
     }
     EXPECT_GT(found, 40U * 6U);

@@ -41,7 +41,7 @@ std::vector<TokenId> all_ids(std::size_t vocab) {
 std::size_t count_below_best(std::span<const float> bounds, const Reference& reference) {
   const double best = *std::max_element(reference.logits.begin(), reference.logits.end());
   std::size_t count = 0;
-  for (const float bound : bounds) count += static_cast<double>(bound) < best ? 1 : 0;
+  for (const float bound : bounds) count += static_cast<double>(bound) < best ? 1U : 0U;
   return count;
 }
 

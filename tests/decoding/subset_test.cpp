@@ -127,8 +127,8 @@ TEST(Subset, AsAMaskTellsWhetherARangeOutweighsTheBestOther) {
     EXPECT_LE(stamp.log_z_low, std::log(sum) + 1e-5);
     EXPECT_GE(stamp.log_z_high, std::log(sum) - 1e-5);
     EXPECT_NEAR(word.logits[0], best, 1e-4);
-    outweigh += std::log(sum) > best ? 1 : 0;
-    proven += stamp.log_z_low > best || stamp.log_z_high < best ? 1 : 0;
+    outweigh += std::log(sum) > best ? 1U : 0U;
+    proven += stamp.log_z_low > best || stamp.log_z_high < best ? 1U : 0U;
   }
   EXPECT_GT(proven, 50U);
   EXPECT_GT(outweigh, 10U);

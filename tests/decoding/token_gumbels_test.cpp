@@ -146,12 +146,12 @@ TEST(TokenGumbels, VisitsAllThatMayBeAboveALimit) {
           ASSERT_GT(-std::log(least), limit - 1e-9);
           ASSERT_FALSE(visited[static_cast<std::size_t>(id)]) << "twice";
           visited[static_cast<std::size_t>(id)] = true;
-          visits += limit >= 2.0 ? 1 : 0;
+          visits += limit >= 2.0 ? 1U : 0U;
         });
         for (std::size_t token = 0; token < vocab; ++token) {
           if (gumbels[static_cast<TokenId>(token)] <= limit) continue;
           ASSERT_TRUE(visited[token]) << vocab << " " << limit;
-          above += limit >= 2.0 ? 1 : 0;
+          above += limit >= 2.0 ? 1U : 0U;
         }
       }
     }
@@ -175,7 +175,7 @@ TEST(TokenGumbels, TheirExponentialsAreNoLessThanIsSaid) {
       ASSERT_LE(least[i], exponential * (1.0 + 1e-14));
       if (exponential > 0.005) continue;
       ++small;
-      close += least[i] > 0.999 * exponential ? 1 : 0;
+      close += least[i] > 0.999 * exponential ? 1U : 0U;
     }
   }
   EXPECT_GT(small, 50U);

@@ -92,7 +92,7 @@ double precision_of(const TuneResult& result, const RowMajorMatrix& others) {
   for (Eigen::Index i = 0; i < others.rows(); ++i) {
     const TopK right = exact->query(others.row(i), {.k = result.k});
     for (const TokenId id : result.backend->query(others.row(i), result.query()).ids)
-      hits += std::count(right.ids.begin(), right.ids.end(), id) > 0 ? 1 : 0;
+      hits += std::count(right.ids.begin(), right.ids.end(), id) > 0 ? 1U : 0U;
   }
   return static_cast<double>(hits) / static_cast<double>(result.k * static_cast<std::size_t>(others.rows()));
 }
@@ -327,7 +327,7 @@ TEST(Tuner, JudgesOnAContextAsOftenAsItComes) {
   for (const Contexts& part : {division.fit.view(), division.validation.view()}) {
     std::size_t equal = 0;
     for (std::size_t i = 0; i < part.count; ++i) {
-      equal += std::equal(part.row(i), part.row(i) + kDim, half.data()) ? 1 : 0;
+      equal += std::equal(part.row(i), part.row(i) + kDim, half.data()) ? 1U : 0U;
     }
     EXPECT_NEAR(static_cast<double>(equal) / static_cast<double>(part.count), 0.5, 0.2);
   }

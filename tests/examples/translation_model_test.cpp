@@ -59,7 +59,7 @@ TEST_F(Translation, GreedyOutputIsTheModelsOwn) {
     for (const TokenId token : found[0][0].tokens) {
       if (token != TranslationModel::kEnd) text += (text.empty() ? "" : " ") + model_->target_word(token);
     }
-    equal += text == greedy ? 1 : 0;
+    equal += text == greedy ? 1U : 0U;
   }
   EXPECT_EQ(lines, 60U);
   EXPECT_GE(equal, 59U);

@@ -75,7 +75,7 @@ TEST(StandardRegistry, DescribesEveryBackendWhole) {
     for (const OptionAxis& axis : description->axes) {
       EXPECT_TRUE(names.contains(axis.option)) << axis.option;
       EXPECT_FALSE(axis.values(random_layer(50, 4, 1), 5).empty()) << axis.option;
-      efforts += axis.effort ? 1 : 0;
+      efforts += axis.effort ? 1U : 0U;
     }
     EXPECT_LE(efforts, 1U);
   }

@@ -39,7 +39,7 @@ struct Giver {
     std::size_t same = 0;
     for (std::size_t i = 0; i < tokens; ++i) {
       const std::optional<ScoredToken> token = cursor.next();
-      same += token && same == i && i < answer.size() && token->id == answer.ids[i] ? 1 : 0;
+      same += token && same == i && i < answer.size() && token->id == answer.ids[i] ? 1U : 0U;
     }
     return same;
   }
@@ -75,7 +75,7 @@ CursorMeasurement measure_cursors(const Head& head, std::span<const Choice> choi
     std::size_t different = 0;
     for (std::size_t i = 0; i < count; ++i) {
       givers[g].query(context(i));
-      different += givers[g].step(context(i)) != givers[g].answer.size() ? 1 : 0;
+      different += givers[g].step(context(i)) != givers[g].answer.size() ? 1U : 0U;
     }
     measurement.rows[g].different_share = static_cast<double>(different) / static_cast<double>(count);
   }

@@ -211,7 +211,7 @@ RanksMeasurement Ranks::measure(const Head& head, std::span<const Choice> choice
     std::size_t different = 0;
     for (std::size_t i = 0; i < asking.count(); ++i) {
       const std::vector<TokenId> tokens = asking.tokens_for(*contender.sharded, contender.options, i);
-      different += first() && tokens != asking.tokens_for(*contender.whole, contender.options, i) ? 1 : 0;
+      different += first() && tokens != asking.tokens_for(*contender.whole, contender.options, i) ? 1U : 0U;
     }
     found.rows.push_back({.backend = contender.name,
                           .one_us = us(contender.one),

@@ -80,7 +80,7 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
   for (Drawer& drawer : drawers) {
     const std::vector<TokenId> tokens = &drawer == &all ? expected : tokens_of(drawer, contexts);
     std::size_t different = 0;
-    for (std::size_t i = 0; i < count; ++i) different += tokens[i] != expected[i] ? 1 : 0;
+    for (std::size_t i = 0; i < count; ++i) different += tokens[i] != expected[i] ? 1U : 0U;
     measurement.rows.push_back({.backend = drawer.name,
                                 .scans_per_1000 = 1000.0 * per_token(drawer.sampler.full_scans()),
                                 .trials_mean = per_token(drawer.sampler.trials()),

@@ -55,7 +55,7 @@ inline std::size_t keep_by_tails(const BoundedQuery& bounded, float threshold, c
     const bool below = rows.estimates[i] + rows.radii[i] < threshold;
     rows.estimates[dropped] = rows.estimates[i];
     rows.radii[dropped] = rows.radii[i];
-    dropped += below ? 1 : 0;
+    dropped += below ? 1U : 0U;
     rows.places[kept] = rows.places[i];
     kept += below ? 0 : 1;
   }

@@ -120,9 +120,9 @@ class TokenGumbels {
     // 32 bits: each place as likely as another within 2⁻²⁸.
     const std::uint64_t random = bits(number_of(block, rank) + 1) >> 32;
     std::size_t place = (random * (kBlock - rank)) >> 32;
-    if (rank == 1) return place + (place >= before[0] ? 1 : 0);
-    place += place >= std::min(before[0], before[1]) ? 1 : 0;
-    return place + (place >= std::max(before[0], before[1]) ? 1 : 0);
+    if (rank == 1) return place + std::size_t{place >= before[0]};
+    place += std::size_t{place >= std::min(before[0], before[1])};
+    return place + std::size_t{place >= std::max(before[0], before[1])};
   }
 
   static double exponential(double uniform) { return -std::log(uniform); }

@@ -198,7 +198,7 @@ inline PinnedThread::PinnedThread() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   const auto* bytes = reinterpret_cast<const unsigned char*>(&allowed);
-  for (int cpu = CPU_SETSIZE - 1; cpu >= 0; --cpu) {
+  for (std::size_t cpu = CPU_SETSIZE; cpu-- > 0;) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
     cpu_set_t one;
     CPU_ZERO(&one);

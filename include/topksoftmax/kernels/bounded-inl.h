@@ -223,7 +223,7 @@ inline std::size_t CountFrom(const float* HWY_RESTRICT values, std::size_t count
   for (; i + kLanes <= count; i += kLanes) {
     found += hn::CountTrue(d, hn::Ge(hn::LoadU(d, values + i), least));
   }
-  for (; i < count; ++i) found += values[i] >= limit ? 1 : 0;
+  for (; i < count; ++i) found += values[i] >= limit ? 1U : 0U;
   return found;
 }
 
@@ -305,7 +305,7 @@ inline std::size_t Promising(const float* HWY_RESTRICT values, std::size_t count
   for (std::size_t i = 0; i < found; ++i) {
     const bool keep = maxima[i] >= closer;
     ids[kept] = ids[i];
-    kept += keep ? 1 : 0;
+    kept += keep ? 1U : 0U;
   }
   return kept;
 }

@@ -122,7 +122,7 @@ inline std::size_t RankByCounting(const float* logits, const TokenId* ids, std::
       before += hn::CountTrue(d, hn::Or(hn::Gt(others, own), hn::And(hn::Eq(others, own), lower_id)));
     }
     const bool keeps = few.values[i] != forbidden;
-    allowed += keeps ? 1 : 0;
+    allowed += keeps ? 1U : 0U;
     if (keeps && before < k) best[before] = {few.values[i], tokens[i]};
   }
   return allowed < k ? allowed : k;

@@ -127,7 +127,7 @@ TEST_F(BenchLanguageModel, WritesItsRowsAsJson) {
     EXPECT_GT(row.at("speedup"), 0.0);
     EXPECT_GT(row.at("softmax_share"), 0.0);
     EXPECT_LT(row.at("softmax_share"), 1.0);
-    drafted += row.contains("acceptance") ? 1 : 0;
+    drafted += row.contains("acceptance") ? 1U : 0U;
   }
   EXPECT_EQ(drafted, 6U);
   const nlohmann::json scored =
