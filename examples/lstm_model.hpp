@@ -16,7 +16,7 @@
 namespace topksoftmax::examples {
 
 /// A word-level LSTM language model of two layers, read from a language model file (its tensors are listed in
-/// the README). It runs many streams of text side by side: one row of every matrix a stream.
+/// .github/docs/files.md). It runs many streams of text side by side: one row of every matrix a stream.
 class LstmModel {
  public:
   static constexpr std::size_t kLayers = 2;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The head as its own draft: an approximate head drafts words, the full softmax verifies them in one batch.
-// The text is distributed exactly as the full softmax says, and comes faster.
+// The text is distributed exactly as the full softmax says; the program tells how much faster, or slower, it
+// comes.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

@@ -27,12 +27,14 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// A layer in which some tokens are likelier than others, and contexts of a few topics.
+/// A layer in which some tokens are likelier than others, and contexts of a few topics: some to learn from,
+/// others to be judged on.
 struct World {
   RowMajorMatrix W = RowMajorMatrix::Random(kVocab, kDim);
   Eigen::VectorXf b = Eigen::VectorXf::LinSpaced(kVocab, 6.0F, -6.0F);
-  RowMajorMatrix train = RowMajorMatrix::Random(600, 6) * RowMajorMatrix::Random(6, kDim);
-  RowMajorMatrix test = train.bottomRows(200);
+  RowMajorMatrix topics = RowMajorMatrix::Random(6, kDim);
+  RowMajorMatrix train = RowMajorMatrix::Random(600, 6) * topics;
+  RowMajorMatrix test = RowMajorMatrix::Random(200, 6) * topics;
 };
 
 /// A file for the harness: mine-bench --head FILE.
@@ -69,8 +71,8 @@ void run(const std::filesystem::path& folder) {
   std::size_t repaired = 0;
   bool all_proven = true;
   for (std::size_t i = 0; i < exact.size(); ++i) {
-    right += answers[i].ids == exact[i].ids ? 1 : 0;
-    repaired += proven[i].work.repaired ? 1 : 0;
+    right += answers[i].ids == exact[i].ids ? 1U : 0U;
+    repaired += proven[i].work.repaired ? 1U : 0U;
     all_proven = all_proven && proven[i].certified && proven[i].ids == exact[i].ids;
   }
   std::printf("mine finds the five best of %zu in %zu contexts; certify:mine repairs %zu\n", exact.size(),

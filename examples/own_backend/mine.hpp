@@ -44,7 +44,7 @@ struct MineOptions {
   }
 };
 
-/// A context in, candidates out: here the tokens whose logits are largest in the mean, whatever the context.
+/// A context in, candidates out: here the tokens whose logits are largest on average, whatever the context.
 /// Cost: nothing, and kept·d weights to score them.
 class MineScreener {
  public:
@@ -116,7 +116,7 @@ class Mine final : public ScreenedSoftmax<MineScreener> {
     return {
         .name = "mine",
         .kind = std::string(kind),
-        .summary = "The tokens that win most often",
+        .summary = "The tokens with the largest mean logits",
         .builder = builder<MineOptions>({"Mine::build", "layer, contexts", "mine.hpp"},
                                         [](const BuildMaterial& from, const MineOptions& options) {
                                           return build(from.layer, from.contexts, options);

@@ -164,7 +164,7 @@ class Layer:
         return self.W[ids] @ h + self.b[ids]
 
     def rounding(self, h):
-        """How far a logit in float32 may be off (the README says so)."""
+        """How far a logit in float32 may be off (.github/docs/architecture.md says so)."""
         return (len(h) + 2) * 2.0**-24 * (abs(self.W) @ abs(h) + abs(self.b))
 
 
