@@ -143,7 +143,7 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
 inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                       float* logits) {
   ScanRowsBatch(
-      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, AheadOf(rows), rows.count,
+      rows, [](std::size_t i) { return i; }, [](std::size_t) {}, kAhead, rows.count,
       {contexts, stride, batch}, logits);
 }
 
@@ -174,7 +174,7 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
           const BatchTile<decltype(type)::value> tile(
               rows, [&](std::size_t r) { return first + i + r; }, std::min(kTile, count - i));
           tile.Scan(
-              of_group, group == 0 ? AheadOf(rows) : 0, [](std::size_t) {}, logits + i, kFusedBlock);
+              of_group, group == 0 ? kAhead : 0, [](std::size_t) {}, logits + i, kFusedBlock);
         }
         for (std::size_t q = 0; q < of_group.count; ++q) {
           float* const of_context = logits + q * kFusedBlock;
