@@ -27,7 +27,7 @@ systems=fused,quantized,certified,l2s,fgd,svd,row-clusters,peer:hnswlib,peer:hns
 systems+=,peer:onednn-bf16,peer:onednn-int8
 [ -s code.json ] || "$bench" measure --head "$heads/code.safetensors" --sweep --backends "$systems" --set peer:hnswlib.M=32 \
   peer:hnswlib.ef_construction=400 peer:hnswlib-l2.M=32 peer:hnswlib-l2.ef_construction=400 peer:faiss-hnsw.M=32 \
-  --queries 500 --timed 100 --rounds 2 --json code.json
+  --queries 500 --timed 100 --rounds 3 --json code.json
 
 # Time against V: synthetic heads, where every system has its defaults.
 sizes=()
