@@ -92,6 +92,11 @@ std::string query_code(const TuneResult& result) {
          (result.effort == 0 ? "}" : ", .effort = " + std::to_string(result.effort) + "}");
 }
 
+/// Over Fused, which is the first row.
+double speedup_of(const TuneRow& row, const TuneResult& result) {
+  return result.rows.front().microseconds / row.microseconds;
+}
+
 std::string note(const TuneRow& row, const std::string& reason) {
   return row.settings + (row.settings.empty() || reason.empty() ? "" : "; ") + reason;
 }
@@ -130,7 +135,6 @@ std::vector<std::string> notes_of(const TuneResult& result) {
 }
 
 void print(const Head& head, const TuneOptions& options, const TuneResult& result, std::ostream& out) {
-  const double fused = result.rows.front().microseconds;
   out << head.name << ": V = " << head.layer.vocab() << ", d = " << head.layer.dim() << "; "
       << name_of_precision(result) << " ≥ " << fixed(options.target.precision, 4) << " wanted; learned from "
       << result.fit << " contexts, judged on " << result.validation << " others\n"
@@ -144,7 +148,7 @@ void print(const Head& head, const TuneOptions& options, const TuneResult& resul
     const TuneRow& row = result.rows[i];
     const bool over_budget = i == result.chosen && !result.within_budget;
     table.add({(i == result.chosen ? "=> " : "   ") + row.backend, fixed(row.microseconds, 2),
-               fixed(fused / row.microseconds, 2), fixed(row.precision, 4), fixed(row.lower_bound, 4),
+               fixed(speedup_of(row, result), 2), fixed(row.precision, 4), fixed(row.lower_bound, 4),
                fixed(row.bytes_read * 1e-3, 1), fixed(static_cast<double>(row.index_bytes) * 1e-6, 2),
                fixed(row.build_seconds, 2), note(row, over_budget ? "over the budget" : row.reason)});
   }
@@ -179,7 +183,6 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
   json["chosen"] = result.chosen;
   if (tested) json["test"] = {{"contexts", head.test.rows()}, {"precision", *tested}};
   json["notes"] = notes_of(result);
-  const double fused = result.rows.front().microseconds;
   json["rows"] = nlohmann::ordered_json::array();
   for (const TuneRow& row : result.rows) {  // what was not measured, NaN, is written as null
     json["rows"].push_back({{"backend", row.backend},
@@ -192,7 +195,7 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
                             {"precision", row.precision},
                             {"lower_bound", row.lower_bound},
                             {"us_per_query", row.microseconds},
-                            {"speedup", fused / row.microseconds},
+                            {"speedup", speedup_of(row, result)},
                             {"spread", row.spread},
                             {"bytes_per_query", row.bytes_read},
                             {"reason", row.reason}});

@@ -17,6 +17,7 @@
 #include <zip.h>
 #endif
 
+#include "harness/files/first_bytes.hpp"
 #include "topksoftmax/index/quoted.hpp"
 
 namespace topksoftmax::bench {
@@ -27,16 +28,6 @@ constexpr std::string_view kArchive = "PK\x03\x04";
 
 /// NumPy's own headers have 118 bytes or little more.
 constexpr std::size_t kLongestHeader = 4096;
-
-std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return {};  // to open a pipe would be to wait
-  std::string bytes(count, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), static_cast<std::streamsize>(count));
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  return bytes;
-}
 
 std::vector<std::byte> bytes_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -2,12 +2,13 @@
 #include "harness/heads/context_stream.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <istream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
+#include "harness/files/first_bytes.hpp"
 #include "harness/files/folder.hpp"
 #include "harness/files/numpy_file.hpp"
 #include "harness/heads/contexts_file.hpp"
@@ -19,14 +20,11 @@ namespace {
 
 constexpr std::string_view kBetweenNumbers = " \t\r,;[]()";
 
-/// Whether a file holds arrays, and not text: a safetensors file begins with its header's length and "{". A
-/// pipe is not looked into, for what is read of it is gone.
+/// Whether a file holds arrays, and not text: a safetensors file begins with its header's length and "{".
 bool holds_arrays(const std::filesystem::path& path) {
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return false;
-  std::array<char, 9> begin = {};
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-  return NumpyFile::recognises(path) || begin[8] == '{';
+  constexpr std::size_t kLength = 8;
+  const std::string begin = first_bytes(path, kLength + 1);
+  return NumpyFile::recognises(path) || (begin.size() > kLength && begin[kLength] == '{');
 }
 
 }  // namespace
