@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <span>
 
 #include "topksoftmax/certified/bounds.hpp"
@@ -41,15 +40,12 @@ inline constexpr std::size_t kWantedOfBox = 4;
 /// Leaves rows whose bounds do not hold out of those of some blocks.
 inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEdits& edits,
                              std::span<const TokenId> blocks, float* estimates, float* radii) {
-  const auto leave_out = [=](std::size_t i) {
-    estimates[i] = -std::numeric_limits<float>::infinity();
-    radii[i] = 0.0F;
-  };
   if (!edits.allowed.empty()) {
     const BoundedRows rows = {.blocks = blocks};
     for (std::size_t i = 0; i < blocks.size() * kBlockRows; ++i) {
       const std::size_t place = rows.place(i);
-      if (place < index.rows() && !edits.allows(index.token(place))) leave_out(i);
+      if (place < index.rows() && !edits.allows(index.token(place)))
+        kernels::leave_out(estimates[i], radii[i]);
     }
   }
   for (std::size_t b = 0; b < edits.bias_count; ++b) {
@@ -57,7 +53,8 @@ inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEd
     const auto block = static_cast<TokenId>(place / kBlockRows);
     const auto at = std::lower_bound(blocks.begin(), blocks.end(), block);
     if (at == blocks.end() || *at != block) continue;
-    leave_out(static_cast<std::size_t>(at - blocks.begin()) * kBlockRows + place % kBlockRows);
+    const std::size_t i = static_cast<std::size_t>(at - blocks.begin()) * kBlockRows + place % kBlockRows;
+    kernels::leave_out(estimates[i], radii[i]);
   }
 }
 

@@ -40,44 +40,38 @@ inline float add_bias(float logit, float bias) {
   return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-/// Calls leave_out(token) for every forbidden token.
-template <class LeaveOut>
-void forbid(const LogitEdits& edits, std::size_t vocab, const LeaveOut& leave_out) {
-  if (edits.allowed.empty()) return;
-  for (std::size_t token = 0; token < vocab; ++token) {
-    if (!edits.allows(static_cast<TokenId>(token))) leave_out(token);
-  }
-}
-
 /// Applies the edits to the logits of all tokens; a forbidden one becomes −∞.
 inline void apply_edits(const LogitEdits& edits, std::size_t vocab, float* logits) {
   for (std::size_t b = 0; b < edits.bias_count; ++b) {
     float& logit = logits[edits.bias[b].id];
     logit = add_bias(logit, edits.bias[b].bias);
   }
-  forbid(edits, vocab,
-         [logits](std::size_t token) { logits[token] = -std::numeric_limits<float>::infinity(); });
+  edits.allowed.visit_forbidden(
+      vocab, [logits](TokenId id) { logits[id] = -std::numeric_limits<float>::infinity(); });
 }
 
-/// Calls leave_out(token) for every forbidden and every biased token.
-template <class LeaveOut>
-void for_each_edited(const LogitEdits& edits, std::size_t vocab, const LeaveOut& leave_out) {
-  forbid(edits, vocab, leave_out);
-  for (std::size_t b = 0; b < edits.bias_count; ++b) leave_out(static_cast<std::size_t>(edits.bias[b].id));
+/// Calls visit(id) for every forbidden and every biased token.
+template <class Visit>
+void visit_edited(const LogitEdits& edits, std::size_t vocab, const Visit& visit) {
+  edits.allowed.visit_forbidden(vocab, visit);
+  for (std::size_t b = 0; b < edits.bias_count; ++b) visit(edits.bias[b].id);
+}
+
+/// Makes a bound −∞, below all others. Its radius may be infinite, and −∞ + ∞ is below nothing.
+inline void leave_out(float& estimate, float& radius) {
+  estimate = -std::numeric_limits<float>::infinity();
+  radius = 0.0F;
 }
 
 /// Makes what estimates the logits of forbidden and of biased tokens −∞: it would mean nothing.
 inline void leave_out_edited(const LogitEdits& edits, std::size_t vocab, float* estimates) {
-  for_each_edited(edits, vocab,
-                  [=](std::size_t token) { estimates[token] = -std::numeric_limits<float>::infinity(); });
+  visit_edited(edits, vocab,
+               [estimates](TokenId id) { estimates[id] = -std::numeric_limits<float>::infinity(); });
 }
 
-/// The same of bounds: a radius may be infinite, and −∞ + ∞ is below nothing.
+/// The same of bounds.
 inline void leave_out_edited(const LogitEdits& edits, std::size_t vocab, float* estimates, float* radii) {
-  for_each_edited(edits, vocab, [=](std::size_t token) {
-    estimates[token] = -std::numeric_limits<float>::infinity();
-    radii[token] = 0.0F;
-  });
+  visit_edited(edits, vocab, [=](TokenId id) { leave_out(estimates[id], radii[id]); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::kernels
