@@ -18,8 +18,8 @@
 #include "progress.hpp"
 #include "sampling_arguments.hpp"
 #include "sliding_window.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
-#include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "transformer_model.hpp"
@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
     app.add_option("--prompt", arguments.prompt,
                    "What the text begins with; the beginning of a C function if not given");
     app.add_option("--tokens", arguments.tokens, "Tokens to write at most")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
     app.add_option("--heads", arguments.heads, "Heads beside the full softmax, separated by commas")
         ->delimiter(',')
@@ -288,13 +288,13 @@ int main(int argc, char** argv) {
     app.add_option("--threads", arguments.threads, "Threads to write with, one measurement for each number")
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
     app.add_option("--rounds", arguments.rounds, "Times that each text is written; the median is shown")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
     add_sampling_options(app, arguments.sampling, "Keep this many of the likeliest tokens, at least 1")
-        ->check(CLI::PositiveNumber);
+        ->check(CLI::Range(1, 1'000'000));
     app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
         ->check(CLI::Range(1.0, 1e6))
         ->capture_default_str();

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "progress.hpp"
-#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/stopwatch.hpp"

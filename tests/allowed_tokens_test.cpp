@@ -42,6 +42,27 @@ TEST(AllowedTokens, ReadWordsOfEitherSize) {
   EXPECT_EQ(AllowedTokens(narrow).tokens(), 96U);
 }
 
+TEST(AllowedTokens, AreVisitedInRisingOrder) {
+  const std::array<std::uint32_t, 3> words = {0xFFFF'FFFDU, 0x7FFF'FFFFU, 0x6U};
+  const auto visited = [](const AllowedTokens& of, std::size_t vocab, bool allowed) {
+    std::vector<TokenId> ids;
+    const auto add = [&](TokenId id) { ids.push_back(id); };
+    allowed ? of.visit_allowed(vocab, add) : of.visit_forbidden(vocab, add);
+    return ids;
+  };
+  for (const std::size_t vocab : {2U, 64U, 66U, 128U}) {
+    std::vector<TokenId> ids[2];
+    for (std::size_t t = 0; t < vocab; ++t) {
+      const auto id = static_cast<TokenId>(t);
+      ids[AllowedTokens(words).allows(id) ? 1 : 0].push_back(id);
+    }
+    EXPECT_EQ(visited(words, vocab, false), ids[0]);
+    EXPECT_EQ(visited(words, vocab, true), ids[1]);
+  }
+  EXPECT_EQ(visited({}, 3, true), (std::vector<TokenId>{0, 1, 2}));
+  EXPECT_TRUE(visited({}, 3, false).empty());
+}
+
 TEST(AllowedTokens, WithoutWordsAreAll) {
   const AllowedTokens all;
   EXPECT_TRUE(all.empty());

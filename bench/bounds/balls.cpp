@@ -134,11 +134,8 @@ Candidates BallScreener::screen(const Query& query, Workspace& workspace) const 
   const double length =
       Eigen::Map<const Eigen::VectorXf>(query.h, static_cast<Index>(dim)).cast<double>().norm();
   x[dim] = outwards(length);
+  if (!query.edits.empty() || !(length * largest_ < kLargestLogit)) return Candidates::all();
   Candidates candidates;
-  if (!query.edits.empty() || !(length * largest_ < kLargestLogit)) {
-    candidates.everything = true;
-    return candidates;
-  }
   candidates.screened = groups_.count();
   candidates.bytes_read = balls_.bytes();
   const std::span<GroupBound> bounds = bound_groups(balls_, x, scratch);

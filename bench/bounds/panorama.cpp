@@ -78,11 +78,9 @@ Candidates PanoramaScreener::screen(const Query& query, Workspace& workspace) co
   const Eigen::Map<const Eigen::VectorXf> h(query.h, static_cast<Index>(dim));
   const double length = h.cast<double>().norm();
   const float* const biases = layer_.rows().bias;
+  if (!query.edits.empty() || !layer_.transform().is_identity() || !(length * longest_row_ < kLargestLogit))
+    return Candidates::all();
   Candidates candidates;
-  if (!query.edits.empty() || !layer_.transform().is_identity() || !(length * longest_row_ < kLargestLogit)) {
-    candidates.everything = true;
-    return candidates;
-  }
   auto* const x = scratch.context.get<float>(dim);
   auto* const rests = scratch.rests.get<float>(levels);
   Eigen::Map<Eigen::VectorXf> rotated(x, static_cast<Index>(dim));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -84,12 +83,12 @@ class FullSoftmax final : public TopKSoftmax {
     auto* const best = workspace.scratch<FullSoftmaxScratch>().best.get<ScoredToken>(query.k);
     kernels::TopKHeap heap(best, query.k);
     kernels::LogSumExp sum;
-    kernels::fused_absorb(logits, vocab, heap, query.probabilities ? &sum : nullptr);
+    kernels::fused_select(logits, nullptr, vocab, heap, query.probabilities ? &sum : nullptr);
     store_tokens(heap.sort(), answer);
     if (query.probabilities) {
       store_log_z(Product::is_exact_fp32 ? Normalizer::exact : Normalizer::low_rank, sum.value(), answer);
     } else {
-      store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+      store_no_log_z(answer);
     }
     answer.certified = false;
     if constexpr (Product::is_exact_fp32) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -69,7 +68,7 @@ class PointPeer final : public TopKSoftmax {
     if (query.probabilities) {
       store_log_z(Normalizer::candidates, static_cast<double>(products[0]) + std::log(sum), answer);
     } else {
-      store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+      store_no_log_z(answer);
     }
     answer.certified = false;
     answer.work = index_->work();

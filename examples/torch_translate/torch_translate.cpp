@@ -213,19 +213,19 @@ int main(int argc, char** argv) {
   app.add_option("contexts", arguments.contexts, "Head file whose contexts.train the heads learn from")
       ->required();
   app.add_option("--threads", arguments.threads, "Numbers of threads")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--beams", arguments.beams, "Widths of beams; 1 is greedy")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--limit", arguments.limit, "Sentences to translate")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "Sentences that are translated together")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--rounds", arguments.rounds, "Times that all is translated, of which the median counts")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
       ->capture_default_str();

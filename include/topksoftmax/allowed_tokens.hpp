@@ -9,6 +9,7 @@
 #include <ranges>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/bits.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -76,20 +77,32 @@ class AllowedTokens {
     return count + static_cast<std::size_t>(std::popcount(last));
   }
 
-  /// Calls visit(id) for each of `vocab` tokens that it forbids, in rising order.
+  /// Calls visit(id) for each of `vocab` tokens that it allows, in rising order.
+  template <class Visit>
+  void visit_allowed(std::size_t vocab, const Visit& visit) const {
+    const auto bits_of = [this](std::size_t i) { return empty() ? ~std::uint64_t{0} : block(i); };
+    visit_blocks(vocab, bits_of, visit);
+  }
+
+  /// The same for those that it forbids.
   template <class Visit>
   void visit_forbidden(std::size_t vocab, const Visit& visit) const {
     if (empty()) return;
-    for (std::size_t first = 0; first < vocab; first += 64) {
-      std::uint64_t bits = ~block(first / 64);
-      if (vocab - first < 64) bits &= (std::uint64_t{1} << (vocab - first)) - 1;
-      for (; bits != 0; bits &= bits - 1) {
-        visit(static_cast<TokenId>(first + static_cast<std::size_t>(std::countr_zero(bits))));
-      }
-    }
+    const auto bits_of = [this](std::size_t i) { return ~block(i); };
+    visit_blocks(vocab, bits_of, visit);
   }
 
  private:
+  /// Calls visit(id) for each of `vocab` tokens whose bit is set in bits_of(i), of tokens 64·i, …, 64·i + 63.
+  template <class BitsOf, class Visit>
+  static void visit_blocks(std::size_t vocab, const BitsOf& bits_of, const Visit& visit) {
+    for (std::size_t first = 0; first < vocab; first += 64) {
+      std::uint64_t bits = bits_of(first / 64);
+      if (vocab - first < 64) bits &= (std::uint64_t{1} << (vocab - first)) - 1;
+      detail::visit_bits(bits, [&](std::size_t i) { visit(static_cast<TokenId>(first + i)); });
+    }
+  }
+
   const unsigned char* bytes_ = nullptr;
   std::size_t size_ = 0;
   bool of_32_bits_ = false;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -80,7 +79,7 @@ inline bool answer_from_logits(const Query& query, const Candidates& candidates,
   if (query.probabilities) {
     normalise(candidates, inside, outside, answer);
   } else {
-    store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+    store_no_log_z(answer);
   }
   answer.certified = candidates.certified;
   answer.confidence = candidates.certified ? 1.0 : candidates.confidence;

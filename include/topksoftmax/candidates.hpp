@@ -58,6 +58,8 @@ struct Candidates {
 
   /// The screener gives up: every token that is allowed is to be scored.
   bool everything = false;
+  /// What a screener proposes that gives up at once.
+  static Candidates all() { return {.ids = {}, .everything = true}; }
 
   /// Tokens that a query biases or forbids are not among ids, whatever their logits. With
   /// Normalizer::learned, `outside` is then that of the best ids.size() of ids and these tokens, by the

@@ -19,13 +19,10 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Throws unless every value of a context [dim] is finite.
 inline void check_context(const float* h, std::size_t dim) {
-  if (all_finite(h, dim)) return;
-  for (std::size_t j = 0; j < dim; ++j) {
-    if (!std::isfinite(h[j])) {
-      throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " +
-                                  value_text(static_cast<double>(h[j])) + "; every value must be finite");
-    }
-  }
+  const std::size_t j = first_not_finite(h, dim);
+  if (j == dim) return;
+  throw std::invalid_argument("query: h[" + std::to_string(j) + "] is " +
+                              value_text(static_cast<double>(h[j])) + "; every value must be finite");
 }
 
 /// Throws unless biases are finite and of tokens, in ascending order.
@@ -70,7 +67,7 @@ inline void check_dimension(std::size_t dim, const SoftmaxLayer& layer) {
                               other_dimension(dim, layer));
 }
 
-/// What to throw where log Z cannot be sampled as exactly.
+/// The error for an accuracy that log Z cannot be found to.
 inline std::invalid_argument unusable_error(const char* asked, double error, const char* limit) {
   return std::invalid_argument(std::string(asked) + ": error is " + value_text(error) + "; it must be " +
                                limit);

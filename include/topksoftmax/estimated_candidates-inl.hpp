@@ -30,18 +30,15 @@ TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, const LogitTran
                                              float* estimates, std::size_t vocab, std::size_t wanted,
                                              Workspace& workspace) {
   constexpr float nothing = -std::numeric_limits<float>::infinity();
-  Candidates candidates;
   kernels::leave_out_edited(query.edits, vocab, estimates);
   EstimatedScratch& scratch = workspace.scratch<EstimatedScratch>();
   auto* const maxima = scratch.maxima.get<float>(vocab / 8 + 2 * kernels::kSlack);
   auto* const ids = scratch.ids.get<TokenId>(vocab + kernels::kSlack);
   const std::size_t found = kernels::promising(estimates, vocab, wanted, maxima, ids);
-  if (found < wanted) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (found < wanted) return Candidates::all();
   put_largest_first(ids, found, wanted, estimates);
   std::sort(ids, ids + wanted);
+  Candidates candidates;
   candidates.ids = {ids, wanted};
   if (!query.probabilities) return candidates;
 

@@ -2,10 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <new>
 #include <span>
 
@@ -43,12 +40,7 @@ inline void absorb_allowed(const SoftmaxLayer& layer, const Query& query, std::s
   AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
   auto* const ids = scratch.ids.get<TokenId>(allowed);
   std::size_t count = 0;
-  for (std::size_t word = 0; count < allowed; ++word) {
-    for (std::uint64_t bits = query.edits.allowed.block(word); bits != 0 && count < allowed;
-         bits &= bits - 1) {
-      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
-    }
-  }
+  query.edits.allowed.visit_allowed(layer.vocab(), [&](TokenId id) { ids[count++] = id; });
   auto* const logits = scratch.logits.get<float>(allowed);
   scan_gathered(workspace, layer.rows(), ids, allowed, query.h, logits);
   for (std::size_t b = 0; b < query.edits.bias_count; ++b) {
@@ -83,7 +75,7 @@ TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
   if (query.probabilities) {
     store_log_z(Normalizer::exact, sum.value(), answer);
   } else {
-    store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+    store_no_log_z(answer);
   }
   answer.certified = true;
   answer.confidence = 1.0;
@@ -122,7 +114,7 @@ TOPKSOFTMAX_INLINE QueryWork absorb_all(const SoftmaxLayer& layer, const Query& 
     auto* const logits = workspace.scratch<detail::AnswerScratch>().logits.get<float>(layer.vocab());
     scan(workspace, layer.rows(), 0, layer.vocab(), query.h, logits);
     kernels::apply_edits(query.edits, layer.vocab(), logits);
-    kernels::fused_absorb(logits, layer.vocab(), heaps[0], sums);
+    kernels::fused_select(logits, nullptr, layer.vocab(), heaps[0], sums);
   }
   return full_scan_work(layer);
 }

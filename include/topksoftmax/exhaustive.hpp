@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 
 #include "topksoftmax/config.hpp"
@@ -60,6 +61,10 @@ inline QueryWork full_scan_work(const SoftmaxLayer& layer) {
 inline void store_log_z(Normalizer normalizer, double log_z, TopK& answer) {
   answer.normalizer = normalizer;
   answer.log_z = answer.log_z_low = answer.log_z_high = log_z;
+}
+/// The same where no probabilities are wanted.
+inline void store_no_log_z(TopK& answer) {
+  store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

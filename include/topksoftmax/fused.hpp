@@ -14,7 +14,8 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The full softmax in one pass: bias, online log-sum-exp and n-best are fused into the product, and no more
-/// than a block of 64 logits exists at a time. A query that threads share keeps all V.
+/// than 512 logits exist at a time (of a batch 64 for each of up to 64 contexts). A query that threads share
+/// keeps all V.
 ///
 /// With k = 1 this is Algorithm 2 of "Faster Neural Machine Translation Inference" (§3.1), and Algorithm 3
 /// without probabilities; larger k is its n-best extension. (The paper's printed Algorithm 2 loses the bias

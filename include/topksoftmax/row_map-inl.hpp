@@ -15,6 +15,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/numeric/bits.hpp"
 #include "topksoftmax/row_map.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
@@ -37,9 +38,9 @@ inline std::uint64_t compressed(std::uint64_t bits, std::uint64_t present) {
   const int all = std::popcount(present);
   if (2 * std::popcount(bits) > all) return low_bits(all) ^ compressed(present ^ bits, present);
   std::uint64_t result = 0;
-  for (; bits != 0; bits &= bits - 1) {
-    result |= std::uint64_t{1} << std::popcount(present & low_bits(std::countr_zero(bits)));
-  }
+  visit_bits(bits, [&](std::size_t i) {
+    result |= std::uint64_t{1} << std::popcount(present & low_bits(static_cast<int>(i)));
+  });
   return result;
 }
 
@@ -108,7 +109,7 @@ TOPKSOFTMAX_INLINE void RowMap::allow_rows(const AllowedTokens& allowed, std::ui
   for (const Block& block : blocks_) {
     const std::uint64_t bits = block.present & allowed.block(block.number);
     if (bits == 0) continue;
-    std::uint64_t run = detail::compressed(bits, block.present);
+    const std::uint64_t run = detail::compressed(bits, block.present);
     const auto count = static_cast<std::size_t>(std::popcount(block.present));
     const auto first = static_cast<std::size_t>(nth_row(block.before));
     const auto last = static_cast<std::size_t>(nth_row(block.before + count - 1));
@@ -117,11 +118,10 @@ TOPKSOFTMAX_INLINE void RowMap::allow_rows(const AllowedTokens& allowed, std::ui
       if (first / 64 != last / 64) rows[first / 64 + 1] |= run >> (64 - first % 64);
       continue;
     }
-    for (; run != 0; run &= run - 1) {
-      const auto row =
-          static_cast<std::size_t>(nth_row(block.before + static_cast<std::size_t>(std::countr_zero(run))));
+    detail::visit_bits(run, [&](std::size_t i) {
+      const auto row = static_cast<std::size_t>(nth_row(block.before + i));
       rows[row / 64] |= std::uint64_t{1} << (row % 64);
-    }
+    });
   }
 }
 

@@ -21,8 +21,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Which rows of a layer are which tokens of a model that has other ids: see MappedVocabulary.
 ///
-/// Keeps 4·rows bytes, 16 for every 64 tokens of V that some row is one of (at most 16·rows, however large V
-/// is), and 4 more a row where padding rows lie between those of tokens.
+/// Keeps 4·rows bytes, and 16 for every 64 tokens of V that some row is one of (at most 16·rows, however
+/// large V is); where some rows are padding a bit a row, and 4 bytes a token where padding lies before some.
 class TOPKSOFTMAX_EXPORT RowMap {
  public:
   /// In place of an id, of a row that is not a token; in place of a row, of a token that has none.

@@ -54,13 +54,11 @@ inline std::string described(float value) {
 }
 
 inline void check_vector(const float* values, std::size_t count, const char* name) {
-  if (values == nullptr || all_finite(values, count)) return;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(values[i])) {
-      throw Error("softmax layer: " + std::string(name) + "[" + std::to_string(i) + "] is " +
-                  described(values[i]) + "; it must be finite");
-    }
-  }
+  if (values == nullptr) return;
+  const std::size_t i = first_not_finite(values, count);
+  if (i == count) return;
+  throw Error("softmax layer: " + std::string(name) + "[" + std::to_string(i) + "] is " +
+              described(values[i]) + "; it must be finite");
 }
 
 /// Whatever bytes a row has, its weights are then finite.
@@ -117,14 +115,10 @@ inline void check_layer(const kernels::Rows& rows, std::ptrdiff_t bias_count) {
   std::vector<float> row(rows.dim);
   for (std::size_t token = 0; token < rows.count; ++token) {
     copy_row_of(rows, token, row.data());
-    if (all_finite(row.data(), rows.dim)) continue;
-    for (std::size_t j = 0; j < rows.dim; ++j) {
-      const float value = row[j];
-      if (!std::isfinite(value)) {
-        throw Error("softmax layer: W at row " + std::to_string(token) + ", column " + std::to_string(j) +
-                    " is " + described(value) + "; it must be finite");
-      }
-    }
+    const std::size_t j = first_not_finite(row.data(), rows.dim);
+    if (j == rows.dim) continue;
+    throw Error("softmax layer: W at row " + std::to_string(token) + ", column " + std::to_string(j) +
+                " is " + described(row[j]) + "; it must be finite");
   }
 }
 

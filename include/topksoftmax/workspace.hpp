@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
+#include "topksoftmax/storage/cache_line.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -23,22 +24,18 @@ class ScratchBuffer {
   /// Room for `count` values of T. Throws std::bad_alloc, and then stays as it was.
   template <class T>
   T* get(std::size_t count) {
-    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
-    const std::size_t bytes = count * sizeof(T) + kAlignment;
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= detail::kCacheLine);
+    const std::size_t bytes = count * sizeof(T) + detail::kCacheLine;
     if (bytes > capacity_) {
       const std::size_t grown = bytes + bytes / 2;
-      storage_.reset(static_cast<std::byte*>(::operator new (grown, std::align_val_t{kAlignment})));
+      storage_ = detail::aligned_memory(grown);
       capacity_ = grown;
     }
     return reinterpret_cast<T*>(storage_.get());
   }
 
  private:
-  static constexpr std::size_t kAlignment = 64;
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
-  };
-  std::unique_ptr<std::byte, Free> storage_;
+  detail::AlignedStorage storage_;
   std::size_t capacity_ = 0;
 };
 
@@ -76,7 +73,7 @@ class StampedTokens {
   Stamp stamp_ = 0;
 };
 
-/// A set of tokens whose stamps last for four thousand million times.
+/// A set of tokens that is cleared at no cost, but once in 2³² − 1 times.
 using TokenSet = StampedTokens<std::uint32_t>;
 
 /// Threads that one query may share its work over, lent by the caller.

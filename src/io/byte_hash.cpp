@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "topksoftmax/storage/value_at.hpp"
+
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
 
@@ -18,9 +20,7 @@ std::uint64_t mixed(std::uint64_t lane, std::uint64_t word) {
 template <class Lanes>
 void add_block(Lanes& lanes, const std::byte* block) {
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, block + i * sizeof(word), sizeof(word));
-    lanes[i] = mixed(lanes[i], word);
+    lanes[i] = mixed(lanes[i], detail::value_at<std::uint64_t>(block, i));
   }
 }
 

@@ -13,10 +13,13 @@
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/storage/value_at.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
 namespace {
+
+using detail::value_at;
 
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::uint32_t kDefaultAlignment = 32;
@@ -47,14 +50,6 @@ constexpr std::array<ValueType, 13> kValueTypes = {{{"uint8", 1},
 
 const ValueType& value_type(GgufType type) {
   return kValueTypes[static_cast<std::size_t>(type)];
-}
-
-/// A value at any byte.
-template <class T>
-T value_at(const std::byte* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));
-  return value;
 }
 
 /// Takes what stands next in a file, once it is known to be there.

@@ -2,7 +2,6 @@
 #include "io/index_format.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include "io/byte_hash.hpp"
@@ -10,6 +9,7 @@
 #include "io/safetensors_header.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
@@ -27,9 +27,8 @@ std::string hexadecimal(std::uint64_t number) {
 }
 
 void check_version(const std::filesystem::path& path, std::string_view text) {
-  std::uint64_t version = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  if (error != std::errc() || end != text.data() + text.size() || version == 0) {
+  const std::uint64_t version = detail::number_of<std::uint64_t>(text).value_or(0);
+  if (version == 0) {
     throw Error(path.string() + ": is not an index file: its format_version is " + detail::in_quotes(text) +
                 kWhatIndexesAre);
   }

@@ -2,7 +2,6 @@
 #include "topksoftmax/io/safetensors.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "io/safetensors_header.hpp"
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/storage/value_at.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
@@ -45,8 +45,7 @@ void convert(const SafetensorsFile& file, const TensorView& view, std::span<To> 
   const std::byte* const in = view.bytes.data();
   if constexpr (always_fits<To, From>() || std::is_integral_v<From>) {
     for (std::size_t i = 0; i < out.size(); ++i) {
-      From value;  // Copied, because a file may put a tensor at any byte.
-      std::memcpy(&value, in + i * sizeof(From), sizeof(From));
+      const auto value = detail::value_at<From>(in, i);  // a file may put a tensor at any byte
       if constexpr (!always_fits<To, From>()) {
         if (!fits<To>(value)) {
           throw file.error(view.name, "value " + std::to_string(i) + " is " + std::to_string(value) +

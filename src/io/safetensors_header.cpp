@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,6 +12,7 @@
 #include "io/json_text.hpp"
 #include "io/tensor_checks.hpp"
 #include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/storage/value_at.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -50,8 +50,7 @@ std::string_view header_text(std::span<const std::byte> file, const std::filesys
     throw Error(path.string() + ": has " + std::to_string(file.size()) +
                 " bytes, a safetensors file at least " + std::to_string(kLengthBytes));
   }
-  std::uint64_t length = 0;
-  std::memcpy(&length, file.data(), kLengthBytes);
+  const auto length = detail::value_at<std::uint64_t>(file.data());
   if (length > SafetensorsFile::max_header_bytes) {
     if (const std::string_view other = other_format(file); !other.empty()) {
       throw Error(path.string() + ": is " + std::string(other) + ", not a safetensors file");

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "io/byte_order.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/shortlist/alignment_lists.hpp"
+#include "topksoftmax/storage/value_at.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -28,19 +28,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 48);
 
-template <class T>
-T at(std::string_view bytes, std::size_t offset) {
-  T value{};
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
-
 /// Marian's checksum, of whole numbers of 64 bits.
 std::uint64_t checksum(std::string_view bytes) {
   constexpr std::uint64_t kSpread = 0x9e3779b9;
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i + sizeof(sum) <= bytes.size(); i += sizeof(sum)) {
-    sum ^= at<std::uint64_t>(bytes, i) + kSpread + (sum << 6) + (sum >> 2);
+    sum ^= detail::value_at<std::uint64_t>(bytes.data() + i) + kSpread + (sum << 6) + (sum >> 2);
   }
   return sum;
 }
@@ -52,7 +45,7 @@ Header checked_header(std::string_view bytes, std::string_view name) {
     throw error("has " + std::to_string(bytes.size()) + " bytes, a binary shortlist at least " +
                 std::to_string(sizeof(Header)));
   }
-  const auto header = at<Header>(bytes, 0);
+  const auto header = detail::value_at<Header>(bytes.data());
   const std::size_t left = bytes.size() - sizeof(Header);
   const bool offsets_fit = header.offsets <= left / sizeof(std::uint64_t);
   const std::size_t left_for_targets = offsets_fit ? left - header.offsets * sizeof(std::uint64_t) : 0;
@@ -83,7 +76,7 @@ AlignmentLists AlignmentLists::read_binary(std::string_view bytes, std::string_v
                 std::to_string(source_count) + ", one for a source word");
   }
   const auto offset = [&](std::size_t i) {
-    return at<std::uint64_t>(bytes, sizeof(Header) + i * sizeof(std::uint64_t));
+    return detail::value_at<std::uint64_t>(bytes.data() + sizeof(Header), i);
   };
   const std::size_t begin_of_targets = sizeof(Header) + header.offsets * sizeof(std::uint64_t);
 
@@ -101,7 +94,7 @@ AlignmentLists AlignmentLists::read_binary(std::string_view bytes, std::string_v
                   std::to_string(end) + " of " + std::to_string(header.targets) + " targets");
     }
     for (std::uint64_t i = begin; i < end; ++i) {
-      const auto target = at<std::uint32_t>(bytes, begin_of_targets + i * sizeof(std::uint32_t));
+      const auto target = detail::value_at<std::uint32_t>(bytes.data() + begin_of_targets, i);
       if (target >= target_count) {
         throw error("list " + std::to_string(source) + " has target " + std::to_string(target) +
                     "; the target vocabulary has " + std::to_string(target_count) + " words");

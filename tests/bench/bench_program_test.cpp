@@ -535,7 +535,8 @@ TEST_F(BenchProgram, DrawsTimeAgainstTheVocabularyOfComparableRunsAlone) {
 TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
   const std::string out = " --out " + (folder_.path() / "figure.svg").string();
   const std::filesystem::path other = folder_.path() / "other.json";
-  expect_error(run_tool("plot precision --json " + other.string() + out), 1, "cannot be read");
+  expect_error(run_tool("plot precision --json " + other.string() + out), 1,
+               "cannot open: No such file or directory");
   std::ofstream(other) << "{\"results\": 3}";
   expect_error(run_tool("plot precision --json " + other.string() + out), 1, "not a measurement");
   expect_error(run_tool("plot precision --json " + folder_.path().string() + out), 1,
@@ -654,6 +655,19 @@ TEST_F(BenchProgram, RefusesAHeadWithoutTestContexts) {
   head.test.resize(0, kDim);
   head.write(bare);
   expect_error(run_tool("--head " + bare.string()), 1, "there are no contexts to measure on");
+}
+
+TEST_F(BenchProgram, SaysWhatGivesContextsToLearnFrom) {
+  const std::filesystem::path bare = folder_.path() / "bare.safetensors";
+  TinyHead head;
+  head.train.resize(0, kDim);
+  head.write(bare);
+  const std::string why = "bare.safetensors: there are no contexts to learn from; --contexts FILE gives some";
+  const std::string of_bare = " --head " + bare.string();
+  expect_error(run_tool("tune --target p5=0.99" + of_bare), 1, why);
+  const std::string out = " --out " + (folder_.path() / "bare.index").string();
+  expect_error(run_tool("build --backend l2s" + of_bare + out), 1, why);
+  EXPECT_EQ(run_tool("build --backend quantized" + of_bare + out).exit_code, 0);
 }
 
 TEST_F(BenchProgram, RefusesNumbersThatAreNoneInShort) {

@@ -296,7 +296,7 @@ TEST_F(ModelFormats, SaysWhichContextsCannotBeTaken) {
   expect_refused(ask + path("long"), "h holds contexts of length 60; the layer's dimension is 8");
   write_safetensors(path("rows"), std::vector{tensor_view("h", {kDim, kVocab}, values(weight_))});
   expect_refused(ask + path("rows"), "the layer's dimension is 8, and W has 120 rows: is it transposed?");
-  expect_refused(ask + path("nothing"), "nothing: cannot be read");
+  expect_refused(ask + path("nothing"), "nothing: cannot open: No such file");
   write_safetensors(path("flat"), std::vector{tensor_view("contexts", {kVocab}, span(bias_))});
   expect_refused(ask + path("flat"), "flat: has the shape [120]; contexts must be [N, 8]");
   write_safetensors(path("both"), std::vector{tensor_view("contexts", {kVocab}, span(bias_)),

@@ -125,7 +125,7 @@ TEST(ContextRegions, AreRefusedWhereTheyAreDamaged) {
                 parts.tensors.at("outside.regions").shape[0] = 18;
                 for (std::size_t i = 3; i < 18; ++i) bytes += bytes.substr(0, bytes.size() / i);
               }),
-              HasSubstr("has not 1 to 16 rows"));
+              HasSubstr("must have 1 to 16 rows"));
 }
 
 }  // namespace

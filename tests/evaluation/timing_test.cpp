@@ -10,10 +10,6 @@
 #include <stdexcept>
 #include <vector>
 
-#ifdef __linux__
-#include <sched.h>
-#endif
-
 namespace topksoftmax {
 namespace {
 
@@ -181,23 +177,6 @@ TEST(Timing, PassesExceptionsOn) {
   const std::vector<TimedWork> works = {[](std::size_t, std::size_t) { throw std::runtime_error("work"); }};
   EXPECT_THROW(time_interleaved(works, 1), std::runtime_error);
 }
-
-#ifdef __linux__
-int processors() {
-  cpu_set_t allowed;
-  sched_getaffinity(0, sizeof(allowed), &allowed);
-  return CPU_COUNT(&allowed);
-}
-
-TEST(PinnedThread, KeepsOneProcessorAndGivesTheOthersBack) {
-  const int before = processors();
-  {
-    const PinnedThread pinned;
-    EXPECT_EQ(processors(), 1);
-  }
-  EXPECT_EQ(processors(), before);
-}
-#endif
 
 }  // namespace
 }  // namespace topksoftmax

@@ -14,8 +14,11 @@
 
 #include "support/errors.hpp"
 #include "support/layers.hpp"
+#include "topksoftmax/candidates.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/registry/standard.hpp"
+#include "topksoftmax/screened_softmax.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -331,6 +334,37 @@ TEST(Tuner, JudgesOnAContextAsOftenAsItComes) {
     }
     EXPECT_NEAR(static_cast<double>(equal) / static_cast<double>(part.count), 0.5, 0.2);
   }
+}
+
+TEST(Tuner, ChoosesAmongExactBackendsAlone) {
+  Registry registry;
+  registry.add(Registry::standard().find("fused"));
+  const TuneResult result = tune(layer(), contexts(), easy_options(), registry);
+  EXPECT_EQ(result.backend->name(), "fused");
+  EXPECT_EQ(result.rows.size(), 1U);
+}
+
+/// Answers nothing, and keeps what it was asked for.
+struct Listening {
+  std::vector<float>* heard;
+
+  Candidates screen(const Query& query, Workspace& /*workspace*/) const {
+    heard->push_back(query.h[0]);
+    return Candidates::all();
+  }
+  std::string_view name() const { return "listening"; }
+  std::size_t index_bytes() const { return 0; }
+};
+
+TEST(Tuner, TimesContextsFromAllOverTheText) {
+  RowMajorMatrix numbered = RowMajorMatrix::Zero(10, kDim);
+  for (Eigen::Index i = 0; i < numbered.rows(); ++i) numbered(i, 0) = static_cast<float>(i);
+  std::vector<float> heard;
+  const ScreenedSoftmax<Listening> head(layer(), {&heard});
+  detail::Asker asker(head, Contexts::of(numbered), {.k = 1});
+  asker.ask(0, 2, 4);
+  asker.ask(2, 2, 4);
+  EXPECT_EQ(heard, (std::vector<float>{0.0F, 2.0F, 5.0F, 7.0F}));
 }
 
 TEST(Tuner, RefusesWhatItCannotUse) {

@@ -30,7 +30,7 @@ TEST(Progress, APartIsToldAsAWhole) {
     told.push_back(done);
   };
   detail::part_of(whole, 0.5, 0.75)("a step", 0.5);
-  const detail::StepProgress step = detail::step_of(detail::part_of(whole, 0.0, 0.5), "a step", 0.5, 1.0);
+  const StepProgress step = detail::step_of(detail::part_of(whole, 0.0, 0.5), "a step", 0.5, 1.0);
   step(0.5);
   step(1.0);
   EXPECT_EQ(told, (std::vector<double>{0.625, 0.25, 0.375, 0.5}));
@@ -40,13 +40,20 @@ TEST(Progress, APartIsToldAsAWhole) {
 
 TEST(Progress, AShareIsToldAsAStep) {
   std::vector<double> told;
-  const detail::StepProgress whole = [&told](double done) { told.push_back(done); };
-  const detail::StepProgress share = detail::share_of(whole, 0.5, 0.75);
+  const StepProgress whole = [&told](double done) { told.push_back(done); };
+  const StepProgress share = detail::share_of(whole, 0.5, 0.75);
   share(0.0);
   share(0.5);
   share(1.0);
   EXPECT_EQ(told, (std::vector<double>{0.5, 0.625, 0.75}));
   EXPECT_FALSE(detail::share_of({}, 0.0, 1.0));
+}
+
+TEST(Progress, NobodyMayBeTold) {
+  std::vector<double> told;
+  detail::tell([&told](std::string_view, double done) { told.push_back(done); }, "a step", 0.5);
+  detail::tell({}, "a step", 1.0);
+  EXPECT_EQ(told, std::vector<double>{0.5});
 }
 
 class BuildProgress : public ::testing::TestWithParam<std::string> {

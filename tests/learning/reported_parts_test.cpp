@@ -16,7 +16,7 @@ namespace {
 
 using Parts = std::vector<std::pair<std::size_t, std::size_t>>;
 
-Parts parts_of(std::size_t total, std::size_t size, const detail::StepProgress& report) {
+Parts parts_of(std::size_t total, std::size_t size, const StepProgress& report) {
   Parts parts;
   std::mutex mutex;
   detail::for_each_reported_part(ThreadPool(3), total, size, report,

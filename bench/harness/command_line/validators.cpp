@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/command_line/validators.hpp"
 
-#include <charconv>
+#include <optional>
 #include <sstream>
 #include <string>
-#include <system_error>
+
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -15,11 +16,8 @@ template <class Number, class Allow>
 CLI::Validator allowed(const std::string& what, Allow allow) {
   return CLI::Validator(
       [allow, refusal = " must be " + what](const std::string& text) {
-        Number value{};
-        const char* const end = text.data() + text.size();
-        const auto read = std::from_chars(text.data(), end, value);
-        const bool good = read.ec == std::errc() && read.ptr == end && allow(value);
-        return good ? std::string() : "\"" + text + "\"" + refusal;
+        const std::optional<Number> value = detail::number_of<Number>(text);
+        return value && allow(*value) ? std::string() : "\"" + text + "\"" + refusal;
       },
       "");
 }

@@ -19,7 +19,7 @@
 #include "harness/backends/build_backend.hpp"
 #include "harness/backends/choice.hpp"
 #include "harness/backends/index_output.hpp"
-#include "harness/command_line/usage_error.hpp"
+#include "harness/command_line/threads_option.hpp"
 #include "harness/command_line/validators.hpp"
 #include "harness/files/output_file.hpp"
 #include "harness/heads/context_stream.hpp"
@@ -166,15 +166,13 @@ void answer_all(const Request& request, const TopKSoftmax& backend, ContextStrea
       }
     }
     out.flush();
+    if (!out) return;  // nobody reads what else would be answered; the tool's end says so
     answered += count;
   }
 }
 
 void run_ask(const Request& request, const Invocation& invocation) {
-  if (request.batch > 1 && request.threads > request.batch) {
-    throw UsageError("--threads " + std::to_string(request.threads) + " needs --batch " +
-                     std::to_string(request.threads) + " or more, as threads share the contexts of a batch");
-  }
+  check_threads(request.threads, request.batch);
   const bool to_file = !request.json.empty() && request.json != "-";
   check_distinct(std::array{NamedFile{"--json", request.json}}, files_read(request));
   if (to_file) check_output(request.json);
@@ -197,7 +195,6 @@ void run_ask(const Request& request, const Invocation& invocation) {
 }  // namespace
 
 Action declare_ask(CLI::App& app) {
-  constexpr std::size_t kMostThreads = 4096;
   const auto request = std::make_shared<Request>();
   declare_layer(app, request->head);
   CLI::Option* const index =
@@ -232,11 +229,7 @@ Action declare_ask(CLI::App& app) {
       ->check(count())
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--threads", request->threads,
-                 "Threads that answer a query together, or share the contexts of a batch")
-      ->check(whole_number(1, kMostThreads))
-      ->type_name("N")
-      ->capture_default_str();
+  add_threads(app, request->threads);
   app.add_option("--json", request->json,
                  "Write an object of JSON for each context to this file; -: print them instead of lines")
       ->check(file_name())

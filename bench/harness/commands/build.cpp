@@ -53,6 +53,7 @@ void run_build(const Request& request, const Invocation& invocation) {
   if (!request.json.empty()) check_output(request.json);
   progress.show("reading " + request.head.head.string());
   const Head head = load_head(request.head);
+  if (choice.backend->traits.needs_contexts) require_training_contexts(head);
   double seconds = 0.0;
   const PeakMemory memory;
   const std::unique_ptr<TopKSoftmax> built = [&] {

@@ -11,10 +11,12 @@
 
 #include "harness/backends/choice.hpp"
 #include "harness/backends/copied_layer.hpp"
+#include "harness/command_line/threads_option.hpp"
 #include "harness/command_line/usage_error.hpp"
 #include "harness/command_line/validators.hpp"
 #include "harness/commands/measure_request.hpp"
 #include "harness/experiments/ablation.hpp"
+#include "topksoftmax/registry/joined.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -23,17 +25,8 @@ namespace {
 constexpr std::size_t kSweepTimed = 500;
 constexpr std::size_t kSweepRounds = 5;
 
-/// More have no use on any machine, and each takes memory.
-constexpr std::size_t kMostThreads = 4096;
-
 /// The values of k that the papers compare systems by: boards, plots and ablations need them.
 constexpr std::array<std::size_t, 2> kBoardKs = {1, 5};
-
-std::string ablation_names() {
-  std::string names;
-  for (const Ablation& ablation : ablations()) names += (names.empty() ? "" : ", ") + ablation.name;
-  return names;
-}
 
 /// What tokens are drawn by.
 constexpr std::array<const char*, 6> kDrawnBy = {"--temperature", "--top-p",       "--min-p",
@@ -120,12 +113,8 @@ void check(const CLI::App& app, MeasureRequest& request) {
       throw UsageError(std::string(option) + " needs --sampling");
     }
   }
-  if (request.measure.batch > 1 && request.measure.threads > request.measure.batch) {
-    throw UsageError(
-        "--threads " + std::to_string(request.measure.threads) + " needs --batch " +
-        std::to_string(request.measure.threads) +
-        " or more, as threads share the contexts of a batch, or --batch 1, where they share each query");
-  }
+  check_threads(request.measure.threads, request.measure.batch,
+                ", or --batch 1, where they share each query");
   std::vector<std::size_t>& ks = request.measure.ks;
   const bool has_boards = request.what == Measurand::sweep || request.what == Measurand::ablation;
   if (has_boards || !request.html.empty()) ks.insert(ks.end(), kBoardKs.begin(), kBoardKs.end());
@@ -173,11 +162,7 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
          "Measure the fused softmax over a copy of the layer in this type too, as engines store it: " +
              std::string(copied_types))
       ->type_name("TYPE");
-  app.add_option("--threads", measure.threads,
-                 "Threads that answer a query together, or share the contexts of a batch")
-      ->check(whole_number(1, kMostThreads))
-      ->type_name("N")
-      ->capture_default_str();
+  add_threads(app, measure.threads);
   app.add_option("--batch", measure.batch, "Contexts that are asked together")
       ->check(count())
       ->type_name("N")
@@ -209,7 +194,7 @@ void declare_experiments(CLI::App& app, MeasureRequest& request) {
            request.what = Measurand::ablation;
            request.ablation = name;
          },
-         "Repeat an experiment of the papers instead: " + ablation_names())
+         "Repeat an experiment of the papers instead: " + detail::joined(ablations(), &Ablation::name))
       ->type_name("NAME");
   auto* const with_model =
       app.add_option_group("Language model", "On a language model file whole instead (lstm.*, vocab.utf8)");

@@ -15,6 +15,7 @@
 #include "harness/command_line/usage_error.hpp"
 #include "harness/command_line/validators.hpp"
 #include "harness/files/folder.hpp"
+#include "harness/files/open_file.hpp"
 #include "harness/files/output_file.hpp"
 #include "harness/reports/figures.hpp"
 #include "harness/reports/plot.hpp"
@@ -35,8 +36,7 @@ MeasurementFile read_measurement(const std::filesystem::path& path) {
   if (is_folder(path)) {
     throw Error(path.string() + ": is a folder, not a measurement that measure --json has written");
   }
-  std::ifstream file(path);
-  if (!file) throw Error(path.string() + ": cannot be read");
+  std::ifstream file = open_file(path);
   nlohmann::json measurement = nlohmann::json::parse(file, nullptr, false);
   if (measurement.is_discarded()) throw Error(path.string() + ": is not valid JSON");
   return {.name = path.string(), .measurement = std::move(measurement)};

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -29,6 +28,7 @@
 #include "topksoftmax/evaluation/tune.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/replace_file.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/registry/option_value.hpp"
 #include "topksoftmax/registry/standard_loader.hpp"
@@ -44,27 +44,23 @@ struct Request {
   TuneOptions options;
 };
 
-/// A number that is all of the text.
-template <class Number>
-bool parse(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 /// Reads "p5=0.99".
 TuneTarget parse_target(const std::string& text) {
   const std::size_t equals = text.find('=');
-  TuneTarget target;
-  if (equals == std::string::npos || !(text.starts_with('p') || text.starts_with('P')) ||
-      !parse(std::string_view(text).substr(1, equals - 1), target.k) ||
-      !parse(std::string_view(text).substr(equals + 1), target.precision)) {
+  std::optional<std::size_t> k;
+  std::optional<double> precision;
+  if (equals != std::string::npos && (text.starts_with('p') || text.starts_with('P'))) {
+    k = detail::number_of<std::size_t>(text.substr(1, equals - 1));
+    precision = detail::number_of<double>(text.substr(equals + 1));
+  }
+  if (!k || !precision) {
     throw UsageError("--target is \"" + text + "\"; it must be of the form p5=0.99");
   }
-  if (target.k == 0) throw UsageError("--target " + text + ": k must be at least 1");
-  if (!(target.precision > 0.0 && target.precision <= 1.0)) {
+  if (*k == 0) throw UsageError("--target " + text + ": k must be at least 1");
+  if (!(*precision > 0.0 && *precision <= 1.0)) {
     throw UsageError("--target " + text + ": the precision must be above 0 and at most 1");
   }
-  return target;
+  return {.k = *k, .precision = *precision};
 }
 
 std::string name_of_precision(const TuneResult& result) {
@@ -214,6 +210,7 @@ void run_tune(const Request& request, const Invocation& invocation) {
   if (!request.out.empty()) check_target(request.out);
   progress.show("reading " + request.head.head.string());
   const Head head = on_cache_lines(load_head(request.head));
+  require_training_contexts(head);
   options.counts = head.counts;
   options.progress = [&progress](std::string_view step, double done) {
     progress.show(std::string(step), done);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "harness/command_line/usage_error.hpp"
+#include "topksoftmax/registry/joined.hpp"
 
 namespace topksoftmax::bench {
 
@@ -43,12 +44,11 @@ std::span<const Ablation> ablations() {
 }
 
 const Ablation& find_ablation(std::string_view name) {
-  std::string known;
   for (const Ablation& ablation : ablations()) {
     if (ablation.name == name) return ablation;
-    known += (known.empty() ? "" : ", ") + ablation.name;
   }
-  throw UsageError("there is no ablation \"" + std::string(name) + "\"; there are " + known);
+  throw UsageError("there is no ablation \"" + std::string(name) + "\"; there are " +
+                   detail::joined(ablations(), &Ablation::name));
 }
 
 }  // namespace topksoftmax::bench

@@ -7,6 +7,7 @@
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 
 namespace topksoftmax::bench {
 

@@ -18,6 +18,7 @@
 #endif
 
 #include "harness/files/first_bytes.hpp"
+#include "harness/files/open_file.hpp"
 #include "topksoftmax/index/quoted.hpp"
 
 namespace topksoftmax::bench {
@@ -30,7 +31,7 @@ constexpr std::string_view kArchive = "PK\x03\x04";
 constexpr std::size_t kLongestHeader = 4096;
 
 std::vector<std::byte> bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = open_file(path);
   std::vector<std::byte> bytes(std::filesystem::file_size(path));
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!file) throw Error(path.string() + ": cannot be read");

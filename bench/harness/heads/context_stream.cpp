@@ -2,18 +2,19 @@
 #include "harness/heads/context_stream.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <istream>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "harness/files/first_bytes.hpp"
 #include "harness/files/folder.hpp"
 #include "harness/files/numpy_file.hpp"
+#include "harness/files/open_file.hpp"
 #include "harness/heads/contexts_file.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -39,8 +40,7 @@ ContextStream::ContextStream(const std::filesystem::path& path, std::istream& st
   } else if (holds_arrays(path)) {
     array_ = load_all_contexts(path, layer);
   } else {
-    file_.open(path, std::ios::binary);
-    if (!file_) throw Error(name_ + ": cannot be read");
+    file_ = open_file(path);
     take(file_);
   }
 }
@@ -64,13 +64,14 @@ bool ContextStream::read_line(float* out) {
   std::size_t count = 0;
   while (begin != std::string::npos) {
     const std::size_t end = std::min(line.find_first_of(kBetweenNumbers, begin), line.size());
-    float value = 0.0F;
-    const auto [behind, failure] = std::from_chars(line.data() + begin, line.data() + end, value);
-    if (failure != std::errc() || behind != line.data() + end) {
-      throw Error(name_ + ", line " + std::to_string(line_) + ": " +
-                  detail::in_quotes(std::string_view(line).substr(begin, end - begin)) + " is not a number");
+    const std::string_view text = std::string_view(line).substr(begin, end - begin);
+    // As other programs write them: what a float has no room for becomes 0 or ∞.
+    const std::optional<double> value = detail::number_of<double>(text);
+    if (!value) {
+      throw Error(name_ + ", line " + std::to_string(line_) + ": " + detail::in_quotes(text) +
+                  " is not a number");
     }
-    if (count < layer_.dim()) out[count] = value;
+    if (count < layer_.dim()) out[count] = static_cast<float>(*value);
     ++count;
     begin = line.find_first_not_of(kBetweenNumbers, end);
   }

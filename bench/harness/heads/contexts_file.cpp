@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -102,14 +101,13 @@ Error no_contexts_in(const std::string& file) {
 }
 
 void check_finite(const std::filesystem::path& file, const std::string& array, const RowMajorMatrix& values) {
-  if (detail::all_finite(values.data(), static_cast<std::size_t>(values.size()))) return;
-  for (Eigen::Index row = 0; row < values.rows(); ++row) {
-    for (Eigen::Index column = 0; column < values.cols(); ++column) {
-      if (std::isfinite(values(row, column))) continue;
-      throw Error(file.string() + ": " + array + "[" + std::to_string(row) + ", " + std::to_string(column) +
-                  "] is " + detail::value_text(values(row, column)) + "; it must be finite");
-    }
-  }
+  const auto size = static_cast<std::size_t>(values.size());
+  const std::size_t first = detail::first_not_finite(values.data(), size);
+  if (first == size) return;
+  const auto dim = static_cast<std::size_t>(values.cols());
+  throw Error(file.string() + ": " + array + "[" + std::to_string(first / dim) + ", " +
+              std::to_string(first % dim) + "] is " + detail::value_text(values.data()[first]) +
+              "; it must be finite");
 }
 
 ContextSets load_contexts(const std::filesystem::path& path, const SoftmaxLayer& layer) {

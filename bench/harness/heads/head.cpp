@@ -160,6 +160,12 @@ Head on_cache_lines(Head head) {
   return head;
 }
 
+void require_training_contexts(const Head& head) {
+  if (head.train.rows() == 0) {
+    throw Error(head.file + ": there are no contexts to learn from; --contexts FILE gives some");
+  }
+}
+
 void require_test_contexts(const Head& head) {
   if (head.test.rows() == 0) {
     throw Error(head.file + ": there are no contexts to measure on; --contexts FILE gives some");

@@ -33,7 +33,9 @@ Head load_head(const HeadSource& source);
 /// any address, and vectors that cross cache lines read slower.
 Head on_cache_lines(Head head);
 
-/// Throws Error where a head has no contexts to measure on.
+/// Throws Error where a head has no contexts to learn from.
+void require_training_contexts(const Head& head);
+/// Throws Error where it has none to measure on.
 void require_test_contexts(const Head& head);
 
 }  // namespace topksoftmax::bench

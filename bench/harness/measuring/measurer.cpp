@@ -9,6 +9,7 @@
 #include "harness/backends/build_backend.hpp"
 #include "harness/measuring/peak_memory.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/parallel/thread_pool.hpp"
 #include "topksoftmax/registry/exhaustive_descriptions.hpp"
 #include "topksoftmax/stopwatch.hpp"

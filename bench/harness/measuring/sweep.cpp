@@ -9,7 +9,7 @@
 
 #include "harness/command_line/usage_error.hpp"
 #include "topksoftmax/error.hpp"
-#include "topksoftmax/evaluation/sweep.hpp"
+#include "topksoftmax/evaluation/pareto_front.hpp"
 
 namespace topksoftmax::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/reports/plot.hpp"
-#include "topksoftmax/evaluation/sweep.hpp"
+#include "topksoftmax/evaluation/pareto_front.hpp"
 
 namespace topksoftmax::bench {
 

@@ -15,7 +15,7 @@
 #include "harness/reports/report.hpp"
 #include "harness/reports/scoreboard.hpp"
 #include "harness/text/table.hpp"
-#include "topksoftmax/evaluation/sweep.hpp"
+#include "topksoftmax/evaluation/pareto_front.hpp"
 
 namespace topksoftmax::bench {
 namespace {

@@ -151,7 +151,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<AdaptiveSoftmax> AdaptiveSoftmax::build
   detail::check_contexts_if_any(layer, contexts, AdaptiveSoftmax::kind);
   detail::report_indexing(options.progress);
   auto tiers = std::make_shared<detail::AdaptiveTiers>(layer, options, contexts, executor);
-  const detail::StepProgress report = detail::learning_outside(options.progress, detail::kIndexed);
+  const StepProgress report = detail::learning_outside(options.progress, detail::kIndexed);
   tiers->set_masses(
       detail::learn_tier_masses(layer, tiers, contexts, options.outside_sample, report, executor));
   if (report) report(1.0);

@@ -223,13 +223,9 @@ class GreedyMipsIndex {
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates GreedyMipsScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
   const detail::GreedyMipsIndex& index = *index_;
   const std::size_t budget = query.effort != 0 ? query.effort : budget_;
-  if (budget >= index.vocab()) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (budget >= index.vocab()) return Candidates::all();
   const std::size_t coordinates = index.coordinates();
   detail::GreedyScratch& scratch = workspace.scratch<detail::GreedyScratch>();
   auto* const ranks = scratch.ranks.get<std::uint32_t>(coordinates);
@@ -269,6 +265,7 @@ inline Candidates GreedyMipsScreener::screen(const Query& query, Workspace& work
     }
     detail::sift_down(heap, size);
   }
+  Candidates candidates;
   candidates.ids = {ids, found};
   candidates.edited_apart = !query.edits.allowed.empty();
   if (budget == budget_) candidates.group = 0;

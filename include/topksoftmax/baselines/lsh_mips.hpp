@@ -273,12 +273,8 @@ void for_each_probe(const LshMipsIndex& index, const float* projections, std::si
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates LshMipsScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
   const std::size_t probes = query.effort != 0 ? query.effort : index_->probes();
-  if (probes >= index_->buckets()) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (probes >= index_->buckets()) return Candidates::all();
   const kernels::Rows directions = index_->projections();
   detail::LshScratch& scratch = workspace.scratch<detail::LshScratch>();
   auto* const projections = scratch.projections.get<float>(directions.count);
@@ -309,6 +305,7 @@ inline Candidates LshMipsScreener::screen(const Query& query, Workspace& workspa
       found += scratch.seen.insert(id) ? 1U : 0U;
     }
   }
+  Candidates candidates;
   candidates.ids = {ids, found};
   if (probes == index_->probes()) candidates.group = 0;
   candidates.screened = met;

@@ -109,7 +109,7 @@ class TOPKSOFTMAX_EXPORT PcaMipsScreener {
 /// Effort: leaves; from 2^depth on every token is scored.
 ///
 /// Cost of a query: depth·d multiply-adds, leaves·depth comparisons, and leaves·V/2^depth·d weights. Index:
-/// 4·V bytes, the components and 2^depth medians.
+/// 4·(V + 3·2^depth + depth·(d + 1)) bytes.
 class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener> {
  public:
   /// Cost: V·d² + 3.5·d³ multiply-adds on the executor's threads and 4/3·d³ on one. Throws Error for unusable
@@ -216,13 +216,9 @@ class PcaTree {
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates PcaMipsScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
   const std::size_t usual = leaves_ != 0 ? leaves_ : tree_->depth() + 1;
   const std::size_t wanted = query.effort != 0 ? query.effort : usual;
-  if (wanted >= tree_->leaves()) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (wanted >= tree_->leaves()) return Candidates::all();
   const kernels::Rows components = tree_->components();
   detail::PcaScratch& scratch = workspace.scratch<detail::PcaScratch>();
   auto* const projections = scratch.projections.get<float>(components.count);
@@ -249,6 +245,7 @@ inline Candidates PcaMipsScreener::screen(const Query& query, Workspace& workspa
     std::copy(tokens.begin(), tokens.end(), ids + found);
     found += tokens.size();
   }
+  Candidates candidates;
   candidates.ids = {ids, found};
   if (wanted == usual) candidates.group = 0;
   candidates.screened = wanted;

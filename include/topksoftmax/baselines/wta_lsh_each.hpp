@@ -105,7 +105,7 @@ class TOPKSOFTMAX_EXPORT WtaLshEachScreener {
 ///
 /// Effort: top_collisions; from V on every token is scored.
 ///
-/// Cost of a query: that of a single one of WtaLsh, and log W passes over V counters.
+/// Cost of a query: that of a single one of WtaLsh, and log W passes over V counters. Index: that of WtaLsh.
 class TOPKSOFTMAX_EXPORT WtaLshEach final : public ScreenedSoftmax<WtaLshEachScreener> {
  public:
   /// Cost: V·W·(u·K + log V), in parallel on the executor's threads. Throws Error for unusable options.
@@ -197,16 +197,13 @@ inline void WtaLshEachScreener::save(IndexWriter& out) const {
 }
 
 inline Candidates WtaLshEachScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
   const std::size_t wanted = query.effort != 0 ? query.effort : top_collisions_;
-  if (wanted >= index_->vocab()) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (wanted >= index_->vocab()) return Candidates::all();
   const std::size_t words = index_->mark_words();
   detail::WtaEachScratch& scratch = workspace.scratch<detail::WtaEachScratch>();
   const std::span<std::uint64_t> marks(scratch.marks.get<std::uint64_t>(words), words);
   auto* const ids = scratch.ids.get<TokenId>(index_->vocab());
+  Candidates candidates;
   index_->for_each_context(query.h, 0, 1, workspace, [&](std::size_t, const detail::WtaIndex::Hits& hits) {
     const AllowedTokens& allowed = query.edits.allowed;
     const std::size_t threshold = detail::threshold_for(wanted, index_->bands(), hits, allowed, marks);

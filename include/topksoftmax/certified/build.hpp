@@ -87,10 +87,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   constexpr double kChosen = 0.6;
   constexpr double kOrdered = 0.68;
   constexpr double kPlaced = 0.75;
-  const auto report = [&options](const char* step, double done) {
-    if (options.progress) options.progress(step, done);
-  };
-  report("learning the coordinates", 0.0);
+  tell(options.progress, "learning the coordinates", 0.0);
   RowMajorMatrix sampled = contexts_to_learn_from(contexts, options.context_sample);
   RowMajorMatrix judged = hold_out(sampled, kChoosingContexts);
   LearnedRows rows = learn_rows(layer, sampled, options.coordinates, executor);
@@ -116,7 +113,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
   const StepProgress learned = step_of(options.progress, "learning the estimate of log Z", kPlaced, 1.0);
   index.outside_position = typical_position(layer, index, trials, executor);
   learn_outside(layer, sampled, options.outside_sample, learned, executor, index);
-  report("learning the estimate of log Z", 1.0);
+  tell(options.progress, "learning the estimate of log Z", 1.0);
   return index;
 }
 

@@ -252,11 +252,7 @@ inline Candidates screen_bounded(const BoundedQuery& bounded) {
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates CertifiedScreener::screen(const Query& query, Workspace& workspace) const {
-  if (!detail::is_worth_bounding(query, *index_)) {
-    Candidates all;
-    all.everything = true;
-    return all;
-  }
+  if (!detail::is_worth_bounding(query, *index_)) return Candidates::all();
   return detail::screen_bounded(detail::bounded(layer_, *index_, query, workspace));
 }
 

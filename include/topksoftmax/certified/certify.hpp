@@ -35,7 +35,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// bit but for the interval of log Z, and the wrapped backend saves it the search for a threshold: one that
 /// finds a few good tokens fast is worth more here than one with long lists.
 ///
-/// Effort: the wrapped backend's. Cost: its query, V·(prefix + 8) bytes of prefixes, and what survives them.
+/// Effort: the wrapped backend's. Cost: its query, and that of CertifiedScreener less the search for a
+/// threshold.
 class TOPKSOFTMAX_EXPORT Certify final : public detail::BoundedSoftmax<TopKSoftmax> {
  public:
   // Defined in certified/build.hpp:

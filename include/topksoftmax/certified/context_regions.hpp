@@ -51,7 +51,7 @@ class ContextRegions {
     if (!in.has_tensor(kCentres)) return regions;
     regions.centres_ = StoredRows(in.floats(kCentres, {IndexReader::any, leading}), leading);
     if (regions.centres_.count() == 0 || regions.centres_.count() > kMost) {
-      throw in.damaged(kCentres, "has not 1 to 16 rows");
+      throw in.damaged(kCentres, "must have 1 to 16 rows");
     }
     return regions;
   }

@@ -169,7 +169,7 @@ inline std::optional<RowCovariance> RowCovariance::load(const IndexReader& in) {
   for (const auto& [name, sizes] :
        {std::pair(kSizes, of_rows.sizes_), std::pair(kSpreads, of_rows.spreads_)}) {
     if (std::any_of(sizes.begin(), sizes.end(), [](double size) { return size < 0.0; })) {
-      throw in.damaged(name, "has one below 0");
+      throw in.damaged(name, "has a value below 0");
     }
   }
   of_rows.bias_covariance_ = in.doubles(kBiasCovariance, {in.dim()});
@@ -178,7 +178,8 @@ inline std::optional<RowCovariance> RowCovariance::load(const IndexReader& in) {
   const StoredArray<double> saved = in.doubles(kNumbers, {std::size(numbers)});
   for (std::size_t i = 0; i < saved.size(); ++i) {
     *numbers[i] = saved[i];
-    if (numbers[i] != &of_rows.bias_mean_ && saved[i] < 0.0) throw in.damaged(kNumbers, "has one below 0");
+    if (numbers[i] != &of_rows.bias_mean_ && saved[i] < 0.0)
+      throw in.damaged(kNumbers, "has a value below 0");
   }
   return of_rows;
 }

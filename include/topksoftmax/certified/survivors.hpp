@@ -124,8 +124,7 @@ inline bool can_rule_out(const BoundedQuery& bounded, float threshold) {
 
 /// Candidates of which nothing is known but what it took to bound the context.
 inline Candidates bounded_candidates(const BoundedQuery& bounded) {
-  Candidates candidates;
-  candidates.everything = true;
+  Candidates candidates = Candidates::all();
   candidates.certified = bounded.index.is_proven();
   candidates.confidence = 1.0 - bounded.index.options.failure_probability;
   candidates.screened = bounded.bounds.bounded;

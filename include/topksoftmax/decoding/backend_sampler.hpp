@@ -51,8 +51,8 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   /// Throws std::invalid_argument as check() does.
   explicit BackendSampler(const SamplingOptions& options = {}) : options_(options), exact_(options) {}
 
-  /// Draws the token after the context h [d], of the same probabilities whatever the threads: those that the
-  /// backend's answer to this query has. Of `query` k, the mask, the biases and the effort count. Throws
+  /// Draws the token after the context h [d] with the probabilities that the backend's answer to this query
+  /// has, whatever the number of threads. Of `query` k, the mask, the biases and the effort count. Throws
   /// std::invalid_argument as Sampler::draw does.
   ///
   /// Cost: the backend's screening, and candidates·d weights; for a scan V·d weights, some times V

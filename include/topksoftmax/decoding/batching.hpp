@@ -176,15 +176,16 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  /// Appends up to `most` encoded sentences; waits for the first if `wait`. Throws what encoding threw, after
+  /// Waits for the next encoded sentence; returns where there is none left. Throws what encoding threw, after
   /// the sentences encoded before it.
-  void take(std::size_t most, bool wait, std::vector<std::size_t>& into) {
-    const std::size_t before = into.size();
-    queue_.take(most, wait, into);
-    if (!wait || into.size() > before) return;
+  void wait() {
+    if (queue_.wait()) return;
     stop();
     if (failure_) std::rethrow_exception(failure_);
   }
+
+  /// Appends up to `most` encoded sentences, as many as there are.
+  void take(std::size_t most, std::vector<std::size_t>& into) { queue_.take(most, into); }
 
  private:
   void encode_all(std::size_t sentences, const BatchWork& work, std::size_t size) {
@@ -251,7 +252,8 @@ inline BatchReport top_up_batching(std::size_t sentences, const BatchWork& work,
   detail::Encoder encoder(sentences, work, options);
   std::vector<std::size_t>& batch = decoder.batch();
   while (!stop.stop_requested()) {
-    if (batch.size() <= refill_at) encoder.take(options.batch - batch.size(), batch.empty(), batch);
+    if (batch.empty()) encoder.wait();
+    if (batch.size() <= refill_at) encoder.take(options.batch - batch.size(), batch);
     if (batch.empty() || stop.stop_requested()) break;
     decoder.step();
   }

@@ -12,7 +12,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Hands values from one thread to another, at most `capacity` of them waiting.
+/// Hands values from one thread to one other, at most `capacity` of them waiting.
 template <class T>
 class BoundedQueue {
  public:
@@ -28,11 +28,16 @@ class BoundedQueue {
     return true;
   }
 
-  /// Appends up to `most` values to `into`; if `wait`, waits for the first. Nothing once it is closed and
-  /// empty.
-  void take(std::size_t most, bool wait, std::vector<T>& into) {
+  /// Waits until there is a value. False once the queue is closed and empty.
+  bool wait() {
     std::unique_lock lock(mutex_);
-    if (wait) changed_.wait(lock, [this] { return closed_ || !values_.empty(); });
+    changed_.wait(lock, [this] { return closed_ || !values_.empty(); });
+    return !values_.empty();
+  }
+
+  /// Appends up to `most` of the values that are there to `into`.
+  void take(std::size_t most, std::vector<T>& into) {
+    const std::lock_guard lock(mutex_);
     const auto end = values_.begin() + static_cast<std::ptrdiff_t>(std::min(most, values_.size()));
     into.insert(into.end(), values_.begin(), end);
     values_.erase(values_.begin(), end);

@@ -31,7 +31,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 class TOPKSOFTMAX_EXPORT LowRankLogProb {
  public:
   /// `rank` (the paper: 20 for d = 200) is between 1 and d; the head must have candidates. Throws Error
-  /// otherwise. Cost: that of SvdPreview's constructor. Keeps 4·rank·(V + d) bytes.
+  /// otherwise. Cost: that of SvdPreview's constructor. Keeps 4·(rank·(V + d) + V) bytes.
   static LowRankLogProb build(std::shared_ptr<const TopKSoftmax> head, std::size_t rank,
                               const Executor& executor = default_executor());
 

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/split_mix.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -19,7 +20,7 @@ class RandomStream {
   std::uint64_t bits() { return engine_(); }
 
   /// The next of 2⁵³ equally likely numbers in [0, 1).
-  double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  double uniform() { return detail::unit_interval(engine_()); }
 
  private:
   std::mt19937_64 engine_;

@@ -14,6 +14,8 @@
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/speculative.hpp"
+#include "topksoftmax/decoding/speculative_options.hpp"
+#include "topksoftmax/decoding/speculative_report.hpp"
 #include "topksoftmax/decoding/speculative_round.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/top_k_softmax.hpp"

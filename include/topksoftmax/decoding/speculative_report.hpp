@@ -2,19 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-/// The outcome of a drafted token.
-struct DraftVerdict {
-  /// Whether the draft stands.
-  bool accepted = false;
-  TokenId token = 0;  ///< the draft, or what takes its place
-};
 
 /// How speculative sampling went.
 struct SpeculativeReport {
@@ -33,12 +24,6 @@ struct SpeculativeReport {
   /// Seconds for `tokens` tokens as the paper predicts them: N/(r(K+1)) · (K·t_draft + t_target), from the
   /// means that were measured.
   double predicted_seconds(std::size_t tokens) const;
-};
-
-/// Options of speculative sampling.
-struct SpeculativeOptions {
-  std::size_t drafts = 4;                     ///< K, tokens drafted a round, at least 1
-  std::optional<TokenId> end = std::nullopt;  ///< a token that ends the text; it is appended
 };
 
 inline double SpeculativeReport::acceptance_rate() const {

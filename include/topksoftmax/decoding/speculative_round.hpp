@@ -9,7 +9,9 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
+#include "topksoftmax/decoding/draft_verdict.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
+#include "topksoftmax/decoding/speculative_options.hpp"
 #include "topksoftmax/decoding/speculative_report.hpp"
 #include "topksoftmax/decoding/weights.hpp"
 #include "topksoftmax/stopwatch.hpp"

@@ -143,7 +143,7 @@ class MergedAnswers {
     if (probabilities) {
       store_log_z(Normalizer::exact, sum_.value(), answer);
     } else {
-      store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+      store_no_log_z(answer);
     }
   }
 
@@ -151,7 +151,7 @@ class MergedAnswers {
   void store(bool probabilities, TopK& answer) const {
     finish(answer);
     if (!probabilities) {
-      return store_log_z(Normalizer::none, std::numeric_limits<double>::quiet_NaN(), answer);
+      return store_no_log_z(answer);
     }
     store_log_z(normalizer_, log_z_, answer);
     if (normalizer_ != Normalizer::interval) return;

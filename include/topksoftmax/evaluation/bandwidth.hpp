@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <memory>
-#include <new>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/storage/aligned_storage.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -29,11 +28,10 @@ class TOPKSOFTMAX_EXPORT ReadProbe {
   void read(std::size_t threads = 1, const Executor& executor = default_executor());
 
  private:
-  struct Free {
-    void operator()(float* p) const;
-  };
-  std::unique_ptr<float, Free> values_;
+  float* values() const { return reinterpret_cast<float*>(storage_.get()); }
+
   std::size_t bytes_;
+  detail::AlignedStorage storage_;
   float sink_ = 0.0F;
 };
 
@@ -50,14 +48,10 @@ static_assert(kPage % (kernels::kReadBlock * sizeof(float)) == 0);
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-inline void ReadProbe::Free::operator()(float* p) const {
-  ::operator delete (p, std::align_val_t{detail::kPage});
-}
-
 inline ReadProbe::ReadProbe(std::size_t bytes)
-    : bytes_(std::max<std::size_t>((bytes + detail::kPage - 1) / detail::kPage, 1) * detail::kPage) {
-  values_.reset(static_cast<float*>(::operator new (bytes_, std::align_val_t{detail::kPage})));
-  std::fill_n(values_.get(), bytes_ / sizeof(float), 1.0F);
+    : bytes_(std::max<std::size_t>((bytes + detail::kPage - 1) / detail::kPage, 1) * detail::kPage),
+      storage_(detail::aligned_memory(bytes_, detail::kPage)) {
+  std::fill_n(values(), bytes_ / sizeof(float), 1.0F);
 }
 
 inline void ReadProbe::read(std::size_t threads, const Executor& executor) {
@@ -66,7 +60,7 @@ inline void ReadProbe::read(std::size_t threads, const Executor& executor) {
   constexpr std::size_t kValues = detail::kPage / sizeof(float);
   for_each_part_on(executor, threads, pages, (pages + parts - 1) / parts,
                    [&](std::size_t first, std::size_t count, std::size_t) {
-                     std::atomic_ref(sink_) += kernels::sum(values_.get() + first * kValues, count * kValues);
+                     std::atomic_ref(sink_) += kernels::sum(values() + first * kValues, count * kValues);
                    });
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
@@ -46,30 +47,25 @@ struct GroundTruth {
 /// Asks `Exact` for the min(k, V) best tokens of each of the contexts [N×d], and computes log Z in float64
 /// for `references` of them (at most N), evenly spaced. Cost: N·V·d multiply-adds in float32 and
 /// references·V·d in float64, on the executor's threads. Throws std::invalid_argument as a query does.
-GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
-                              std::size_t dim, std::size_t stride, std::size_t k, std::size_t references,
-                              const Executor& executor = default_executor());
+GroundTruth find_ground_truth(const SoftmaxLayer& layer, const Contexts& contexts, std::size_t k,
+                              std::size_t references = 1000, const Executor& executor = default_executor());
 
 inline GroundTruth find_ground_truth(const SoftmaxLayer& layer, const ConstRows& contexts, std::size_t k,
                                      std::size_t references = 1000,
                                      const Executor& executor = default_executor()) {
-  return find_ground_truth(layer, contexts.data(), static_cast<std::size_t>(contexts.rows()),
-                           static_cast<std::size_t>(contexts.cols()),
-                           static_cast<std::size_t>(contexts.outerStride()), k, references, executor);
+  return find_ground_truth(layer, Contexts::of(contexts), k, references, executor);
 }
 
 /// A backend's answers to contexts [N×d], asked `batch` at a time (the last batch may be smaller), each batch
 /// on one thread, all batches on the executor's threads.
-std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* contexts, std::size_t count,
-                                  std::size_t dim, std::size_t stride, const QueryOptions& options,
-                                  std::size_t batch, const Executor& executor = default_executor());
+std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const Contexts& contexts,
+                                  const QueryOptions& options, std::size_t batch = 1,
+                                  const Executor& executor = default_executor());
 
 inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const ConstRows& contexts,
                                          const QueryOptions& options, std::size_t batch = 1,
                                          const Executor& executor = default_executor()) {
-  return answer_contexts(backend, contexts.data(), static_cast<std::size_t>(contexts.rows()),
-                         static_cast<std::size_t>(contexts.cols()),
-                         static_cast<std::size_t>(contexts.outerStride()), options, batch, executor);
+  return answer_contexts(backend, Contexts::of(contexts), options, batch, executor);
 }
 
 /// How far log-probabilities are from those of the full softmax in float64, over tokens: |difference| in
@@ -104,13 +100,12 @@ struct Precision {
 
 /// Compares answers to contexts [N×d] with their ground truth. Cost: N·k·log k, and a product of d values for
 /// each token answered to a reference. Throws std::invalid_argument where their numbers differ.
-Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
-                            std::size_t stride, const GroundTruth& truth, std::span<const TopK> answers);
+Precision measure_precision(const SoftmaxLayer& layer, const Contexts& contexts, const GroundTruth& truth,
+                            std::span<const TopK> answers);
 
 inline Precision measure_precision(const SoftmaxLayer& layer, const ConstRows& contexts,
                                    const GroundTruth& truth, std::span<const TopK> answers) {
-  return measure_precision(layer, contexts.data(), static_cast<std::size_t>(contexts.rows()),
-                           static_cast<std::size_t>(contexts.outerStride()), truth, answers);
+  return measure_precision(layer, Contexts::of(contexts), truth, answers);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -120,24 +115,17 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// Contexts whose float64 logits are computed together: 4,096 rows of W at a time.
 inline constexpr std::size_t kReferenceBlock = 32;
 
-using ConstContexts = Eigen::Map<const RowMajorMatrix, 0, Eigen::OuterStride<>>;
-
-inline ConstContexts view(const float* contexts, std::size_t count, std::size_t dim, std::size_t stride) {
-  return {contexts, static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(dim),
-          Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
-}
-
 /// log Z of the referenced contexts, in float64 throughout, some rows of W at a time.
-inline std::vector<double> reference_log_z(const SoftmaxLayer& layer, const ConstContexts& contexts,
+inline std::vector<double> reference_log_z(const SoftmaxLayer& layer, const Contexts& contexts,
                                            const std::vector<std::size_t>& references,
                                            const Executor& executor) {
   const Eigen::VectorXf b = layer.biases();
   std::vector<double> log_z(references.size(), -std::numeric_limits<double>::infinity());
   for_each_part(executor, references.size(), kReferenceBlock, [&](std::size_t first, std::size_t count) {
-    Eigen::MatrixXd H(contexts.cols(), static_cast<Eigen::Index>(count));
+    Eigen::MatrixXd H(static_cast<Eigen::Index>(contexts.dim), static_cast<Eigen::Index>(count));
     for (std::size_t i = 0; i < count; ++i) {
-      H.col(static_cast<Eigen::Index>(i)) =
-          contexts.row(static_cast<Eigen::Index>(references[first + i])).cast<double>();
+      const Eigen::Map<const Eigen::VectorXf> h(contexts.row(references[first + i]), H.rows());
+      H.col(static_cast<Eigen::Index>(i)) = h.cast<double>();
     }
     for (std::size_t row = 0; row < layer.vocab(); row += kLayerRowsAtOnce) {
       const std::size_t some = std::min(kLayerRowsAtOnce, layer.vocab() - row);
@@ -157,12 +145,11 @@ inline std::vector<double> reference_log_z(const SoftmaxLayer& layer, const Cons
 }
 
 /// log p of a token in float64, under the full softmax.
-inline double reference_log_prob(const SoftmaxLayer& layer, const ConstContexts& contexts,
-                                 std::size_t context, TokenId id, double log_z) {
+inline double reference_log_prob(const SoftmaxLayer& layer, const float* context, TokenId id, double log_z) {
   Eigen::VectorXf row(static_cast<Eigen::Index>(layer.dim()));
   layer.copy_row(static_cast<std::size_t>(id), row.data());
-  const double product = row.cast<double>().dot(
-      contexts.row(static_cast<Eigen::Index>(context)).cast<double>().transpose().eval());
+  const Eigen::Map<const Eigen::VectorXf> h(context, row.size());
+  const double product = row.cast<double>().dot(h.cast<double>().eval());
   const double bias = layer.has_bias() ? static_cast<double>(layer.rows().bias[id]) : 0.0;
   return layer.transform()(product + bias) - log_z;
 }
@@ -235,7 +222,7 @@ inline void add_means(std::span<const TopK> answers, Precision& result) {
 }
 
 /// Precision::log_prob_error.
-inline LogProbError log_prob_error(const SoftmaxLayer& layer, const ConstContexts& contexts,
+inline LogProbError log_prob_error(const SoftmaxLayer& layer, const Contexts& contexts,
                                    const GroundTruth& truth, std::span<const TopK> answers) {
   std::vector<double> errors;
   for (std::size_t r = 0; r < truth.references.size(); ++r) {
@@ -243,7 +230,8 @@ inline LogProbError log_prob_error(const SoftmaxLayer& layer, const ConstContext
     const TopK& answer = answers[context];
     if (answer.normalizer == Normalizer::none) continue;  // it has no probabilities
     for (std::size_t i = 0; i < answer.size(); ++i) {
-      const double reference = reference_log_prob(layer, contexts, context, answer.ids[i], truth.log_z[r]);
+      const double reference =
+          reference_log_prob(layer, contexts.row(context), answer.ids[i], truth.log_z[r]);
       errors.push_back(std::abs(answer.log_prob(i) - reference));
     }
   }
@@ -254,54 +242,50 @@ inline LogProbError log_prob_error(const SoftmaxLayer& layer, const ConstContext
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-inline GroundTruth find_ground_truth(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
-                                     std::size_t dim, std::size_t stride, std::size_t k,
+inline GroundTruth find_ground_truth(const SoftmaxLayer& layer, const Contexts& contexts, std::size_t k,
                                      std::size_t references, const Executor& executor) {
   GroundTruth truth;
-  truth.contexts = count;
+  truth.contexts = contexts.count;
   truth.k = std::min(k, layer.vocab());
   const Exact exact(layer);
-  const std::vector<TopK> answers = answer_contexts(exact, contexts, count, dim, stride,
-                                                    {.k = truth.k, .probabilities = false}, 1, executor);
-  truth.ids.reserve(count * truth.k);
+  const std::vector<TopK> answers =
+      answer_contexts(exact, contexts, {.k = truth.k, .probabilities = false}, 1, executor);
+  truth.ids.reserve(contexts.count * truth.k);
   for (const TopK& answer : answers) truth.ids.insert(truth.ids.end(), answer.ids.begin(), answer.ids.end());
 
-  const std::size_t known = std::min(references, count);
+  const std::size_t known = std::min(references, contexts.count);
   truth.references.reserve(known);
-  for (std::size_t r = 0; r < known; ++r) truth.references.push_back(r * count / known);
-  if (known > 0)
-    truth.log_z = detail::reference_log_z(layer, detail::view(contexts, count, dim, stride), truth.references,
-                                          executor);
+  for (std::size_t r = 0; r < known; ++r) truth.references.push_back(r * contexts.count / known);
+  if (known > 0) truth.log_z = detail::reference_log_z(layer, contexts, truth.references, executor);
   return truth;
 }
 
-inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const float* contexts, std::size_t count,
-                                         std::size_t dim, std::size_t stride, const QueryOptions& options,
-                                         std::size_t batch, const Executor& executor) {
+inline std::vector<TopK> answer_contexts(const TopKSoftmax& backend, const Contexts& contexts,
+                                         const QueryOptions& options, std::size_t batch,
+                                         const Executor& executor) {
   if (batch == 0) throw std::invalid_argument("answer_contexts: batch is 0; it must be at least 1");
-  std::vector<TopK> answers(count);
+  std::vector<TopK> answers(contexts.count);
   std::vector<Workspace> workspaces(executor.threads());
-  for_each_part_on(executor, workspaces.size(), count, batch,
+  for_each_part_on(executor, workspaces.size(), contexts.count, batch,
                    [&](std::size_t first, std::size_t size, std::size_t thread) {
-                     backend.query_batch(contexts + first * stride, size, dim, stride, options,
+                     backend.query_batch(contexts.row(first), size, contexts.dim, contexts.stride, options,
                                          {&workspaces[thread], 1}, {answers.data() + first, size});
                    });
   return answers;
 }
 
-inline Precision measure_precision(const SoftmaxLayer& layer, const float* contexts, std::size_t count,
-                                   std::size_t stride, const GroundTruth& truth,
-                                   std::span<const TopK> answers) {
-  if (answers.size() != truth.contexts || count != truth.contexts) {
-    throw std::invalid_argument("measure_precision: there are " + std::to_string(count) + " contexts, " +
-                                std::to_string(answers.size()) + " answers and the ground truth of " +
-                                std::to_string(truth.contexts) + "; they must be as many");
+inline Precision measure_precision(const SoftmaxLayer& layer, const Contexts& contexts,
+                                   const GroundTruth& truth, std::span<const TopK> answers) {
+  if (answers.size() != truth.contexts || contexts.count != truth.contexts) {
+    throw std::invalid_argument("measure_precision: there are " + std::to_string(contexts.count) +
+                                " contexts, " + std::to_string(answers.size()) +
+                                " answers and the ground truth of " + std::to_string(truth.contexts) +
+                                "; they must be as many");
   }
   Precision result;
   result.at = detail::precision_at(truth, answers);
   detail::add_means(answers, result);
-  result.log_prob_error =
-      detail::log_prob_error(layer, detail::view(contexts, count, layer.dim(), stride), truth, answers);
+  result.log_prob_error = detail::log_prob_error(layer, contexts, truth, answers);
   return result;
 }
 

@@ -1,45 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <ctime>
 #include <functional>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-/// Keeps the thread that makes it on one processor (the last that it may run on) until it is destroyed.
-/// Where the system offers no such thing, it does nothing.
-class TOPKSOFTMAX_EXPORT PinnedThread {
- public:
-  PinnedThread();
-  ~PinnedThread();
-  PinnedThread(const PinnedThread&) = delete;
-  PinnedThread& operator=(const PinnedThread&) = delete;
-
- private:
-  std::vector<unsigned char> previous_;  ///< the processors that it could run on, as the system writes them
-};
 
 /// How works are timed.
 struct TimingOptions {
   std::size_t rounds = 9;          ///< times that every item is timed, at least 1
   std::size_t slice = 100;         ///< items timed in one go, at least 1
   double warm_up_seconds = 0.002;  ///< how long each slice is preceded by untimed work of the same kind
-  /// Called after each slice with the share done, 0 … 1; may be empty.
-  std::function<void(double)> progress = {};
+  StepProgress progress = {};      ///< told after each slice
 };
 
 /// What timing has found of one work.
@@ -192,32 +176,6 @@ std::vector<Timing> time_in_turn(std::span<const TimedWork> works, std::size_t i
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
-
-#ifdef __linux__
-inline PinnedThread::PinnedThread() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&allowed);
-  for (std::size_t cpu = CPU_SETSIZE; cpu-- > 0;) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) == 0) previous_.assign(bytes, bytes + sizeof(allowed));
-    return;
-  }
-}
-
-inline PinnedThread::~PinnedThread() {
-  if (previous_.empty()) return;
-  cpu_set_t allowed;
-  std::copy(previous_.begin(), previous_.end(), reinterpret_cast<unsigned char*>(&allowed));
-  sched_setaffinity(0, sizeof(allowed), &allowed);
-}
-#else
-inline PinnedThread::PinnedThread() = default;
-inline PinnedThread::~PinnedThread() = default;
-#endif
 
 inline std::vector<Timing> time_interleaved(std::span<const TimedWork> works, std::size_t items,
                                             const TimingOptions& options) {

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -28,6 +26,7 @@
 #include "topksoftmax/evaluation/tuning_trials.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/learning/shuffled.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -155,15 +154,6 @@ class ChosenContexts {
   std::vector<float> values_;
 };
 
-/// All numbers below `count`, shuffled in the same way on every platform.
-inline std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  std::mt19937_64 engine(seed);
-  for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[engine() % i]);
-  return order;
-}
-
 /// The first `count` of some numbers, ascending: contexts keep the order that they came in.
 inline std::span<const std::size_t> first_sorted(std::span<std::size_t> numbers, std::size_t count) {
   const std::span<std::size_t> chosen = numbers.first(std::min(count, numbers.size()));
@@ -179,7 +169,8 @@ struct Division {
 };
 
 inline Division divide_contexts(const Contexts& contexts, const TuneOptions& options) {
-  std::vector<std::size_t> order = shuffled(contexts.count, options.seed);
+  std::mt19937_64 engine(options.seed);
+  std::vector<std::size_t> order = shuffled(contexts.count, engine);
   const std::span<std::size_t> held_out = std::span(order).first(contexts.count / kValidationShare);
   const std::span<std::size_t> others = std::span(order).subspan(held_out.size());
   return {.fit = {contexts, first_sorted(others, options.max_fit)},
@@ -311,7 +302,9 @@ inline TuneResult tune_checked(const SoftmaxLayer& layer, const Contexts& contex
   if (axes.standard.empty() || !axes.standard.front().exact) {
     throw Error("tune: the registry plans no exact backend to be always tried, first of all; add one: fused");
   }
-  const double row_confidence = 1.0 - (1.0 - options.confidence) / static_cast<double>(axes.settings());
+  // Where all are exact, none has anything to prove.
+  const auto settings = static_cast<double>(std::max<std::size_t>(axes.settings(), 1));
+  const double row_confidence = 1.0 - (1.0 - options.confidence) / settings;
   TuningTrials trials(layer, validation.view(), options, row_confidence, executor);
   const double provable = mean_lower_bound(1.0, validation.view().count, row_confidence);
   const bool finished = search(axes, provable >= options.target.precision, check_time, trials, reporter);

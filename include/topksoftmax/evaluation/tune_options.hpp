@@ -62,7 +62,7 @@ struct TuneRow {
   std::string code;        ///< builds it: "L2S::train(layer, contexts, {.budget = 50})"
   std::size_t effort = 0;  ///< QueryOptions::effort to ask with
   bool exact = false;      ///< every answer is the exact one, by proof
-  /// Seconds that its build took; kUnknown where nothing was built.
+  /// Seconds that its build took; 0 where a row before it has built it, or where the build was given up.
   double build_seconds = kUnknown;
   /// Bytes of its index.
   std::size_t index_bytes = 0;

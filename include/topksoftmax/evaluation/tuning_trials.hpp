@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -15,13 +14,16 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/confidence.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/evaluation/tune_options.hpp"
 #include "topksoftmax/evaluation/tuning_plan.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -58,7 +60,7 @@ class TuningTrials {
   double last_glance() const { return trials_.back().glance; }
 
   /// Times those that are standard, and those that are eligible, against each other.
-  void time(const std::function<void(double)>& progress);
+  void time(const StepProgress& progress);
 
   /// The fastest eligible one. One must be, and they must have been timed.
   std::size_t fastest() const;
@@ -129,9 +131,13 @@ class Asker {
   Asker(const TopKSoftmax& backend, const Contexts& contexts, const QueryOptions& options)
       : backend_(&backend), contexts_(contexts), options_(options) {}
 
-  void ask(std::size_t first, std::size_t count) {
-    for (std::size_t i = first; i < first + count; ++i)
-      backend_->query(contexts_.row(i), contexts_.dim, options_, workspace_, answer_);
+  /// Asks for contexts first, …, first + count − 1 of `total` evenly spaced ones: the beginning of a text may
+  /// be unlike the rest.
+  void ask(std::size_t first, std::size_t count, std::size_t total) {
+    for (std::size_t i = first; i < first + count; ++i) {
+      const float* const h = contexts_.row(i * contexts_.count / total);
+      backend_->query(h, contexts_.dim, options_, workspace_, answer_);
+    }
   }
 
  private:
@@ -146,25 +152,26 @@ class Asker {
 inline double time_of_scan(const SoftmaxLayer& layer, const Contexts& contexts, std::size_t k) {
   const Fused fused(layer);
   Asker asker(fused, contexts, {.k = k});
-  asker.ask(0, 1);
+  asker.ask(0, 1, 1);
   const SteadyClock::time_point start = SteadyClock::now();
-  asker.ask(0, 1);
+  asker.ask(0, 1, 1);
   return std::max(seconds_since(start), 1e-7);
 }
 
 /// Times several against each other, on one thread.
 inline std::vector<Timing> time_askers(std::vector<Asker>& askers, std::size_t contexts, double scan_seconds,
-                                       const Care& care, const std::function<void(double)>& progress = {}) {
+                                       const Care& care, const StepProgress& progress = {}) {
   const double most = care.seconds / (static_cast<double>(care.rounds * askers.size()) * scan_seconds);
   const auto wanted = static_cast<std::size_t>(
       std::clamp(most, static_cast<double>(care.fewest), static_cast<double>(care.most)));
+  const std::size_t total = std::min(wanted, contexts);
   std::vector<TimedWork> works;
   for (Asker& asker : askers) {
-    works.emplace_back([&asker](std::size_t first, std::size_t items) { asker.ask(first, items); });
+    works.emplace_back(
+        [&asker, total](std::size_t first, std::size_t items) { asker.ask(first, items, total); });
   }
   const PinnedThread pinned;
-  return time_interleaved(works, std::min(wanted, contexts),
-                          {.rounds = care.rounds, .slice = kSlice, .progress = progress});
+  return time_interleaved(works, total, {.rounds = care.rounds, .slice = kSlice, .progress = progress});
 }
 
 inline TuningTrials::TuningTrials(const SoftmaxLayer& layer, const Contexts& validation,
@@ -175,8 +182,7 @@ inline TuningTrials::TuningTrials(const SoftmaxLayer& layer, const Contexts& val
       budget_(options.budget),
       row_confidence_(row_confidence),
       executor_(executor),
-      truth_(find_ground_truth(layer, validation.data, validation.count, validation.dim, validation.stride,
-                               options.target.k, 0, executor)),
+      truth_(find_ground_truth(layer, validation, options.target.k, 0, executor)),
       scan_seconds_(time_of_scan(layer, validation, truth_.k)) {}
 
 inline bool TuningTrials::begin(const TuningAxis& axis, const TuningModel& model, const TuningEffort& effort,
@@ -220,10 +226,8 @@ inline void TuningTrials::glance(const TopKSoftmax& backend) {
 inline void TuningTrials::measure(const TopKSoftmax& backend) {
   TuneRow& row = trials_.back().row;
   const std::vector<TopK> answers =
-      answer_contexts(backend, validation_.data, validation_.count, validation_.dim, validation_.stride,
-                      {.k = truth_.k, .effort = row.effort}, 1, executor_);
-  const Precision precision =
-      measure_precision(layer_, validation_.data, validation_.count, validation_.stride, truth_, answers);
+      answer_contexts(backend, validation_, {.k = truth_.k, .effort = row.effort}, 1, executor_);
+  const Precision precision = measure_precision(layer_, validation_, truth_, answers);
   row.precision = precision.at.back();
   row.bytes_read = precision.bytes_read_mean;
   row.lower_bound = row.exact ? 1.0 : mean_lower_bound(row.precision, validation_.count, row_confidence_);
@@ -264,7 +268,7 @@ inline TuningVerdict TuningTrials::try_setting(const TuningAxis& axis, const Tun
   return TuningVerdict::met;
 }
 
-inline void TuningTrials::time(const std::function<void(double)>& progress) {
+inline void TuningTrials::time(const StepProgress& progress) {
   std::vector<Trial*> timed;
   for (Trial& trial : trials_) {
     if (trial.backend != nullptr) timed.push_back(&trial);

@@ -138,11 +138,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 inline Candidates FgdScreener::screen(const Query& query, Workspace& workspace) const {
   const std::size_t ef = std::max(query.effort == 0 ? index_->ef_search() : query.effort, query.k);
   const std::size_t limit = index_->rows().count / detail::kWorthwhileShare;
-  Candidates candidates;
-  candidates.everything = true;
-  if (ef >= limit) return candidates;
+  if (ef >= limit) return Candidates::all();
 
   detail::GraphSearch search(*index_, query, ef, limit, workspace);
+  Candidates candidates;
   candidates.everything = !search.run();
   candidates.screened = search.scored();
   candidates.bytes_read = search.bytes_read();

@@ -15,7 +15,7 @@
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/storage/aligned_storage.hpp"
+#include "topksoftmax/storage/cache_line.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 

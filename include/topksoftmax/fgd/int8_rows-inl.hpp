@@ -16,6 +16,7 @@
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/aligned_storage.hpp"
+#include "topksoftmax/storage/cache_line.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +21,11 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/option_limits.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/aligned_storage.hpp"
+#include "topksoftmax/storage/cache_line.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -86,9 +87,7 @@ TOPKSOFTMAX_INLINE const std::string* IndexReader::find(const std::string& key) 
 TOPKSOFTMAX_INLINE std::size_t IndexReader::effort() const {
   const std::string* const text = find(index_key::effort);
   if (text == nullptr) return 0;
-  std::size_t effort = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), effort);
-  if (error == std::errc() && end == text->data() + text->size()) return effort;
+  if (const auto effort = detail::number_of<std::size_t>(*text)) return *effort;
   throw unusable("its metadata " + prefix_ + index_key::effort + " is " + detail::in_quotes(*text) +
                  ", expected a number");
 }
@@ -193,8 +192,9 @@ TOPKSOFTMAX_INLINE bool IndexReader::flag(std::string_view name) const {
 template <class T>
 void IndexReader::parse_number(std::string_view name, T& value) const {
   const std::string text = option_text(name);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) throw bad_option(name, text, "a number");
+  const std::optional<T> number = detail::number_of<T>(text);
+  if (!number) throw bad_option(name, text, "a number");
+  value = *number;
 }
 
 TOPKSOFTMAX_INLINE void IndexReader::number(std::string_view name, double& value) const {

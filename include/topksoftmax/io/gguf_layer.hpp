@@ -4,7 +4,6 @@
 #include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -20,6 +19,7 @@
 #include "topksoftmax/numeric/half.hpp"
 #include "topksoftmax/row_map.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/storage/value_at.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -73,10 +73,8 @@ Values values_of(const GgufTensor& tensor) {
   Values values(static_cast<decltype(Values().size())>(tensor.bytes.size() / sizeof(T)));
   const std::byte* bytes = tensor.bytes.data();
   for (auto& value : values) {
-    T stored{};
-    std::memcpy(&stored, bytes, sizeof(T));
+    value = static_cast<std::remove_reference_t<decltype(value)>>(value_at<T>(bytes));
     bytes += sizeof(T);
-    value = static_cast<std::remove_reference_t<decltype(value)>>(stored);
   }
   return values;
 }

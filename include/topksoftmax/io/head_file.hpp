@@ -4,14 +4,12 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -108,12 +107,8 @@ inline float metadata_number(const SafetensorsFile& file, const char* name, floa
   const auto found = file.metadata().find(name);
   if (found == file.metadata().end()) return otherwise;
   const std::string& text = found->second;
-  float value = 0.0F;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw Error(file.path().string() + ": metadata " + name + " is \"" + text + "\"; it must be a number");
-  }
-  return value;
+  if (const std::optional<float> value = number_of<float>(text)) return *value;
+  throw Error(file.path().string() + ": metadata " + name + " is \"" + text + "\"; it must be a number");
 }
 
 /// The transform of the metadata.

@@ -58,7 +58,6 @@ constexpr detail::Implementation ImplementationIn(
       .fused_scan_batch = &FusedScanBatch,
       .select = &Select,
       .fused_select = &FusedSelect,
-      .fused_absorb = &FusedAbsorb,
       .kth_of_few = &KthOfFew,
       .rank_best = &RankBest,
       .max = &Max,

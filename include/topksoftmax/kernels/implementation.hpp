@@ -44,7 +44,6 @@ struct Implementation {
   void (*select)(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap);
   void (*fused_select)(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
                        LogSumExp* sum);
-  void (*fused_absorb)(const float* logits, std::size_t count, TopKHeap& heap, LogSumExp* sum);
   float (*kth_of_few)(const float* values, std::size_t count, std::size_t k);
   std::size_t (*rank_best)(const float* logits, const TokenId* ids, std::size_t count, std::size_t k,
                            ScoredToken* best);

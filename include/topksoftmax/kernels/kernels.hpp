@@ -25,8 +25,8 @@
 // Within one instruction set a row's dot product is always summed in the same order: one accumulator of N
 // lanes, lane l taking elements l, l+N, l+2N, … by fused multiply-add (multiply, then add, where the target
 // has none), then lanes folded by halves. So a row has the same logit, bit for bit, whichever kernel
-// computes it. Between instruction sets N differs, and with it the rounding: a logit is within
-// d·2⁻²⁴·Σ|w_j·h_j| of the real one in all.
+// computes it. Between instruction sets N differs, and with it the rounding: to first order, a
+// product with its bias is within (d + 2)·2⁻²⁴·(Σ|w_j·h_j| + |b|) of the real one in all.
 //
 // The logit of a row is rows.transform of that product and its bias. Every logit that comes out is finite:
 // too large becomes ±max, NaN becomes −max. Vectors need no alignment.
@@ -78,8 +78,8 @@ inline std::size_t argmax(const Rows& rows, const float* h) {
   return detail::active().argmax(rows, h);
 }
 
-/// Scan, edits, top-k and (if `sum` is not null) log-sum-exp in one pass: at most 64 logits are kept at a
-/// time. Blocks of 64 rows that are wholly forbidden are not read.
+/// Scan, edits, top-k and (if `sum` is not null) log-sum-exp in one pass: at most 512 logits are kept at
+/// a time, 64 under a mask. Blocks of 64 rows that are wholly forbidden are not read.
 inline void fused_scan(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
                        LogSumExp* sum) {
   detail::active().fused_scan(rows, h, edits, heap, sum);
@@ -99,16 +99,10 @@ inline void select(const float* logits, const TokenId* ids, std::size_t count, T
 
 /// Bias, top-k and (if `sum` is not null) log-sum-exp of count products w·h in one pass that writes
 /// nothing: token i has the logit products[i] + bias[i] (null: no bias). What fused_scan does, for products
-/// that are there already.
+/// that are there already: bit for bit what it makes of the same logits.
 inline void fused_select(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
                          LogSumExp* sum) {
   detail::active().fused_select(products, bias, count, heap, sum);
-}
-
-/// Top-k and (if `sum` is not null) log-sum-exp of the edited logits of tokens 0, 1, …: bit for bit what
-/// fused_scan makes of the same logits.
-inline void fused_absorb(const float* logits, std::size_t count, TopKHeap& heap, LogSumExp* sum) {
-  detail::active().fused_absorb(logits, count, heap, sum);
 }
 
 /// The k-th largest, 1 ≤ k ≤ count, of count ≤ kFew values. Cost: count²/lanes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dot products of rows with contexts, in the one summation order that kernels/implementation.hpp
-// promises. Included once for every instruction set.
+// The dot products of rows with contexts, in the one summation order that kernels/kernels.hpp promises.
+// Included once for every instruction set.
 
 #if defined(TOPKSOFTMAX_KERNELS_ROW_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOPKSOFTMAX_KERNELS_ROW_DOT_INL_H_
@@ -23,6 +23,7 @@
 #include "topksoftmax/kernels/prefetch.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/kernels/stored-inl.h"
+#include "topksoftmax/storage/cache_line.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
@@ -120,7 +121,7 @@ HWY_INLINE void FoldTile(const V* acc, float* HWY_RESTRICT sums) {
 // What is read next: its lines are asked for while rows are multiplied. Several rows are read side by side,
 // which no processor takes for one stream.
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kLine = topksoftmax::detail::kCacheLine;
 
 /// Bytes that rows in order are asked for ahead. A batch always does, for it multiplies for long between
 /// reads. Out of the third cache of an AMD EPYC (Zen 4), with d from 64 to 1,024, batches of 2 to 8 took up

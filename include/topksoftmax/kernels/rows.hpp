@@ -33,6 +33,7 @@ struct WeightBlock {
   std::size_t bytes;
 };
 
+/// The block of a type.
 constexpr WeightBlock weight_block(WeightType type) {
   switch (type) {
     case WeightType::float32:

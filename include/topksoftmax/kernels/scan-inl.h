@@ -224,13 +224,6 @@ inline void FusedSelect(const float* HWY_RESTRICT products, const float* HWY_RES
   }
 }
 
-inline void FusedAbsorb(const float* HWY_RESTRICT logits, std::size_t count, TopKHeap& heap, LogSumExp* sum) {
-  for (std::size_t first = 0; first < count; first += kFusedBlock) {
-    const std::size_t size = std::min(kFusedBlock, count - first);
-    Absorb(logits + first, first, size, Max(logits + first, size), heap, sum);
-  }
-}
-
 inline std::size_t Argmax(const Rows& rows, const float* h) {
   ScoredToken storage[1];
   TopKHeap best(storage, 1);

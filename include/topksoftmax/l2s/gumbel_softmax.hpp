@@ -17,6 +17,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/l2s/candidate_sets.hpp"
 #include "topksoftmax/learning/labels.hpp"
+#include "topksoftmax/learning/shuffled.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -243,9 +244,7 @@ inline void GumbelTrainer::step(const std::vector<float>& gradient, double rate)
 inline void GumbelTrainer::epoch(const Contexts& contexts, const Labels& labels, const CandidateSets& sets,
                                  double rate, const Executor& executor) {
   const detail::Membership membership(sets, labels);
-  std::vector<std::size_t> order(contexts.count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[engine_() % i]);
+  const std::vector<std::size_t> order = detail::shuffled(contexts.count, engine_);
   const std::uint64_t noise_key = engine_();
 
   const auto d = static_cast<Eigen::Index>(contexts.dim);

@@ -19,6 +19,7 @@
 #include "topksoftmax/l2s/options.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/labels.hpp"
+#include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/learning/spherical_kmeans.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -78,17 +79,14 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
                           const Executor& executor) {
   detail::check_labels(contexts, labels);
   detail::check(options);
-  const auto report = [&options](const char* step, double done) {
-    if (options.progress) options.progress(step, done);
-  };
   const std::size_t clusters = std::min(options.clusters, contexts.count);
   const KnapsackOptions knapsack = {options.budget, options.lambda};
   L2SModel best;
   best.clusters = clusters;
-  best.v = spherical_kmeans(contexts,
-                            {clusters, options.kmeans_iterations, options.seed,
-                             [&](double done) { report("spherical k-means", detail::kKMeansShare * done); }},
-                            executor);
+  const auto told = [&options](double done) {
+    detail::tell(options.progress, "spherical k-means", detail::kKMeansShare * done);
+  };
+  best.v = spherical_kmeans(contexts, {clusters, options.kmeans_iterations, options.seed, told}, executor);
   const double scale = detail::scale_for(options.sharpness, contexts, best.v, clusters);
   for (float& x : best.v) x = static_cast<float>(scale * static_cast<double>(x));
 
@@ -105,7 +103,8 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
   const std::size_t epochs = options.rounds * options.epochs;
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
     const double done = static_cast<double>(epoch) / static_cast<double>(epochs);
-    report("learning the clusters", detail::kKMeansShare + (1.0 - detail::kKMeansShare) * done);
+    detail::tell(options.progress, "learning the clusters",
+                 detail::kKMeansShare + (1.0 - detail::kKMeansShare) * done);
     trainer.epoch(contexts, labels, sets, 1.0 - 0.9 * done, executor);
     if ((epoch + 1) % options.epochs != 0) continue;
     assignment = assign_clusters(contexts, trainer.v(), clusters, executor);
@@ -117,7 +116,7 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
       best.sets = sets;
     }
   }
-  report("learning the clusters", 1.0);
+  detail::tell(options.progress, "learning the clusters", 1.0);
   return best;
 }
 

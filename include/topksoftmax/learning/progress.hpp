@@ -15,12 +15,17 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// left of what was begun.
 using TrainingProgress = std::function<void(std::string_view step, double done)>;
 
+/// Told the share of a single step that is done, 0 to 1; may be empty.
+using StepProgress = std::function<void(double done)>;
+
 }  // namespace TOPKSOFTMAX_NAMESPACE
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Told the share of a single step that is done, 0 to 1; may be empty.
-using StepProgress = std::function<void(double done)>;
+/// Tells of a step, if there is anybody to be told.
+inline void tell(const TrainingProgress& progress, std::string_view step, double done) {
+  if (progress) progress(step, done);
+}
 
 /// What tells of the part of `whole` from one share to another as if it were a whole; empty where that is.
 inline TrainingProgress part_of(const TrainingProgress& whole, double begin, double end) {
@@ -49,7 +54,7 @@ inline constexpr double kIndexed = 0.3;
 
 /// Tells that an index is being made, which takes a build to kIndexed.
 inline void report_indexing(const TrainingProgress& progress) {
-  if (progress) progress("indexing the rows", 0.0);
+  tell(progress, "indexing the rows", 0.0);
 }
 
 /// What tells of learning the mass outside, which takes a build from the share `begin` to its end.

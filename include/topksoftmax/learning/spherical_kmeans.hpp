@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <random>
 #include <utility>
@@ -16,6 +15,8 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/learning/chunks.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/types.hpp"
@@ -27,8 +28,7 @@ struct SphericalKMeansOptions {
   std::size_t clusters = 100;   ///< r
   std::size_t iterations = 20;  ///< at most; it ends when no context changes its cluster
   std::uint64_t seed = 1;       ///< of the contexts that the clusters begin at
-  /// Told the share that is done, 0 … 1; may be empty.
-  std::function<void(double done)> progress = {};
+  StepProgress progress = {};
 };
 
 /// Spherical k-means: unit vectors v_t [r×d] that make Σ_i max_t v_t·h_i/‖h_i‖ large (locally the largest).
@@ -39,8 +39,8 @@ struct SphericalKMeansOptions {
 std::vector<float> spherical_kmeans(const Contexts& contexts, const SphericalKMeansOptions& options,
                                     const Executor& executor = default_executor());
 
-/// argmax_t v_t·h_i of every context, v [clusters×dim]; the lower of equals; on the
-/// threads of the executor.
+/// argmax_t v_t·h_i of every context [N], v [clusters×dim] row-major; of equals the lower t. Cost:
+/// N·clusters·d multiply-adds, on the executor's threads.
 std::vector<std::int32_t> assign_clusters(const Contexts& contexts, const std::vector<float>& v,
                                           std::size_t clusters,
                                           const Executor& executor = default_executor());
@@ -96,7 +96,7 @@ inline RowMajorMatrix initial_clusters(const Contexts& contexts, std::size_t clu
     distance = distance.cwiseMin((1.0F - (sample * v.row(t).transpose()).array()).cwiseMax(0.0F).matrix());
     // The generator's bits are used as they are: distributions differ between standard libraries.
     const double total = distance.cast<double>().sum();
-    double left = total * (static_cast<double>(engine() >> 11) * 0x1p-53);
+    double left = total * unit_interval(engine());
     next = 0;
     while (next + 1 < distance.size() && left >= static_cast<double>(distance[next])) {
       left -= static_cast<double>(distance[next++]);

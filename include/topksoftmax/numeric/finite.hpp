@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,6 +28,14 @@ inline bool all_finite(const float* values, std::size_t count) {
   std::uint32_t any = 0;
   for (const std::uint32_t one : found) any |= one;
   return any == 0;
+}
+
+/// Where the first value is that is NaN or infinite; `count` where none is, which costs what all_finite()
+/// does.
+inline std::size_t first_not_finite(const float* values, std::size_t count) {
+  if (all_finite(values, count)) return count;
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  return static_cast<std::size_t>(std::find_if_not(values, values + count, is_finite) - values);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -26,4 +26,9 @@ constexpr std::uint64_t split_mix(std::uint64_t seed, std::uint64_t n) {
   return mixed(seed + (n + 1) * SplitMix::kIncrement);
 }
 
+/// One of 2⁵³ equally likely numbers in [0, 1), by 64 random bits.
+constexpr double unit_interval(std::uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -14,10 +14,11 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/polling.hpp"
+#include "topksoftmax/storage/cache_line.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Threads of the C++ library that wait for loops. The caller's thread works too. A loop that begins while
+/// A pool of std::threads that wait for loops. The caller's thread works too. A loop that begins while
 /// another one has the threads, or within one, runs on its caller's alone.
 ///
 /// A thread that is through with a loop looks for the next one for a while before it sleeps. So the loops of
@@ -75,7 +76,6 @@ class ThreadPool final : public Executor {
 
  private:
   static constexpr std::size_t kGrain = std::size_t{128} << 10;
-  static constexpr std::size_t kLine = 64;  // bytes of a cache's line
 
   enum class Turn { idle, called, within, stopped };
 
@@ -83,7 +83,7 @@ class ThreadPool final : public Executor {
 
   /// All that a worker looks at, in a line of its own: so what a loop costs does not grow by the threads that
   /// it does not take.
-  struct alignas(kLine) Seat {
+  struct alignas(detail::kCacheLine) Seat {
     std::atomic<Turn> turn = Turn::idle;
     std::atomic<std::size_t> next = 0;  ///< of the parts that the thread begins with
     std::size_t end = 0;
@@ -180,10 +180,10 @@ class ThreadPool final : public Executor {
   std::unique_ptr<Seat[]> seats_;  ///< of every thread; the caller's is the first
   std::vector<std::thread> workers_;
   // A loop writes to these, and workers look at them only as they go to sleep:
-  alignas(kLine) mutable std::atomic<bool> busy_ = false;  ///< some loop has the workers
-  mutable std::atomic<std::size_t> sleeping_ = 0;          ///< workers
+  alignas(detail::kCacheLine) mutable std::atomic<bool> busy_ = false;  ///< some loop has the workers
+  mutable std::atomic<std::size_t> sleeping_ = 0;                       ///< workers
   // Workers look at this as they are through:
-  alignas(kLine) mutable std::atomic<bool> caller_sleeps_ = false;
+  alignas(detail::kCacheLine) mutable std::atomic<bool> caller_sleeps_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable begin_;
   mutable std::condition_variable end_;

@@ -207,11 +207,8 @@ void QuantizedScreener::screen_batch(const Query& query, std::size_t stride, std
 }
 
 inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
+  if (takes_all(query)) return Candidates::all();
   Candidates found;
-  if (takes_all(query)) {
-    found.everything = true;
-    return found;
-  }
   screen_batch(query, 0, 1, workspace,
                [&](std::size_t, const Query&, const Candidates& candidates) { found = candidates; });
   return found;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/numeric/geometric.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/registry/settings.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
@@ -62,10 +62,7 @@ inline std::size_t value_itself(std::size_t value, const Settings& /*values*/) {
 
 /// An option's value, of those that BackendDescription::values() has given, as the whole number that it is.
 inline std::size_t whole(const Settings& values, const std::string& option) {
-  const std::string& text = values.at(option);
-  std::size_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return detail::number_of<std::size_t>(values.at(option)).value();
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::axis

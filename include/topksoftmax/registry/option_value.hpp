@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 
 #include "topksoftmax/config.hpp"
@@ -62,14 +60,10 @@ T parse_option(std::string_view text) {
     if (text == "false" || text == "0") return false;
     throw Error("must be true or false");
   } else {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      throw Error(std::is_floating_point_v<T> ? "must be a number"
-                  : std::is_unsigned_v<T>     ? "must be a whole number from 0 on"
-                                              : "must be a whole number");
-    }
-    return value;
+    if (const std::optional<T> value = number_of<T>(text)) return *value;
+    throw Error(std::is_floating_point_v<T> ? "must be a number"
+                : std::is_unsigned_v<T>     ? "must be a whole number from 0 on"
+                                            : "must be a whole number");
   }
 }
 

@@ -258,14 +258,13 @@ inline RowClustersScreener::RowClustersScreener(const SoftmaxLayer& layer,
 
 inline Candidates RowClustersScreener::screen(const Query& query, Workspace& workspace) const {
   std::size_t wanted = query.effort == 0 ? visited_ : query.effort;
-  Candidates candidates;
-  candidates.everything = wanted >= clusters();
-  if (candidates.everything) return candidates;
+  if (wanted >= clusters()) return Candidates::all();
 
   detail::RowClustersScratch& scratch = workspace.scratch<detail::RowClustersScratch>();
   const kernels::Rows rows = centroids_.rows();
   auto* const scores = scratch.scores.get<float>(rows.count);
   scan(workspace, rows, 0, rows.count, query.h, scores);
+  Candidates candidates;
   candidates.screened = rows.count;
   candidates.bytes_read = rows.bytes(rows.count);
   std::span<const TokenId> visited = detail::best_clusters(scores, rows.count, wanted, scratch);

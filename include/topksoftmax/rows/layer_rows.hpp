@@ -25,7 +25,7 @@ inline RowMajorMatrix rows_at(const SoftmaxLayer& layer, std::span<const TokenId
 /// Rows of a layer that are made float32, or float64, at a time.
 inline constexpr std::size_t kLayerRowsAtOnce = 4096;
 
-/// Those that follow one another, as float32 [count×d].
+/// Rows first, …, first + count − 1, as float32 [count×d].
 inline RowMajorMatrix rows_from(const SoftmaxLayer& layer, std::size_t first, std::size_t count) {
   RowMajorMatrix rows(static_cast<Eigen::Index>(count), static_cast<Eigen::Index>(layer.dim()));
   for (std::size_t i = 0; i < count; ++i) layer.copy_row(first + i, rows.data() + i * layer.dim());
@@ -41,7 +41,7 @@ inline std::vector<TokenId> evenly_spaced_tokens(const SoftmaxLayer& layer, std:
   return tokens;
 }
 
-/// Their biases.
+/// The biases of some tokens [n]; zeros where the layer has none.
 inline Eigen::VectorXd biases_at(const SoftmaxLayer& layer, std::span<const TokenId> tokens) {
   const float* const biases = layer.rows().bias;
   Eigen::VectorXd some = Eigen::VectorXd::Zero(static_cast<Eigen::Index>(tokens.size()));

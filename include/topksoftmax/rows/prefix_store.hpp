@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/row_order.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/value_at.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -63,13 +63,6 @@ inline constexpr std::size_t kScales = kRows * sizeof(float);
 inline constexpr std::size_t kRadii = kScales + kRows * sizeof(std::uint16_t);
 /// The bias of rows that fill up the last block.
 inline constexpr float kNoBias = -std::numeric_limits<float>::infinity();
-
-template <class T>
-T value_at(const std::byte* begin, std::size_t i) {
-  T value;
-  std::memcpy(&value, begin + i * sizeof(value), sizeof(value));
-  return value;
-}
 
 /// Where a row's coordinate lies behind the first one of its block.
 inline std::size_t offset_of(std::size_t row, std::size_t j) {

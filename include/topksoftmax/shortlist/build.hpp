@@ -37,7 +37,7 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<Shortlist> Shortlist::build(SoftmaxLaye
       StoredArray<TokenId>::own(detail::frequency_order(layer, options.counts, Shortlist::kind));
   const std::span<const TokenId> first = order.span().first(std::min(top, layer.vocab()));
   ShortlistScreener screener = screener_of(layer, {first.begin(), first.end()});
-  const detail::StepProgress report = detail::learning_outside(options.progress, 0.0);
+  const StepProgress report = detail::learning_outside(options.progress, 0.0);
   std::optional<OutsideMass> outside =
       detail::learn_outside_mass(layer, screener, 1, contexts, options.outside_sample, executor, report);
   if (report) report(1.0);

@@ -191,12 +191,9 @@ class PackedTokens {
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates ShortlistScreener::screen(const Query& query, Workspace&) const {
-  Candidates candidates;
-  if (query.effort >= vocab_) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (query.effort >= vocab_) return Candidates::all();
   const std::span<const TokenId> ids = tokens_->ids();
+  Candidates candidates;
   candidates.ids = query.effort == 0 ? ids : ids.first(std::min(query.effort, ids.size()));
   candidates.packed = &tokens_->rows();
   if (query.effort == 0) candidates.group = 0;

@@ -11,11 +11,9 @@
 #endif
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/storage/cache_line.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
-
-/// What most processors read at once, in bytes.
-inline constexpr std::size_t kCacheLine = 64;
 
 /// Frees memory that begins where it was asked to.
 struct FreeAligned {
@@ -23,6 +21,12 @@ struct FreeAligned {
   void operator()(std::byte* p) const { ::operator delete(p, alignment); }
 };
 using AlignedStorage = std::unique_ptr<std::byte, FreeAligned>;
+
+/// So many bytes that begin where it is asked for, of any values.
+inline AlignedStorage aligned_memory(std::size_t bytes, std::size_t alignment = kCacheLine) {
+  const FreeAligned free{std::align_val_t{alignment}};
+  return AlignedStorage(static_cast<std::byte*>(::operator new(bytes, free.alignment)), free);
+}
 
 /// Most processors' huge page.
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20U;
@@ -40,8 +44,7 @@ inline void advise_huge_pages([[maybe_unused]] std::byte* memory, [[maybe_unused
 /// (151,936 rows of 1,024: `Certified` took 0.89 of the time, a scan in int8 0.90).
 inline AlignedStorage aligned_zeros(std::size_t bytes) {
   const bool large = bytes >= 2 * kHugePage;
-  const FreeAligned free = large ? FreeAligned{std::align_val_t{kHugePage}} : FreeAligned{};
-  AlignedStorage storage(static_cast<std::byte*>(::operator new(bytes, free.alignment)), free);
+  AlignedStorage storage = aligned_memory(bytes, large ? kHugePage : kCacheLine);
   if (large) advise_huge_pages(storage.get(), bytes);
   std::memset(storage.get(), 0, bytes);
   return storage;

@@ -28,16 +28,13 @@ namespace TOPKSOFTMAX_NAMESPACE {
 TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::size_t width,
                                                 const Executor& executor, const TrainingProgress& progress)
     : transform_(layer.transform()) {
-  const auto report = [&progress](const char* step, double done) {
-    if (progress) progress(step, done);
-  };
-  report("correlating the dimensions", 0.0);
+  detail::tell(progress, "correlating the dimensions", 0.0);
   // V's columns are the eigenvectors of WᵀW, and UΣ is WV.
   const Eigen::MatrixXd squares = detail::layer_moments(layer, executor).gram();
-  report("finding the singular directions", 0.6);
+  detail::tell(progress, "finding the singular directions", 0.6);
   const Eigen::MatrixXd V =
       detail::symmetric_eigen(squares, executor).vectors.leftCols(static_cast<Eigen::Index>(width));
-  report("turning the rows", 0.7);
+  detail::tell(progress, "turning the rows", 0.7);
   directions_ = detail::StoredRows(V.transpose().cast<float>());
   RowMajorMatrix turned(static_cast<Eigen::Index>(layer.vocab()), V.cols());
   for_each_part(executor, layer.vocab(), detail::kLayerRowsAtOnce, [&](std::size_t first, std::size_t count) {
@@ -45,7 +42,7 @@ TOPKSOFTMAX_BUILD_INLINE SvdPreview::SvdPreview(const SoftmaxLayer& layer, std::
     turned.middleRows(static_cast<Eigen::Index>(first), rows.rows()) = (rows * V).cast<float>();
   });
   tokens_ = detail::StoredRows(turned, layer.biases());
-  report("turning the rows", 1.0);
+  detail::tell(progress, "turning the rows", 1.0);
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<SvdSoftmax> SvdSoftmax::build(SoftmaxLayer layer,

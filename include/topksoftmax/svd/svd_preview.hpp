@@ -20,7 +20,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 /// W of low rank: the leading columns of UΣ and V, where W = UΣVᵀ. What SVD-softmax screens with
 /// ("SVD-Softmax: Fast Softmax Approximation on Large Vocabulary Neural Networks", Shim et al., NIPS 2017,
-/// §3), and an estimate of any token's logit for those who need one. Memory: (V + d)·width floats.
+/// §3), and an estimate of any token's logit for those who need one. Memory: bytes().
 class SvdPreview {
  public:
   /// The leading `width` directions, from 1 to d. Cost: V·d·(d/2 + width) multiply-adds on the executor's
@@ -47,7 +47,7 @@ class SvdPreview {
   const LogitTransform& transform() const { return transform_; }
   /// V of the layer.
   std::size_t vocab() const { return tokens_.count(); }
-  /// Bytes kept: 4·(V + d)·width.
+  /// Bytes kept: 4·((V + d)·width + V).
   std::size_t bytes() const { return directions_.rows().bytes(width()) + tokens_.rows().bytes(vocab()); }
 
  private:

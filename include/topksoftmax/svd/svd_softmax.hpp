@@ -86,7 +86,8 @@ class TOPKSOFTMAX_EXPORT SvdSoftmaxScreener {
 ///
 /// Effort: N; from V on every token is scored.
 ///
-/// Cost of a query, preview width W: W·d + V·W multiply-adds, and N·d weights. Index: 4·W·(V + d) bytes.
+/// Cost of a query, preview width W: W·d + V·W multiply-adds, and N·d weights. Index: 4·(W·(V + d) + V)
+/// bytes.
 class TOPKSOFTMAX_EXPORT SvdSoftmax final : public ScreenedSoftmax<SvdSoftmaxScreener> {
  public:
   /// Cost and memory: those of SvdPreview's constructor. Throws Error for unusable options. Defined in
@@ -125,17 +126,14 @@ inline SvdSoftmaxOptions chosen_svd(SvdSoftmaxOptions options, const SoftmaxLaye
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates SvdSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
   const std::size_t vocab = preview_->vocab();
   const std::size_t wanted = query.effort != 0 ? query.effort : refine_width_;
-  if (wanted >= vocab) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (wanted >= vocab) return Candidates::all();
   detail::SvdScratch& scratch = workspace.scratch<detail::SvdScratch>();
   auto* const products = scratch.products.get<float>(vocab);
   preview_->products(query.h, workspace, scratch.coordinates.get<float>(preview_->width()), products);
-  candidates = detail::best_estimated(query, preview_->transform(), products, vocab, wanted, workspace);
+  Candidates candidates =
+      detail::best_estimated(query, preview_->transform(), products, vocab, wanted, workspace);
   candidates.screened = vocab;
   candidates.bytes_read = preview_->bytes();
   return candidates;

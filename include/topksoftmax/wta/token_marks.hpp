@@ -8,6 +8,7 @@
 
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/bits.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -16,9 +17,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline std::size_t collect_tokens(std::span<const std::uint64_t> marks, TokenId* ids) {
   std::size_t count = 0;
   for (std::size_t word = 0; word < marks.size(); ++word) {
-    for (std::uint64_t bits = marks[word]; bits != 0; bits &= bits - 1) {
-      ids[count++] = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
-    }
+    visit_bits(marks[word], [&](std::size_t i) { ids[count++] = static_cast<TokenId>(word * 64 + i); });
   }
   return count;
 }

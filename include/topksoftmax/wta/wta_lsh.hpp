@@ -192,14 +192,10 @@ inline Candidates WtaLshScreener::screen(const Query& query, Workspace& workspac
 
 inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, std::size_t stride,
                                                            std::size_t batch, Workspace& workspace) const {
-  Candidates candidates;
   const std::size_t bands = index_->bands();
   std::size_t threshold = threshold_;
   if (query.effort != 0) threshold = query.effort > bands ? 0 : bands + 1 - query.effort;
-  if (threshold == 0 || top_frequent_ == index_->vocab()) {
-    candidates.everything = true;
-    return {candidates, {}};
-  }
+  if (threshold == 0 || top_frequent_ == index_->vocab()) return {Candidates::all(), {}};
 
   const std::size_t words = frequent_.size();
   detail::WtaLshScratch& scratch = workspace.scratch<detail::WtaLshScratch>();
@@ -207,6 +203,7 @@ inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, s
   const std::span<std::uint64_t> marks(scratch.marks.get<std::uint64_t>(words), words);
   const std::span<std::uint64_t> own(scratch.own.get<std::uint64_t>(batch), batch);
   std::fill(shared.begin(), shared.end(), 0);
+  Candidates candidates;
   index_->for_each_context(
       query.h, stride, batch, workspace, [&](std::size_t q, const detail::WtaIndex::Hits& hits) {
         std::copy(frequent_.begin(), frequent_.end(), marks.begin());

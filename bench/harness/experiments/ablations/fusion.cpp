@@ -8,6 +8,7 @@
 #include "harness/experiments/ablation.hpp"
 #include "harness/text/table.hpp"
 #include "peers/native_eigen.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 

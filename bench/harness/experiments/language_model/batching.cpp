@@ -18,7 +18,7 @@
 #include "harness/reports/restlessness.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
-#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/stopwatch.hpp"
 

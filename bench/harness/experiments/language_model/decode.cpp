@@ -17,7 +17,7 @@
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/decoding/self_draft.hpp"
-#include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/fused.hpp"
 
 namespace topksoftmax::bench {

@@ -16,6 +16,7 @@
 #include "lstm_model.hpp"
 #include "topksoftmax/decoding/low_rank_log_prob.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/io/safetensors.hpp"

@@ -68,8 +68,8 @@ class BoxMaker {
     const double scale = rows_.scale(row);
     const auto radius = static_cast<double>(radii_[row]);
     if (!std::isfinite(scale) || !std::isfinite(radius)) {
-      return std::numeric_limits<double>::infinity();  // what has overflowed
-                                                       // keeps its box open
+      // A row that has overflowed keeps its box open.
+      return std::numeric_limits<double>::infinity();
     }
     for (std::size_t j = 0; j < low_.size(); ++j) {
       const double x = scale * rows_.coordinate(row, j);

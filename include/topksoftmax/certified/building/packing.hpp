@@ -205,20 +205,17 @@ class RowPacker {
     const double of_int4 = inside.middleCols(prefix, int4).rowwise().norm().sum();
     const double of_int2 = inside.middleCols(prefix + int4, codes - int4).rowwise().norm().sum();
     const double of_codes = inside.middleCols(prefix, codes).rowwise().norm().sum();
-    if (box_width_ > 0) {
-      const Eigen::Index boxed = std::min(static_cast<Eigen::Index>(box_width_), inside.cols());
-      by_boxes_.contexts = {inside.rightCols(inside.cols() - boxed).rowwise().norm().sum(),
-                            contexts.outside.sum(), inside.leftCols(boxed).rowwise().norm().sum(),
-                            contexts.errors.sum(), 0.0};
-    }
     by_codes_.contexts = {reach_ * of_int4, reach_ * of_int2, kTypicallyLost * of_codes, of_int4, of_int2};
-    by_prefix_.contexts = {inside.rightCols(inside.cols() - prefix - codes).rowwise().norm().sum(),
-                           contexts.outside.sum(), inside.leftCols(prefix).rowwise().norm().sum(),
-                           contexts.errors.sum(), 0.0};
+    // Where so many leading coordinates are rounded to 8 bits, and so many are met at all.
+    const auto terms = [&](Eigen::Index rounded, Eigen::Index met, double of_lost) -> BoundTerms {
+      return {inside.rightCols(inside.cols() - met).rowwise().norm().sum(), contexts.outside.sum(),
+              inside.leftCols(rounded).rowwise().norm().sum(), contexts.errors.sum(), of_lost};
+    };
+    const Eigen::Index boxed = std::min(static_cast<Eigen::Index>(box_width_), inside.cols());
     const Eigen::Index stored = std::min(static_cast<Eigen::Index>(prefix_ + tail_width_), inside.cols());
-    by_tails_.contexts = {inside.rightCols(inside.cols() - stored).rowwise().norm().sum(),
-                          contexts.outside.sum(), inside.leftCols(stored).rowwise().norm().sum(),
-                          contexts.errors.sum(), by_codes_.contexts[kCodeContext]};
+    if (box_width_ > 0) by_boxes_.contexts = terms(boxed, boxed, 0.0);
+    by_prefix_.contexts = terms(prefix, prefix + codes, 0.0);
+    by_tails_.contexts = terms(stored, stored, by_codes_.contexts[kCodeContext]);
   }
 
   const RowProjector& projector_;

@@ -155,6 +155,12 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   std::string with_nan = line_of(0, " ");
   with_nan.replace(0, with_nan.find(' '), "nan");
   EXPECT_THAT(ask("", piped(with_nan)).err, HasSubstr("topksoftmax: context 1: "));
+  // Other programs write what float32 has no room for.
+  std::string tiny = line_of(0, " ");
+  tiny.replace(0, tiny.find(' '), "1e-46");
+  EXPECT_EQ(ask("", piped(tiny)).exit_code, 0);
+  tiny.replace(0, tiny.find(' '), "1e50");
+  EXPECT_THAT(ask("", piped(tiny)).err, HasSubstr("context 1: query: h[0] is inf"));
 }
 
 TEST_F(AskCommand, TakesTextFromANamedPipe) {

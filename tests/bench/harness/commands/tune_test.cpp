@@ -162,7 +162,7 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
   TinyHead none;
   none.train.resize(0, TinyHead::kDim);
   none.write(bare);
-  expect_error(run_tool("tune --head " + bare.string()), 1, "tune: there are 0 contexts");
+  expect_error(run_tool("tune --head " + bare.string()), 1, "there are no contexts to learn from; --contexts FILE gives some");
 }
 
 TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/numeric/geometric.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
