@@ -19,9 +19,11 @@ struct Float16 {
   explicit operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
     const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffU) << 13;
-    // An exponent of all ones stays one; otherwise 2¹¹² moves the bias, and makes subnormal numbers normal.
-    const float value = magnitude >= 0x0f800000U ? std::bit_cast<float>(magnitude | 0x7f800000U)
-                                                 : std::bit_cast<float>(magnitude) * 0x1p112F;
+    // An exponent of all ones stays one, others are 112 higher; what is subnormal is a whole number of 2⁻²⁴.
+    // No float on the way is subnormal: a thread may take such for zero.
+    const float value = magnitude >= 0x0f800000U   ? std::bit_cast<float>(magnitude | 0x7f800000U)
+                        : magnitude >= 0x00800000U ? std::bit_cast<float>(magnitude + 0x38000000U)
+                                                   : static_cast<float>(magnitude >> 13) * 0x1p-24F;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
   }
   explicit operator double() const { return static_cast<float>(*this); }
