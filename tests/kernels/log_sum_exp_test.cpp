@@ -78,7 +78,8 @@ TEST_P(LogSumExpKernel, IsTheSameInEveryOrderAndInEveryParts) {
 TEST_P(LogSumExpKernel, HoldsTheLargestAndTheSmallestValues) {
   EXPECT_EQ(value_of({}), -std::numeric_limits<double>::infinity());
   EXPECT_EQ(value_of({kNoLogit, kNoLogit}), -std::numeric_limits<double>::infinity());
-  for (const float x : {0.0F, 1.0F, -87.9F, 88.0F, 88.1F, -88.1F, 1e4F, -1e4F, 1e15F, kLargest, -kLargest}) {
+  for (const float x : {0.0F, 1.0F, -87.9F, 88.0F, 88.1F, -88.1F, -112.6F, 699.9F, -699.9F, 700.1F, -700.1F,
+                        1e4F, -1e4F, 1e15F, kLargest, -kLargest}) {
     EXPECT_NEAR(value_of({x}), static_cast<double>(x), 6e-6) << x;
     EXPECT_NEAR(value_of({x, kNoLogit, x}), exact_log_sum({x, x}), 6e-6) << x;
     EXPECT_NEAR(value_of({-kLargest, x, x, -kLargest}), exact_log_sum({-kLargest, x, x, -kLargest}), 6e-6)

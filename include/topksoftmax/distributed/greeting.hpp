@@ -24,7 +24,7 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What messages are made of. To be raised whenever one changes.
-inline constexpr std::uint32_t kMessageVersion = 1;
+inline constexpr std::uint32_t kMessageVersion = 2;
 
 /// The first thing that ranks tell each other, which no version changes.
 struct Preface {

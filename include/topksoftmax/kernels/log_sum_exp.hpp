@@ -74,7 +74,8 @@ struct LogSumExp {
     top = least;
   }
 
-  /// Adds exp(x), there being room for it, where |x| > 88 or x is −∞: what kernels leave to double precision.
+  /// Adds exp(x), there being room for it, where |x| > 700 or x is −∞: what kernels leave to double
+  /// precision.
   void add(float x) {
     if (x == -std::numeric_limits<float>::infinity()) return;
     const double units = static_cast<double>(static_cast<float>(units_of(x)));

@@ -39,12 +39,12 @@ inline float Max(const float* HWY_RESTRICT values, std::size_t count) {
   return max;
 }
 
-/// exp(x − n·ln 2) for |x − n·ln 2| ≤ ln 2 / 2 and a whole n.
+/// exp(x − n·ln 2) for |x − n·ln 2| ≤ ln 2 / 2 and a whole |n| < 2¹², whose product with the upper part of
+/// ln 2 is exact, fused or not.
 template <class V>
 HWY_INLINE V ExpOfRest(V x, V n) {
   const FloatTag d;
-  const auto r =
-      hn::NegMulAdd(n, hn::Set(d, -0x1.05c61p-29F), hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1F), x));
+  const auto r = hn::NegMulAdd(n, hn::Set(d, 0x1.0bfbe8p-15F), hn::NegMulAdd(n, hn::Set(d, 0x1.62ep-1F), x));
   // 1 + r + r²·q(r), q fitted to exp at Chebyshev's points of |r| ≤ ln 2 / 2: within 1.1e-8.
   auto p = hn::Set(d, 0x1.6d432ap-10F);
   for (const float c : {0x1.120b74p-7F, 0x1.5554eap-5F, 0x1.5554dcp-3F, 0.5F, 1.0F, 1.0F}) {
@@ -107,8 +107,8 @@ inline double SumExp(const float* HWY_RESTRICT values, std::size_t count, float 
   return sum;
 }
 
-/// Values within this have exponentials that float32 holds.
-constexpr float kFloatExponent = 88.0F;
+/// Values within this have exponentials that are computed in float32, in units of the top level.
+constexpr float kFloatExponent = 700.0F;
 
 /// exp(x) in units of 2ᵗ for t = `top_bits`, to within three roundings; 0 is what adds to no level, and what
 /// is beyond kFloatExponent. `least` is the lowest x that adds to a level, or just below it.
@@ -138,8 +138,8 @@ inline void AddExpInRange(const float* HWY_RESTRICT values, std::size_t count, L
   const hn::ScalableTag<double> d64;
   const hn::Rebind<float, hn::ScalableTag<double>> d_half;
   constexpr std::size_t kLanes64 = kLanes == 1 ? 1 : kLanes / 2;
-  constexpr double kTooHigh = 5.0;  // from there on, no exponential that float32 holds adds to a level,
-  constexpr double kTooLow = -4.0;  // and below this there is none among the values
+  constexpr double kTooHigh = 27.0;  // from there on, no value within kFloatExponent adds to a level,
+  constexpr double kTooLow = -27.0;  // and below this there is none among the values
   if (!(sum.top < kTooHigh && sum.top >= kTooLow)) return;
   const float lowest = static_cast<float>((LogSumExp::kLevelBits * sum.top - 60.0) * 0x1.62e42fefa39efp-1);
   const auto least = hn::Set(d, std::max(lowest, -kFloatExponent));
@@ -178,7 +178,7 @@ inline void AddExpInRange(const float* HWY_RESTRICT values, std::size_t count, L
 
 /// Adds exponentials of values of which `max` is the largest.
 inline void AddExpUpTo(const float* HWY_RESTRICT values, std::size_t count, float max, LogSumExp& sum) {
-  constexpr double kLow = -3.0;  // from there on downwards, what float32 does not hold adds to a level
+  constexpr double kLow = -25.0;  // from there on downwards, what is below −kFloatExponent adds to a level
   sum.raise(max);
   for (std::size_t first = 0; first < count; first += kExactSums) {
     AddExpInRange(values + first, std::min(kExactSums, count - first), sum);
