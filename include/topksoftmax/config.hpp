@@ -25,6 +25,18 @@
 #endif
 #if HWY_STATIC_TARGET == HWY_AVX3_DL
 #define TOPKSOFTMAX_FORM header_only_avx3_dl
+#elif defined(HWY_AVX3_ZEN4) && HWY_STATIC_TARGET == HWY_AVX3_ZEN4  // this and others: not in Highway 1.0.3
+#define TOPKSOFTMAX_FORM header_only_avx3_zen4
+#elif defined(HWY_AVX3_SPR) && HWY_STATIC_TARGET == HWY_AVX3_SPR
+#define TOPKSOFTMAX_FORM header_only_avx3_spr
+#elif defined(HWY_AVX10_2) && HWY_STATIC_TARGET == HWY_AVX10_2
+#define TOPKSOFTMAX_FORM header_only_avx10_2
+#elif defined(HWY_SSE2) && HWY_STATIC_TARGET == HWY_SSE2
+#define TOPKSOFTMAX_FORM header_only_sse2
+#elif defined(HWY_NEON_WITHOUT_AES) && HWY_STATIC_TARGET == HWY_NEON_WITHOUT_AES
+#define TOPKSOFTMAX_FORM header_only_neon_without_aes
+#elif defined(HWY_NEON_BF16) && HWY_STATIC_TARGET == HWY_NEON_BF16
+#define TOPKSOFTMAX_FORM header_only_neon_bf16
 #elif HWY_STATIC_TARGET == HWY_AVX3
 #define TOPKSOFTMAX_FORM header_only_avx3
 #elif HWY_STATIC_TARGET == HWY_AVX2

@@ -18,6 +18,7 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/int8_products-inl.h"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
+#include "topksoftmax/kernels/targets.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
@@ -56,7 +57,7 @@ struct CodeLayout {
 template <class Form, std::size_t kBits>
 class CodeProducts;
 
-#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
+#if TOPKSOFTMAX_TARGET_HAS_AVX3_DL || HWY_TARGET == HWY_AVX2
 
 template <std::size_t kBits>
 class CodeProducts<ByteProducts, kBits> {
@@ -183,7 +184,7 @@ class CodeProducts<PlainProducts, kBits> {
   std::int32_t centre_;
 };
 
-#elif HWY_TARGET != HWY_AVX3_DL
+#elif !TOPKSOFTMAX_TARGET_HAS_AVX3_DL
 
 /// A word holds coordinates 4s + i and 4s + i + 1 of a group, s < 8/bits, i = 0 in even words and 2 in odd
 /// ones: those of the first kind in its lower half.

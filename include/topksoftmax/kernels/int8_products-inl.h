@@ -19,6 +19,7 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
+#include "topksoftmax/kernels/targets.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
@@ -33,7 +34,7 @@ constexpr std::size_t kBlockVectors = kBlockRows / kLanes;
 // off. A form's Context is what it makes of n. With(context, width, body) calls body with the products, a
 // function of q and dots, which is small enough to be given by value.
 
-#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
+#if TOPKSOFTMAX_TARGET_HAS_AVX3_DL || HWY_TARGET == HWY_AVX2
 
 /// n_j = 128·high_j + low_j, for two byte products that make a 15-bit one. Returns Σ n_j.
 inline std::int32_t SplitShorts(const std::int16_t* HWY_RESTRICT n, std::size_t count,
@@ -83,7 +84,7 @@ class ByteProducts {
   /// sum[i] += the four products of bytes 4i … 4i+3, of rows without and n with a sign. Highway 1.0.3 enables
   /// the intrinsic for no target, although every processor of AVX3_DL has the instruction.
   static HWY_INLINE Vec32 AddByteProducts(Vec32 sum, hn::Vec<TagU8> rows, Vec32 n) {
-#if HWY_TARGET == HWY_AVX3_DL
+#if TOPKSOFTMAX_TARGET_HAS_AVX3_DL
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(rows.raw), "v"(n.raw));
 #else
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(rows.raw), "x"(n.raw));
@@ -237,7 +238,7 @@ class PlainProducts {
 
 using Products = PlainProducts;
 
-#elif HWY_TARGET == HWY_AVX3_DL
+#elif TOPKSOFTMAX_TARGET_HAS_AVX3_DL
 
 using Products = ByteProducts;
 

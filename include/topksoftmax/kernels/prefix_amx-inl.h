@@ -25,8 +25,9 @@
 #include "topksoftmax/kernels/prefix_batch-inl.h"
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_bounds-inl.h"
+#include "topksoftmax/kernels/targets.hpp"
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if TOPKSOFTMAX_TARGET_HAS_AVX3_DL
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {

@@ -20,6 +20,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/kernels/targets.hpp"
 #include "topksoftmax/numeric/half.hpp"
 
 // Accumulators live in registers only if the loops over them vanish.
@@ -278,7 +279,7 @@ HWY_INLINE FloatVec LoadTail(const typename Stored<type>::Lane* p, std::size_t c
 #if HWY_TARGET == HWY_AVX2
   constexpr bool masked = type == WeightType::float32;
 #else
-  constexpr bool masked = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
+  constexpr bool masked = TOPKSOFTMAX_TARGET_HAS_AVX3;
 #endif
   HWY_ALIGN Lane padded[kLanes];
   if constexpr (masked) {
@@ -296,7 +297,7 @@ HWY_INLINE FloatVec LoadTail(const typename Stored<type>::Lane* p, std::size_t c
 /// The same where at least kLanes − count more values of the row are before p: these are read again.
 template <WeightType type>
 HWY_INLINE FloatVec LoadRowTail(const typename Stored<type>::Lane* p, std::size_t count) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_SCALAR
+#if TOPKSOFTMAX_TARGET_HAS_AVX3 || HWY_TARGET == HWY_SCALAR
   return LoadTail<type>(p, count);
 #else
   // Lane l is to have value l, as in every other vector: the last kLanes values, turned round.

@@ -23,6 +23,7 @@
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/kernels/row_dot-inl.h"
+#include "topksoftmax/kernels/targets.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
@@ -90,7 +91,7 @@ HWY_INLINE void PrefetchLines(const std::int8_t* const* rows, std::size_t at) {
   for (std::size_t r = 0; r < kTailsAtOnce; ++r) prefetch_second(rows[r] + at);
 }
 
-#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
+#if TOPKSOFTMAX_TARGET_HAS_AVX3_DL || HWY_TARGET == HWY_AVX2
 
 template <>
 class TailProducts<ByteProducts> {
@@ -143,7 +144,7 @@ class TailProducts<ByteProducts> {
 
 #endif
 
-#if HWY_TARGET != HWY_AVX3_DL
+#if !TOPKSOFTMAX_TARGET_HAS_AVX3_DL
 
 template <>
 class TailProducts<WordProducts> {
