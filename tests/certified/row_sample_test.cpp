@@ -84,6 +84,33 @@ TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
   }
 }
 
+// The rows of tokens that were never trained are all alike: those drawn are hardly ever others.
+TEST(SampledLogZ, KeepsItsPromiseWhereMostRowsAreEqual) {
+  constexpr Eigen::Index kVocab = 6000;
+  constexpr Eigen::Index kTrained = 300;
+  RowMajorMatrix W = testing::random_matrix(1, 48, 1, 0.05F).replicate(kVocab, 1);
+  W.topRows(kTrained) = testing::random_matrix(kTrained, 48, 2, 0.15F);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const RowMajorMatrix contexts = testing::random_matrix(500, 48, 3, 1.2F);
+  const auto head = Certified::build(layer, contexts.topRows(460), {.prefix = 16, .width = 16});
+  Workspace workspace;
+  for (const double error : {1e-2, 1e-3}) {
+    std::size_t missed = 0;
+    for (Eigen::Index q = 460; q < 500; ++q) {
+      const Eigen::VectorXf h = contexts.row(q);
+      const double exact = log_sum(Reference(layer, h).logits, 0.7);
+      for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        const auto found =
+            head->sample_log_z(span_of(h), {.error = error, .temperature = 0.7, .seed = seed}, {}, workspace);
+        const double off = std::abs(found->log_z - exact);
+        missed += off > error ? 1U : 0U;
+        EXPECT_LE(off, 2.0 * found->error + 1e-5);
+      }
+    }
+    EXPECT_LE(missed, 3U) << error << ": 0.8 of 800 are expected";
+  }
+}
+
 // Contexts of six directions say nothing of the others, and at low temperatures most rows weigh too little
 // for floats: rows that are hardly ever drawn may have most of the mass.
 TEST(SampledLogZ, KeepsItsPromiseForContextsUnlikeThoseLearned) {

@@ -38,6 +38,12 @@ inline constexpr std::size_t kSampledShare = 4;
 inline constexpr double kMostScatter = 2.0;
 /// Rows that tell of it, at least.
 inline constexpr std::size_t kFewestScattered = 16;
+/// Guesses that are off by the same but for this, relative to the logit, are of equal rows: many may be
+/// equal, those of tokens that were never trained say, and tell no more than one of them.
+inline constexpr double kAlike = 1e-5;
+/// Once in a thousand times none of n draws meets rows that have 6.9/n of the mass. They count as n draws
+/// times the variance of all proportions that are known, times this: (6.9/kThreeNines)².
+inline constexpr double kUnseen = 3.7;
 
 /// What sampling works in.
 struct RowSampleScratch {
@@ -84,7 +90,8 @@ struct Ranking {
 /// is estimated as if rows were drawn without strata, which is no less (section 8.4).
 ///
 /// Where guesses scatter far, a few heavy rows that are hardly ever drawn may have most of the mass, and the
-/// variance of those that were drawn does not tell: Tally::scatter does.
+/// variance of those that were drawn does not tell: Tally::scatter does. Nor does it tell of the rows that
+/// have too little of the mass to be drawn: these are taken to be off as much as those that were read.
 class RowSample {
  public:
   RowSample(const BoundedQuery& bounded, double temperature, const Ranking& ranking, std::uint64_t seed)
@@ -119,7 +126,7 @@ class RowSample {
     const double left = guesses_.sum();
     Scatter scatter = scatter_;
     if (left > 0.0) add_sample(left, strata, tally, scatter);
-    if (!scatter.is_known()) {
+    if (!scatter.tells()) {
       if (read_.size() >= guesses_.possible()) return tally;  // no row is left to be guessed
       if (read_likely()) return this->tally(strata);
     }
@@ -131,22 +138,32 @@ class RowSample {
   /// See Tally::scatter.
   class Scatter {
    public:
-    void add(double proportion) {
+    /// A row's logit, its weight as a share of what is guessed, and by how much the logit is off.
+    void add(float logit, double proportion, double off) {
       sum_ += proportion;
       inverses_ += 1.0 / proportion;
+      const double alike = kAlike * std::max(1.0, std::abs(static_cast<double>(logit)));
+      if (count_ == 0 || std::abs(off - last_off_) > alike) ++unlike_;
+      last_off_ = off;
       ++count_;
     }
-    bool is_known() const { return count_ >= kFewestScattered; }
+    /// Whether there are enough rows, which are not all alike, to tell of others.
+    bool tells() const { return unlike_ >= kFewestScattered; }
     double value() const {
-      if (!is_known()) return std::numeric_limits<double>::infinity();
-      const auto n = static_cast<double>(count_);
-      return sum_ / n * (inverses_ / n);
+      if (!tells()) return std::numeric_limits<double>::infinity();
+      return mean() * inverses_ / static_cast<double>(count_);
     }
+    /// Of the proportions, taken to be log-normal; 0 where the rows do not tell.
+    double variance() const { return tells() ? mean() * mean() * std::max(0.0, value() - 1.0) : 0.0; }
 
    private:
+    double mean() const { return sum_ / static_cast<double>(count_); }
+
     double sum_ = 0.0;
     double inverses_ = 0.0;
     std::size_t count_ = 0;
+    std::size_t unlike_ = 0;  ///< rows that are not as far off as the one before them
+    double last_off_ = 0.0;
   };
 
   /// Rows that were read.
@@ -192,13 +209,16 @@ class RowSample {
     read_from(before);
   }
 
-  /// Reads rows of the highest estimates where too few could be drawn to tell how far guesses are off; false
-  /// where there are none.
+  /// Reads rows of the highest estimates, once, where those that were read do not tell how far guesses are
+  /// off; false where there are none.
   bool read_likely() {
+    if (has_likely_) return false;
+    has_likely_ = true;
     const std::size_t before = read_.size();
     guesses_.visit_likely(before + kFewestScattered, [&](std::size_t place) {
       const auto end = read_.begin() + static_cast<std::ptrdiff_t>(before);
-      if (std::find(read_.begin(), end, place) == end) read_.push_back(place);
+      const bool has_enough = read_.size() - before >= 4 * kFewestScattered;  // as many may be equal
+      if (!has_enough && std::find(read_.begin(), end, place) == end) read_.push_back(place);
     });
     read_from(before);
     return read_.size() > before;
@@ -215,10 +235,15 @@ class RowSample {
     }
   }
 
+  void add_to(Scatter& scatter, std::size_t place, float logit) const {
+    const auto estimate = static_cast<double>(guesses_.estimate(place));
+    scatter.add(logit, std::exp(tempered(logit, estimate, temperature_)),
+                static_cast<double>(logit) - estimate);
+  }
+
   /// Leaves out a row that is exact.
   void leave_out(std::size_t place, float logit) {
-    const auto estimate = static_cast<double>(guesses_.estimate(place));
-    scatter_.add(std::exp(tempered(logit, estimate, temperature_)));
+    add_to(scatter_, place, logit);
     guesses_.leave_out(place);
   }
 
@@ -238,7 +263,7 @@ class RowSample {
     std::size_t count = 0;
     const auto next = [&] {
       if (stratum == strata) return -1.0;
-      const double uniform = static_cast<double>(split_mix(seed_, random_++) >> 11) * 0x1p-53;
+      const double uniform = unit_interval(split_mix(seed_, random_++));
       return (static_cast<double>(stratum++) + uniform) * length;
     };
     guesses_.visit_at_sums(next, [&](std::size_t place) { places[count++] = place; });
@@ -259,12 +284,13 @@ class RowSample {
       const float guess = guesses_.weight(places[i]);
       const double proportion = guessed_as(scored[i].logit) / static_cast<double>(guess);
       const bool is_before = ranks_before(scored[i], ranking_.token);
-      if (i == 0 || places[i] != places[i - 1]) scatter.add(proportion);
+      if (i == 0 || places[i] != places[i - 1]) add_to(scatter, places[i], scored[i].logit);
       of_mass.add(proportion - 1.0);
       of_margin.add(proportion * ranking_.factor(is_before) - ranking_.factor(guess > limit));
     }
-    of_mass.count(length * unit, tally.mass);
-    of_margin.count(length * unit, tally.margin);
+    const double unseen = kUnseen * std::max(scatter.variance(), scatter_.variance());
+    of_mass.count(length * unit, unseen, tally.mass);
+    of_margin.count(length * unit, unseen, tally.margin);
   }
 
   /// What rows weigh more than guessed, as a share of the guess.
@@ -275,10 +301,12 @@ class RowSample {
       squares_ += x * x;
       ++count_;
     }
-    void count(double length, Estimated& estimated) const {
+    /// Adds what strata of one length weigh more than guessed; `unseen` is what rows that no draw meets add
+    /// to the squares.
+    void count(double length, double unseen, Estimated& estimated) const {
       const auto n = static_cast<double>(count_);
       estimated.value += length * sum_;
-      const double spread = std::max(0.0, squares_ - sum_ * sum_ / n);
+      const double spread = std::max(0.0, squares_ - sum_ * sum_ / n) + unseen;
       estimated.variance += length * length * spread * n / std::max(1.0, n - 1.0);
     }
 
@@ -298,6 +326,7 @@ class RowSample {
   std::vector<std::size_t> read_;  ///< places of rows that are exact
   std::vector<float> logits_;      ///< of these
   Scatter scatter_;                ///< of these
+  bool has_likely_ = false;        ///< whether those of the highest estimates are among these
   Tally exact_;
   std::size_t rows_read_ = 0;
 };
