@@ -43,9 +43,10 @@ class ScreenedSoftmax : public TopKSoftmax {
   std::size_t index_bytes() const override {
     return screener_.index_bytes() + (outside_ ? outside_->bytes() : 0);
   }
-  /// Where the mass outside was learned, how far log Z was off on contexts held out.
+  /// Where the mass outside was learned, how far log Z was off on contexts held out. Nothing where queries
+  /// have another effort than it was learned for (usual_effort()).
   std::optional<LogZError> log_z_error() const override {
-    return outside_ ? std::optional(outside_->error()) : std::nullopt;
+    return outside_ && usual_effort() == 0 ? std::optional(outside_->error()) : std::nullopt;
   }
 
  protected:

@@ -43,17 +43,13 @@ constexpr std::size_t kGroups = 4;
 
 /// Masses that are exactly log-linear in each of four groups, in the order 0, 1, 2, 3, 0, …
 OutsideSample linear_sample(std::size_t count) {
-  OutsideSample sample;
-  sample.contexts = random_matrix(static_cast<Eigen::Index>(count), kDim, 1);
+  OutsideSample sample(random_matrix(static_cast<Eigen::Index>(count), kDim, 1));
   const RowMajorMatrix slopes = random_matrix(kGroups, kDim, 2, 0.5F);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t group = i % kGroups;
-    sample.groups.push_back(group);
-    sample.inside.push_back(1.0);
-    sample.outside.push_back(
-        static_cast<double>(group) +
-        static_cast<double>(slopes.row(static_cast<Eigen::Index>(group))
-                                .dot(sample.contexts.row(static_cast<Eigen::Index>(i)))));
+    const float slope =
+        slopes.row(static_cast<Eigen::Index>(group)).dot(sample.contexts.row(static_cast<Eigen::Index>(i)));
+    sample.take(i, group, {1.0, static_cast<double>(group) + static_cast<double>(slope)});
   }
   return sample;
 }
@@ -114,7 +110,7 @@ TEST(OutsideMass, IsTheSameForEveryNumberOfThreads) {
 TEST(OutsideMass, TooFewContextsTeachNothing) {
   EXPECT_FALSE(detail::fit_outside_mass(linear_sample(99), kGroups, SerialExecutor()));
   EXPECT_TRUE(detail::fit_outside_mass(linear_sample(100), kGroups, SerialExecutor()));
-  EXPECT_FALSE(detail::fit_outside_mass(OutsideSample(), kGroups, SerialExecutor()));
+  EXPECT_FALSE(detail::fit_outside_mass(OutsideSample(RowMajorMatrix()), kGroups, SerialExecutor()));
   const SoftmaxLayer layer = random_layer(300, 8, 1);
   const auto contexts = clustered_contexts(99, 8, 4, 2);
   EXPECT_FALSE(L2S::train_kmeans(layer, contexts, {.clusters = 4, .budget = 20})->log_z_error());
@@ -238,6 +234,34 @@ TEST(OutsideMass, IsLeftOutWhereItWasNotLearned) {
   EXPECT_FALSE(without->log_z_error());
   EXPECT_EQ(without->query(h, {.k = 2}).normalizer, Normalizer::candidates);
   EXPECT_EQ(without->query(h, {.k = 2}).ids, learned_heads()[0]->query(h, {.k = 2}).ids);
+}
+
+TEST(OutsideMass, TellsNoErrorWhereTheUsualEffortIsAnother) {
+  const auto& [layer, contexts, train, test] = world();
+  const auto graph = Fgd::build(layer, train, {.ef_search = 40});
+  EXPECT_TRUE(graph->log_z_error());
+  graph->set_usual_effort(45);
+  EXPECT_EQ(graph->query(test.row(0)).normalizer, Normalizer::candidates);
+  EXPECT_FALSE(graph->log_z_error());
+  const auto adaptive = AdaptiveSoftmax::build(layer, train, {.head = 60, .tail_tiers = 30, .caution = 0.5});
+  EXPECT_TRUE(adaptive->log_z_error());
+  adaptive->set_usual_effort(2);
+  EXPECT_FALSE(adaptive->log_z_error());
+}
+
+/// Sets know the contexts that they were learned from: of these, few leave much outside.
+TEST(OutsideMass, OfFewContextsIsNotThatOfTheContextsWhichChoseTheSets) {
+  const auto& [layer, contexts, train, test] = world();
+  const auto head = L2S::train_kmeans(layer, train.topRows(400), {.clusters = 40, .budget = 60});
+  std::vector<double> errors;
+  for (Eigen::Index i = 0; i < test.rows(); ++i) {
+    const Eigen::VectorXf h = test.row(i);
+    const TopK answer = head->query(h);
+    if (answer.normalizer != Normalizer::learned) continue;
+    errors.push_back(std::abs(answer.log_z - Reference(layer, h).log_z));
+  }
+  ASSERT_GT(errors.size(), 300U);
+  EXPECT_LT(detail::quantile(errors, 0.99), 1.5 * head->log_z_error()->p99);
 }
 
 TEST(OutsideMass, LosesTheFewTokensThatAMaskForbids) {

@@ -160,7 +160,9 @@ class TOPKSOFTMAX_EXPORT AdaptiveSoftmax final : public ScreenedSoftmax<Adaptive
       SoftmaxLayer layer, const Contexts& contexts, const AdaptiveSoftmaxOptions& options,
       const Executor& executor = default_executor());
 
-  std::optional<LogZError> log_z_error() const override { return screener().log_z_error(); }
+  std::optional<LogZError> log_z_error() const override {
+    return usual_effort() == 0 ? screener().log_z_error() : std::nullopt;
+  }
 
   /// The kind of its indexes.
   static constexpr std::string_view kind = "adaptive";
@@ -330,15 +332,11 @@ class ScoredTiers {
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates;
   const detail::AdaptiveTiers& tiers = *tiers_;
   const auto dim = static_cast<Eigen::Index>(layer_.dim());
   const double length =
       Eigen::Map<const Eigen::VectorXf>(query.h, dim).cast<double>().norm() * detail::kOutward;
-  if (query.effort > tiers.size() + 1 || !tiers.can_judge(length)) {
-    candidates.everything = true;
-    return candidates;
-  }
+  if (query.effort > tiers.size() + 1 || !tiers.can_judge(length)) return Candidates::all();
   const double lost = detail::kLostProduct * static_cast<double>(dim);
   const std::size_t always = query.effort == 0 ? 0 : query.effort - 1;
   const kernels::Rows gates = tiers.gates();
@@ -362,6 +360,7 @@ inline Candidates AdaptiveSoftmaxScreener::screen(const Query& query, Workspace&
       outside[left_out++] = outside[t];
     }
   }
+  Candidates candidates;
   scored.put(candidates);
   candidates.screened = tiers.size();
   candidates.bytes_read = gates.bytes(tiers.size());

@@ -22,7 +22,6 @@
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
 #include "topksoftmax/learning/progress.hpp"
-#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -44,14 +43,9 @@ class TierSample {
       : tiers_(std::move(tiers)), screener_(layer, tiers_), contexts_(evenly_spaced(contexts, count)) {
     masses_.resize(contexts_.rows(), static_cast<Eigen::Index>(parts()));
     scored_.resize(contexts_.rows(), static_cast<Eigen::Index>(parts()));
-    const auto measure_part = [&](std::size_t first, std::size_t together) {
-      Workspace workspace;
-      std::vector<float> logits(together * layer.vocab());
-      kernels::scan_batch(layer.rows(), context(first), layer.dim(), together, logits.data());
-      for (std::size_t i = 0; i < together; ++i)
-        measure(first + i, logits.data() + i * layer.vocab(), workspace);
-    };
-    for_each_reported_part(executor, size(), kMeasuredTogether, report, measure_part);
+    for_each_scored(
+        layer, contexts_, report, executor,
+        [this](std::size_t i, const float* logits, Workspace& workspace) { measure(i, logits, workspace); });
   }
 
   std::size_t size() const { return static_cast<std::size_t>(contexts_.rows()); }
@@ -125,11 +119,10 @@ class TierSample {
 /// that leave tiers out, on contexts that were held out. Nothing where the sample is too small.
 inline std::optional<OutsideMass> fit_tier_masses(const TierSample& sample, std::size_t tiers,
                                                   const Executor& executor) {
-  OutsideSample one = {.contexts = sample.contexts(), .groups = {}, .inside = {}, .outside = {}};
-  for (std::size_t i = 0; i < sample.size(); ++i)
-    one.groups.push_back(sample.usable(i) ? 0 : Candidates::no_group);
-  one.inside.resize(sample.size());
-  one.outside.resize(sample.size());
+  OutsideSample one(sample.contexts());
+  for (std::size_t i = 0; i < sample.size(); ++i) {
+    if (sample.usable(i)) one.groups[i] = 0;
+  }
   std::vector<StoredRows> models;
   for (std::size_t t = 0; t < tiers; ++t) {
     for (std::size_t i = 0; i < sample.size(); ++i) {

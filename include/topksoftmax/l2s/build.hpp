@@ -6,6 +6,7 @@
 
 #if !defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)  // see config.hpp
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,12 +14,14 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
 #include "topksoftmax/l2s/labelling.hpp"
+#include "topksoftmax/l2s/learn_outside.hpp"
+#include "topksoftmax/l2s/model.hpp"
 #include "topksoftmax/l2s/options.hpp"
 #include "topksoftmax/l2s/training.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/labels.hpp"
-#include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/progress.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -41,11 +44,13 @@ TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, con
                                                 detail::part_of(options.progress, 0.0, kLabelled), executor);
   L2SOptions training = options;
   training.progress = detail::part_of(options.progress, kLabelled, trained);
-  L2SScreener screener(train_l2s(contexts, labels, training, executor), options, layer, std::string(name));
-  const std::size_t clusters = screener.model().clusters;
-  return detail::with_learned_outside<L2S>(std::move(layer), std::move(screener), clusters, contexts,
-                                           options.outside_sample, executor,
-                                           detail::learning_outside(options.progress, trained));
+  L2SModel model = train_l2s(contexts, labels, training, executor);
+  const StepProgress report = detail::learning_outside(options.progress, trained);
+  std::optional<OutsideMass> outside =
+      detail::learn_l2s_outside(layer, model, contexts, labels, options, executor, report);
+  if (report) report(1.0);
+  L2SScreener screener(std::move(model), options, layer, std::string(name));
+  return std::make_unique<L2S>(std::move(layer), std::move(screener), std::move(outside));
 }
 
 TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<L2S> L2S::train(SoftmaxLayer layer, const ConstRows& contexts,

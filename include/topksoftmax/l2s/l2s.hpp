@@ -96,9 +96,10 @@ class TOPKSOFTMAX_EXPORT L2SScreener {
 /// model produced.
 ///
 /// log Z counts the tokens outside of the set by a linear model for each cluster, learned from the same
-/// contexts (Normalizer::learned; log_z_error() says how well): in the paper they count as impossible, and so
-/// they do at another effort, for a mask that forbids more than a few tokens (OutsideMass), and without such
-/// a model. Tokens of long sets that are proven not to be among the k best count by logits from 8-bit rows.
+/// contexts (Normalizer::learned; log_z_error() says how well): in the paper they count as impossible, or in
+/// §7.3 by a W of low rank (LowRankLogProb). Impossible they are here at another effort, for a mask that
+/// forbids more than a few tokens (OutsideMass), and without such a model. Tokens of long sets that are
+/// proven not to be among the k best count by logits from 8-bit rows.
 class TOPKSOFTMAX_EXPORT L2S final : public ScreenedSoftmax<L2SScreener> {
  public:
   /// Learns from contexts [N×d], labelled with their exact top tokens, on threads of the executor; the same

@@ -16,6 +16,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/outside_regression.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
 #include "topksoftmax/learning/progress.hpp"
@@ -28,19 +29,28 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
+/// Parts that contexts are divided into.
+inline constexpr std::size_t kFifths = 5;
+
+/// Which of them context i of `count` is in. Runs of neighbours stay together: contexts of one text are
+/// alike.
+inline std::size_t fifth_of(std::size_t i, std::size_t count) {
+  constexpr std::size_t kRuns = 5 * kFifths;
+  return i * kRuns / count % kFifths;
+}
+
 /// Which of a sample's contexts the models are fitted to, which choose how strongly they are shrunk, and
-/// which none has seen. Runs of neighbours stay together: contexts of one text are alike.
+/// which none has seen.
 struct OutsideSplit {
   std::vector<std::size_t> fitted;     ///< 3/5
   std::vector<std::size_t> validated;  ///< 1/5
   std::vector<std::size_t> held_out;   ///< 1/5
 
   explicit OutsideSplit(const OutsideSample& sample) {
-    constexpr std::size_t runs = 25;
     for (std::size_t i = 0; i < sample.size(); ++i) {
       if (sample.groups[i] == Candidates::no_group) continue;
-      const std::size_t run = i * runs / sample.size() % 5;
-      (run == 4 ? held_out : run == 3 ? validated : fitted).push_back(i);
+      const std::size_t fifth = fifth_of(i, sample.size());
+      (fifth == 4 ? held_out : fifth == 3 ? validated : fitted).push_back(i);
     }
   }
 };
@@ -167,8 +177,10 @@ std::optional<OutsideMass> learn_outside_mass(const SoftmaxLayer& layer, const S
                                               std::size_t groups, const Contexts& contexts, std::size_t count,
                                               const Executor& executor, const StepProgress& report = {}) {
   if (std::min(count, contexts.count) < kFewestSampled) return std::nullopt;
-  return fit_outside_mass(measure_outside(layer, screener, contexts, count, report, executor), groups,
-                          executor);
+  const auto screener_of = [&screener](std::size_t) -> const Screener& { return screener; };
+  const OutsideSample sample =
+      measure_outside(layer, screener_of, evenly_spaced(contexts, count), report, executor);
+  return fit_outside_mass(sample, groups, executor);
 }
 
 /// The backend of this screener, which counts the mass outside of its candidates as learn_outside_mass() has

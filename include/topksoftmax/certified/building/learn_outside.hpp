@@ -17,12 +17,10 @@
 #include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/learn_outside_mass.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
 #include "topksoftmax/learning/progress.hpp"
-#include "topksoftmax/learning/reported_parts.hpp"
 #include "topksoftmax/learning/spherical_kmeans.hpp"
 #include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -51,40 +49,27 @@ inline OutsideSample measure_bounded(const SoftmaxLayer& layer, const CertifiedI
                                      const OutsideFeatures& features, const RowMajorMatrix& contexts,
                                      const StepProgress& report, const Executor& executor) {
   const std::size_t vocab = layer.vocab();
-  const auto total = static_cast<std::size_t>(contexts.rows());
-  const std::size_t size = total * kOutsideModels;
-  OutsideSample sample;
-  sample.contexts =
-      RowMajorMatrix::Zero(static_cast<Eigen::Index>(size), static_cast<Eigen::Index>(features.count()));
-  sample.groups.assign(size, Candidates::no_group);
-  sample.inside.resize(size);
-  sample.outside.resize(size);
-  const auto measure = [&](std::size_t first, std::size_t count) {
-    Workspace workspace;
-    std::vector<float> all(count * vocab);
-    std::vector<float> logits(vocab);
-    const float* const h = contexts.row(static_cast<Eigen::Index>(first)).data();
-    kernels::scan_batch(layer.rows(), h, layer.dim(), count, all.data());
-    for (std::size_t context = 0; context < count; ++context) {
-      Query query;
-      query.h = h + context * layer.dim();
-      for (std::size_t model = 0; model < kOutsideModels; ++model) {
-        const std::size_t i = (first + context) * kOutsideModels + model;
-        query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);
-        query.same_context = model > 0;
-        const ContextBounds& bounds = bound(index, query, workspace);
-        const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
-        const bool bounded = !found.everything && found.outside_low < found.outside_high;
-        if (!bounded || !std::isfinite(found.outside_high)) continue;
-        features.put(bounds.coordinates, found.outside_low, found.outside_high,
-                     sample.contexts.row(static_cast<Eigen::Index>(i)).data());
-        std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(context * vocab), vocab, logits.begin());
-        split_mass(found, vocab, logits.data(), sample.inside[i], sample.outside[i]);
-        if (std::isfinite(sample.inside[i]) && std::isfinite(sample.outside[i])) sample.groups[i] = model;
-      }
+  OutsideSample sample(RowMajorMatrix::Zero(contexts.rows() * static_cast<Eigen::Index>(kOutsideModels),
+                                            static_cast<Eigen::Index>(features.count())));
+  const auto measure = [&](std::size_t context, const float* logits, Workspace& workspace) {
+    std::vector<float> left(vocab);
+    Query query;
+    query.h = contexts.row(static_cast<Eigen::Index>(context)).data();
+    for (std::size_t model = 0; model < kOutsideModels; ++model) {
+      const std::size_t i = context * kOutsideModels + model;
+      query.k = learning_k(static_cast<OutsideOf>(model), index.options.expected_k, vocab);
+      query.same_context = model > 0;
+      const ContextBounds& bounds = bound(index, query, workspace);
+      const Candidates found = screen_bounded({layer, index, query, bounds, workspace});
+      const bool bounded = !found.everything && found.outside_low < found.outside_high;
+      if (!bounded || !std::isfinite(found.outside_high)) continue;
+      features.put(bounds.coordinates, found.outside_low, found.outside_high,
+                   sample.contexts.row(static_cast<Eigen::Index>(i)).data());
+      std::copy_n(logits, vocab, left.begin());
+      sample.take(i, model, split_mass(found, vocab, left.data()));
     }
   };
-  for_each_reported_part(executor, total, kMeasuredTogether, report, measure);
+  for_each_scored(layer, contexts, report, executor, measure);
   return sample;
 }
 
