@@ -27,8 +27,16 @@ int main(int argc, char** argv) {
   require(topk_head_file_layer(file, &layer, &error), &error);
   const size_t dim = topk_layer_dim(layer);
   const size_t count = topk_head_file_context_count(file, TOPK_TEST_CONTEXTS);
+  if (count < 2) {
+    fprintf(stderr, "quickstart: %s: has %zu contexts in contexts.test; at least 2 are needed\n", path,
+            count);
+    return EXIT_FAILURE;
+  }
   float* const contexts = malloc(count * dim * sizeof(float));
-  if (contexts == NULL || count < 2) return EXIT_FAILURE;
+  if (contexts == NULL) {
+    fprintf(stderr, "quickstart: not enough memory for %zu contexts\n", count);
+    return EXIT_FAILURE;
+  }
   require(topk_head_file_read_contexts(file, TOPK_TEST_CONTEXTS, contexts, &error), &error);
 
   /* Learns from the first half of them; is asked about the others. */

@@ -16,6 +16,7 @@ import functools
 import operator
 import os
 import threading
+import time
 import weakref
 from ctypes import byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint64, c_void_p
 from typing import NamedTuple
@@ -112,37 +113,52 @@ class _SampledToken(_Struct):
                 ("log_prob_high", c_double), ("logit", c_float), ("id", c_int32)]
 
 
+class _Made:
+    """The type of a parameter that the library has made: ctypes would take any number, and any other kind, for its
+    address."""
+
+    def __init__(self, kind):
+        self._kind = kind
+
+    def from_param(self, value):
+        if getattr(value, "_kind", None) != self._kind:
+            raise TypeError(f"a {self._kind.replace('_', ' ')} is needed, not {type(value).__name__}")
+        return value._as_parameter_
+
+
 _P, _N = c_void_p, c_size_t
+_LAYER, _FILE, _BACKEND, _WORKSPACE, _CURSOR, _RANDOM, _SAMPLER = map(
+    _Made, ("layer", "head_file", "backend", "workspace", "cursor", "random", "sampler"))
 # Functions that return a status, by their parameters before the last, which takes the error.
 _CALLS = {
     "topk_layer_borrow": [_P, _P],
     "topk_layer_open": [c_char_p, _P],
-    "topk_layer_with_transform": [_P, c_float, c_float, _P],
+    "topk_layer_with_transform": [_LAYER, c_float, c_float, _P],
     "topk_head_file_open": [c_char_p, _P],
-    "topk_head_file_layer": [_P, _P],
-    "topk_head_file_read_contexts": [_P, c_int, _P],
-    "topk_head_file_read_counts": [_P, _P],
-    "topk_build": [_P, c_char_p, c_char_p, _P, _P],
-    "topk_load": [c_char_p, _P, _P],
-    "topk_load_copy": [c_char_p, _P, _P],
-    "topk_map_vocabulary": [_P, _P, _N, _N, _P],
-    "topk_save": [_P, c_char_p],
-    "topk_verify_layer": [c_char_p, _P],
+    "topk_head_file_layer": [_FILE, _P],
+    "topk_head_file_read_contexts": [_FILE, c_int, _P],
+    "topk_head_file_read_counts": [_FILE, _P],
+    "topk_build": [_LAYER, c_char_p, c_char_p, _P, _P],
+    "topk_load": [c_char_p, _LAYER, _P],
+    "topk_load_copy": [c_char_p, _LAYER, _P],
+    "topk_map_vocabulary": [_BACKEND, _P, _N, _N, _P],
+    "topk_save": [_BACKEND, c_char_p],
+    "topk_verify_layer": [c_char_p, _LAYER],
     "topk_verify_index": [c_char_p],
     "topk_workspace_new": [_N, _P, _P],
-    "topk_query": [_P, _P, _N, _P, _P, _P, _P, _P],
-    "topk_query_batch": [_P, _P, _N, _N, _N, _P, _P, _P],
-    "topk_logits": [_P, _P, _N, _N, _N, _P, _P, _P],
-    "topk_logits_of": [_P, _P, _N, _P, _N, _P, _P, _P],
-    "topk_sample_log_z": [_P, _P, _N, _P, _P, _P, _P],
-    "topk_penalise": [_P, _P, _P, _N, _P, _N, _P, _P, _P, _P],
-    "topk_cursor_new": [_P, _P, _N, _P, _P],
-    "topk_cursor_start": [_P, _P, _N, _P],
-    "topk_cursor_next": [_P, _P, _P],
+    "topk_query": [_BACKEND, _P, _N, _P, _WORKSPACE, _P, _P, _P],
+    "topk_query_batch": [_BACKEND, _P, _N, _N, _N, _P, _WORKSPACE, _P],
+    "topk_logits": [_BACKEND, _P, _N, _N, _N, _P, _WORKSPACE, _P],
+    "topk_logits_of": [_BACKEND, _P, _N, _P, _N, _P, _WORKSPACE, _P],
+    "topk_sample_log_z": [_BACKEND, _P, _N, _P, _P, _WORKSPACE, _P],
+    "topk_penalise": [_P, _BACKEND, _P, _N, _P, _N, _P, _WORKSPACE, _P, _P],
+    "topk_cursor_new": [_BACKEND, _P, _N, _P, _P],
+    "topk_cursor_start": [_CURSOR, _P, _N, _P],
+    "topk_cursor_next": [_CURSOR, _P, _P],
     "topk_random_new": [c_uint64, _P],
     "topk_sampler_new": [_P, _P],
-    "topk_draw": [_P, _P, _P, _N, _P, _P, _P],
-    "topk_draw_own": [_P, _P, _P, _N, _P, _P, _P],
+    "topk_draw": [_SAMPLER, _BACKEND, _P, _N, _RANDOM, _P, _P],
+    "topk_draw_own": [_SAMPLER, _BACKEND, _P, _N, _RANDOM, _P, _P],
 }
 # The others: what they return, and their parameters.
 _FUNCTIONS = {
@@ -215,7 +231,7 @@ class _Handle:
     def __init__(self, kind, name, *arguments):
         handle = c_void_p()
         _call(name, *arguments, byref(handle))
-        self._as_parameter_ = handle
+        self._as_parameter_, self._kind = handle, kind
         weakref.finalize(self, getattr(_library, f"topk_{kind}_free"), handle)
 
 
@@ -223,15 +239,22 @@ class _Handle:
 # Numbers and arrays
 
 
-def _whole(value, most, name):
-    """A whole number from 0 to `most`. ctypes and NumPy cut off without a word what C's types have no room for."""
+def _whole(value, most, name, least=0):
+    """A whole number up to `most`. ctypes and NumPy cut off without a word what C's types have no room for."""
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if not 0 <= number <= most:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number from 0 to {most}")
+    if not least <= number <= most:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
     return number
+
+
+def _one_of(choices, value, name):
+    """What a name stands for."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+    return choices[value]
 
 
 def _address(array):
@@ -324,7 +347,7 @@ class Layer(_Handle):
     @classmethod
     def from_blocks(cls, blocks, kind, b=None):
         """A layer whose rows are ggml's blocks: uint8 [V, bytes of a row]; kind is "q8_0", "q6_k" or "q4_k"."""
-        number, block_weights, block_bytes = BLOCK_TYPES[kind]
+        number, block_weights, block_bytes = _one_of(BLOCK_TYPES, kind, "kind")
         stride = _stride(blocks, np.uint8, "blocks")
         vocab, row_bytes = blocks.shape
         if row_bytes % block_bytes != 0 or stride % block_bytes != 0:
@@ -374,7 +397,7 @@ class HeadFile(_Handle):
 
     def contexts(self, which):
         """Those of "train" or "test" [N, d], as float32."""
-        number = {"train": 0, "test": 1}[which]
+        number = _one_of({"train": 0, "test": 1}, which, "which")
         count = _library.topk_head_file_context_count(self, number)
         values = np.empty((count, self.layer.shape[1]), np.float32)
         _call("topk_head_file_read_contexts", self, number, _address(values))
@@ -401,29 +424,45 @@ class Executor:
         self._as_parameter_ = ctypes.addressof(self._struct)
 
 
+def _lent(executor):
+    """The address of an Executor's functions; None stands for the library's own threads."""
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(f"executor must be an Executor, not {type(executor).__name__}")
+    return executor and executor._as_parameter_
+
+
 def _run(pool, _, parts, threads, body, loop):
     """Calls body(loop, part, thread) for every part. A thread of the pool that comes late finds none left, and one
     that has not come by then is not waited for: it may itself be waiting for the caller."""
     left = iter(range(parts))
+    gate, inside, closed = threading.Lock(), set(), []
 
     def work(thread):
-        for part in left:
-            body(loop, part, thread)
+        with gate:
+            if closed:
+                return
+            inside.add(thread)
+        try:
+            for part in left:
+                body(loop, part, thread)
+        finally:
+            inside.discard(thread)
 
-    lent = []
     failed = False
     try:
         for thread in range(1, min(threads, parts)):
-            lent.append(pool.submit(work, thread))
-        work(0)
+            pool.submit(work, thread)
+        for part in left:
+            body(loop, part, 0)
     except BaseException as error:
         _stopped.error = error
         failed = True
     while True:
         try:
-            for future in lent:
-                if not future.cancel():
-                    concurrent.futures.wait([future])
+            with gate:
+                closed.append(True)
+            while inside:
+                time.sleep(2e-5)
             return int(failed)
         except BaseException as error:  # Ctrl-C; but these threads use what the caller is about to free
             _stopped.error = error
@@ -435,7 +474,7 @@ class Workspace(_Handle):
 
     def __init__(self, threads=1, executor=None):
         self._executor = executor
-        super().__init__("workspace", "topk_workspace_new", _whole(threads, SIZE_MAX, "threads"), executor)
+        super().__init__("workspace", "topk_workspace_new", _whole(threads, SIZE_MAX, "threads"), _lent(executor))
 
 
 class Answer(NamedTuple):
@@ -501,7 +540,7 @@ class _Query:
         if biases:
             pairs = np.array(sorted((_whole(token, vocab - 1, "a token of biases"), bias)
                                     for token, bias in biases.items()), dtype=_BIAS)
-        self.k = min(_whole(k, SIZE_MAX, "k"), vocab)  # of which there is room for answers
+        self.k = min(_whole(k, SIZE_MAX, "k", least=1), vocab)  # of which there is room for answers
         self._arrays = words, words32, pairs
         self._options = _QueryOptions(
             k=self.k, allowed=_address(words), allowed_words=_length(words), biases=_address(pairs),
@@ -549,8 +588,7 @@ class Backend(_Handle):
             material.contexts, material.context_count = _address(contexts), count
             material.context_stride = stride
         material.counts = _address(_vector(counts, np.int64, layer.shape[0], "counts"))
-        if executor is not None:
-            material.executor = executor._as_parameter_
+        material.executor = _lent(executor)
         if progress is not None:
             material.progress = _Progress(tell)
         text = " ".join(f"{option}={value}" for option, value in options.items())
@@ -698,6 +736,7 @@ class Cursor(_Handle):
         """Begins again with another context h [d] and other options: faster than a new Cursor."""
         vocab, dim = self._head.shape
         query = _Query(vocab, **options)
+        self._query = self._query, query  # where the call fails, the masks of both may be in use
         _call("topk_cursor_start", self, _address(_vector(h, np.float32, dim, "h")), dim, query)
         self._query = query
 
@@ -741,12 +780,11 @@ class Sampler(_Handle):
 
     def __init__(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0, top_n_sigma=0.0,
                  xtc_probability=0.0, xtc_threshold=0.1, order="hugging_face", log_z_error=0.0):
-        if order not in self._ORDERS:
-            raise ValueError(f"order is {order!r}; it must be one of {', '.join(self._ORDERS)}")
         options = _SamplingOptions(temperature=temperature, top_k=_whole(top_k, SIZE_MAX, "top_k"),
                                    top_p=top_p, min_p=min_p, typical_p=typical_p, top_n_sigma=top_n_sigma,
                                    xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
-                                   order=self._ORDERS[order], log_z_error=log_z_error)
+                                   order=_one_of(self._ORDERS, order, "order"),
+                                   log_z_error=log_z_error)
         super().__init__("sampler", "topk_sampler_new", byref(options))
 
     def draw(self, head, h, random, **options):

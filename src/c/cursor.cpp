@@ -23,7 +23,7 @@ struct topk_cursor {
         h(context.begin(), context.end()),
         cursor(*backend, h, c::options_of(options, biases)) {}
 
-  /// Begins again. Where it throws, nothing has changed, or the next token is asked for in vain.
+  /// Begins again. Where it throws, nothing has changed, or the next token is one of the new query's.
   void start(std::span<const float> context, const topk_query_options* options) {
     std::vector<float> other_h(context.begin(), context.end());
     std::vector<TokenBias> other_biases;

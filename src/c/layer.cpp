@@ -145,6 +145,7 @@ topk_status topk_head_file_read_contexts(const topk_head_file* file, int which, 
   return c::guarded(error, [&] {
     const HeadFile& head = c::required(file, "file").file;
     const RowMajorMatrix values = is_train(which) ? head.train_contexts() : head.test_contexts();
+    if (values.size() == 0) return;
     std::copy_n(values.data(), values.size(), &c::required(contexts, "contexts"));
   });
 }

@@ -2,6 +2,7 @@
 """The C interface from Python, by examples/python/topksoftmax.py, against the full softmax in NumPy."""
 
 import concurrent.futures
+import ctypes
 import json
 import pathlib
 import re
@@ -519,21 +520,40 @@ class CtypesTest(unittest.TestCase):
             self.assertIs(error.__cause__, cause)
             self.assertEqual(len(told), 1)
 
+    def test_what_the_library_has_not_made(self):
+        head, h, sampler = tks.Backend.build(self.layer, "fused"), self.test[0], tks.Sampler()
+        for wanted, take in (
+            ("a random is needed, not int", lambda: sampler.draw(head, h, 1)),
+            ("a backend is needed, not Layer", lambda: sampler.draw(self.layer, h, tks.Random(1))),
+            ("a workspace is needed, not int", lambda: head.query(h, workspace=4)),
+            ("a workspace is needed, not Random", lambda: head.query_batch(self.test, workspace=tks.Random(1))),
+            ("a layer is needed, not Backend", lambda: tks.Backend.load("none.index", head)),
+            ("a layer is needed, not ndarray", lambda: tks.Backend.build(self.W, "fused")),
+        ):
+            with self.subTest(wanted=wanted), self.assertRaisesRegex(ctypes.ArgumentError, wanted):
+                take()
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        for take in (lambda: tks.Workspace(2, pool), lambda: tks.Backend.build(self.layer, "fused", executor=pool)):
+            with self.assertRaisesRegex(TypeError, "executor must be an Executor, not ThreadPoolExecutor"):
+                take()
+        with self.assertRaisesRegex(ValueError, "kind is 'Q8_0'; it must be one of q8_0, q6_k, q4_k"):
+            tks.Layer.from_blocks(np.zeros((4, 34), np.uint8), "Q8_0")
+
     def test_numbers_that_c_has_no_room_for(self):
         head, h = tks.Backend.build(self.layer, "certified", self.train), self.test[0]
         for wrong in (-1, 2**64, 2.0, "2", None):
-            for name, take in (
-                ("k", lambda: head.query(h, k=wrong)),
-                ("k", lambda: head.query_batch(self.test, k=wrong)),
-                ("effort", lambda: head.query(h, effort=wrong)),
-                ("top_k", lambda: tks.Sampler(top_k=wrong)),
-                ("threads", lambda: tks.Workspace(wrong)),
-                ("seed", lambda: tks.Random(wrong)),
-                ("seed", lambda: head.sample_log_z(h, seed=wrong)),
-                ("vocab", lambda: head.mapped(np.arange(VOCAB, dtype=np.int32), wrong)),
+            for name, least, take in (
+                ("k", 1, lambda: head.query(h, k=wrong)),
+                ("k", 1, lambda: head.query_batch(self.test, k=wrong)),
+                ("effort", 0, lambda: head.query(h, effort=wrong)),
+                ("top_k", 0, lambda: tks.Sampler(top_k=wrong)),
+                ("threads", 0, lambda: tks.Workspace(wrong)),
+                ("seed", 0, lambda: tks.Random(wrong)),
+                ("seed", 0, lambda: head.sample_log_z(h, seed=wrong)),
+                ("vocab", 0, lambda: head.mapped(np.arange(VOCAB, dtype=np.int32), wrong)),
             ):
                 with self.subTest(name=name, wrong=wrong), self.assertRaisesRegex(
-                        ValueError, f"^{name} is {wrong!r}; it must be a whole number from 0 to {2**64 - 1}$"):
+                        ValueError, f"^{name} is {wrong!r}; it must be a whole number from {least} to {2**64 - 1}$"):
                     take()
         for token in (-1, VOCAB, 2**32, 2**40, 3.7):
             with self.assertRaisesRegex(ValueError, f"a token of biases is {token}; .* from 0 to 699"):

@@ -525,6 +525,7 @@ TOPK_API topk_status topk_cursor_new(const topk_backend* backend, const float* h
 TOPK_API void topk_cursor_free(topk_cursor* cursor);
 
 /// The same for another context and other options, in the memory that the cursor has: faster than a new one.
+/// Where it fails, the masks of both may be in use until the cursor is started again or freed.
 TOPK_API topk_status topk_cursor_start(topk_cursor* cursor, const float* h, size_t dim,
                                        const topk_query_options* options, topk_error* error);
 

@@ -45,6 +45,7 @@ class TokenCursor {
     query_ = query;
     query_.probabilities = false;
     query_.log_z_tolerance = std::numeric_limits<double>::infinity();
+    query_.k = kFirst;
     given_.clear();
     answer_ = {};
     asked_ = 0;
