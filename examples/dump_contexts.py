@@ -134,14 +134,41 @@ def transform_of(config):
     return {"soft_cap": caps[0] if caps else None, "logit_scale": scale if scale != 1 else None}
 
 
+def read_text(path):
+    """The text to be read; what is wrong with it is said before a model is loaded."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        sys.exit(f"dump_contexts: {path}: {error}")
+    if not text.strip():
+        sys.exit(f"dump_contexts: {path}: holds no text")
+    return text
+
+
+def check_target(path):
+    """Ends the program where the head file could not be written after all the work."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        sys.exit(f"dump_contexts: {path}: cannot be written")
+
+
+def positive(text):
+    """A whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
 def main():
     parser = argparse.ArgumentParser(description="Writes a head file of a language model of Hugging Face's "
                                                  "Transformers, with contexts of a text.")
     parser.add_argument("model", help="name or folder of the model")
     parser.add_argument("text", help="a text file, such as the model will meet")
     parser.add_argument("head", help="the head file to write (safetensors)")
-    parser.add_argument("--contexts", type=int, default=50_000, help="contexts to collect at most (default %(default)s)")
-    parser.add_argument("--window", type=int, default=512, help="tokens that are read at a time (default %(default)s)")
+    parser.add_argument("--contexts", type=positive, default=50_000, help="contexts to collect at most (default %(default)s)")
+    parser.add_argument("--window", type=positive, default=512, help="tokens that are read at a time (default %(default)s)")
     arguments = parser.parse_args()
     if torch is None:
         sys.exit("dump_contexts: PyTorch is not installed: pip install torch")
@@ -150,9 +177,10 @@ def main():
     except ImportError:
         sys.exit("dump_contexts: Transformers is not installed: pip install transformers")
 
+    check_target(arguments.head)
+    text = read_text(arguments.text)
+    tokens = torch.tensor(AutoTokenizer.from_pretrained(arguments.model)(text)["input_ids"], dtype=torch.long)
     model = AutoModelForCausalLM.from_pretrained(arguments.model, torch_dtype="auto").eval()
-    with open(arguments.text, encoding="utf-8") as file:
-        tokens = torch.tensor(AutoTokenizer.from_pretrained(arguments.model)(file.read())["input_ids"])
     layer = model.get_output_embeddings()
     with torch.no_grad(), collect_contexts(layer, arguments.contexts) as contexts:
         for window in tokens.split(arguments.window):

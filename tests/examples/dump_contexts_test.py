@@ -127,6 +127,20 @@ class DumpContexts(unittest.TestCase):
             report = measured(self.path)
             self.assertIn("certified", json.dumps(report))
 
+    def test_mistakes_are_told_before_the_work(self):
+        with open(self.text, "w", encoding="utf-8") as file:
+            file.write("words")
+        empty = self.text + ".empty"
+        open(empty, "w", encoding="utf-8").close()
+        dump_contexts.check_target(self.path)
+        self.assertEqual(dump_contexts.read_text(self.text), "words")
+        for work, why in ((lambda: dump_contexts.check_target("/no/folder/head"), "head: cannot be written"),
+                          (lambda: dump_contexts.check_target(os.path.dirname(self.path)), "cannot be written"),
+                          (lambda: dump_contexts.read_text(self.text + "s"), "No such file"),
+                          (lambda: dump_contexts.read_text(empty), "holds no text")):
+            with self.subTest(why), self.assertRaisesRegex(SystemExit, why):
+                work()
+
     def test_every_scale_and_soft_cap_of_transformers(self):
         for given in ({"logit_scale": 0.5}, {"lm_head_multiplier": 0.5}, {"output_multiplier_scale": 0.5},
                       {"logits_scaling": 2.0}, {"final_logit_softcapping": 30.0}, {"logits_soft_cap": 30.0},
