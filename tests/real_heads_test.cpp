@@ -60,6 +60,22 @@ TEST_F(RealHeads, LearningClustersBeatsKMeansAtEqualBudget) {
   EXPECT_GT(learned, 0.96);
 }
 
+// Sets have the best tokens of the contexts that they were learned from, and few of these leave much outside.
+TEST_F(RealHeads, TheErrorOfLearnedLogZIsThatOfContextsUnknownToTheSets) {
+  if (!std::filesystem::exists(path("translation"))) GTEST_SKIP() << path("translation") << " is not there";
+  const HeadFile file = HeadFile::open(path("translation"));
+  const SoftmaxLayer layer = file.layer();
+  const RowMajorMatrix all = file.train_contexts();
+  RowMajorMatrix train(1000, all.cols());
+  for (Eigen::Index run = 0; run < 10; ++run)
+    train.middleRows(100 * run, 100) = all.middleRows(run * ((all.rows() - 100) / 10), 100);
+  const RowMajorMatrix test = file.test_contexts().topRows(1000);
+  const auto head = L2S::train_kmeans(layer, train);
+  const GroundTruth truth = find_ground_truth(layer, test, 5);
+  const Precision seen = measure_precision(layer, test, truth, answer_contexts(*head, test, {.k = 5}));
+  EXPECT_LT(seen.log_prob_error.p99, 2.0 * head->log_z_error()->p99);
+}
+
 TEST_P(RealHeads, CertifiedIsExactAndReadsAFewPercent) {
   if (!std::filesystem::exists(path(GetParam()))) GTEST_SKIP() << path(GetParam()) << " is not there";
   const HeadFile file = HeadFile::open(path(GetParam()));

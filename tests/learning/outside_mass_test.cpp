@@ -249,21 +249,6 @@ TEST(OutsideMass, TellsNoErrorWhereTheUsualEffortIsAnother) {
   EXPECT_FALSE(adaptive->log_z_error());
 }
 
-/// Sets know the contexts that they were learned from: of these, few leave much outside.
-TEST(OutsideMass, OfFewContextsIsNotThatOfTheContextsWhichChoseTheSets) {
-  const auto& [layer, contexts, train, test] = world();
-  const auto head = L2S::train_kmeans(layer, train.topRows(400), {.clusters = 40, .budget = 60});
-  std::vector<double> errors;
-  for (Eigen::Index i = 0; i < test.rows(); ++i) {
-    const Eigen::VectorXf h = test.row(i);
-    const TopK answer = head->query(h);
-    if (answer.normalizer != Normalizer::learned) continue;
-    errors.push_back(std::abs(answer.log_z - Reference(layer, h).log_z));
-  }
-  ASSERT_GT(errors.size(), 300U);
-  EXPECT_LT(detail::quantile(errors, 0.99), 1.5 * head->log_z_error()->p99);
-}
-
 TEST(OutsideMass, LosesTheFewTokensThatAMaskForbids) {
   TokenMask mask = TokenMask::all(1500);
   for (Eigen::Index i = 0; i < 3; ++i) mask.forbid(Exact(world().layer).query(world().test.row(i)).ids[0]);

@@ -41,8 +41,8 @@ inline constexpr std::size_t kFewestScattered = 16;
 /// Guesses that are off by the same but for this, relative to the logit, are of equal rows: many may be
 /// equal, those of tokens that were never trained say, and tell no more than one of them.
 inline constexpr double kAlike = 1e-5;
-/// Once in a thousand times none of n draws meets rows that have 6.9/n of the mass. They count as n draws
-/// times the variance of all proportions that are known, times this: (6.9/kThreeNines)².
+/// Once in a thousand times none of n draws meets rows that have 6.9/n of the mass. They are taken to be so
+/// many more draws, off by the variance of the proportions that are known: (6.9/kThreeNines)².
 inline constexpr double kUnseen = 3.7;
 
 /// What sampling works in.
