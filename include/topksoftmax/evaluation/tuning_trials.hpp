@@ -23,6 +23,7 @@
 #include "topksoftmax/evaluation/tune_options.hpp"
 #include "topksoftmax/evaluation/tuning_plan.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -135,7 +136,7 @@ class Asker {
   /// be unlike the rest.
   void ask(std::size_t first, std::size_t count, std::size_t total) {
     for (std::size_t i = first; i < first + count; ++i) {
-      const float* const h = contexts_.row(i * contexts_.count / total);
+      const float* const h = contexts_.row(spaced_place(i, total, contexts_.count));
       backend_->query(h, contexts_.dim, options_, workspace_, answer_);
     }
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -64,7 +63,7 @@ inline std::optional<OutsideMass> learn_l2s_outside(const SoftmaxLayer& layer, c
     screeners.emplace_back(std::move(of_others), options, layer, "l2s");
   }
   const auto screener_of = [&](std::size_t i) -> const L2SScreener& {
-    return screeners[fifth_of(i * contexts.count / taken, contexts.count)];
+    return screeners[fifth_of(spaced_place(i, taken, contexts.count), contexts.count)];
   };
   const OutsideSample sample =
       measure_outside(layer, screener_of, evenly_spaced(contexts, taken), report, executor);

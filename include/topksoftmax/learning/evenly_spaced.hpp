@@ -11,6 +11,12 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
+/// Which of `count` is number i of the `taken` that are taken from the first to near the last at equal
+/// distances.
+inline std::size_t spaced_place(std::size_t i, std::size_t taken, std::size_t count) {
+  return i * count / taken;
+}
+
 /// At most `count` of the contexts, from the first to near the last at equal distances, as a matrix
 /// [min(count, N)×d].
 inline RowMajorMatrix evenly_spaced(const Contexts& contexts, std::size_t count) {
@@ -19,7 +25,7 @@ inline RowMajorMatrix evenly_spaced(const Contexts& contexts, std::size_t count)
   RowMajorMatrix sample(static_cast<Eigen::Index>(taken), dim);
   for (std::size_t i = 0; i < taken; ++i) {
     sample.row(static_cast<Eigen::Index>(i)) =
-        Eigen::Map<const Eigen::RowVectorXf>(contexts.row(i * contexts.count / taken), dim);
+        Eigen::Map<const Eigen::RowVectorXf>(contexts.row(spaced_place(i, taken, contexts.count)), dim);
   }
   return sample;
 }
