@@ -18,6 +18,7 @@
 
 #include "language_model_steps.hpp"
 #include "lstm_model.hpp"
+#include "positive.hpp"
 #include "progress.hpp"
 #include "sampling_arguments.hpp"
 #include "text.hpp"
@@ -361,9 +362,7 @@ int main(int argc, char** argv) {
       "Words that the text begins with, separated by blanks; with beam, \"she looked at\" if not given");
   app.add_option("--initials", arguments.initials,
                  "With greedy: write the likeliest words whose first letters spell this, and no more");
-  app.add_option("--words", arguments.words, "Words to write")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  app.add_option("--words", arguments.words, "Words to write")->check(positive())->capture_default_str();
   add_sampling_options(app, arguments.sampling, "Keep this many of the likeliest words; 0 keeps all");
   add_further_sampling_options(app, arguments.sampling);
   add_penalties(app, arguments.penalties);
@@ -373,10 +372,10 @@ int main(int argc, char** argv) {
       "--estimated-log-z", arguments.estimated_log_z,
       "Beams over certified compare by the log Z that contexts have taught it; without, by the exact one");
   app.add_option("--beam", arguments.beam, "Hypotheses of a beam search")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--drafts", arguments.drafts, "Words that speculative sampling drafts at a time")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--seed", arguments.seed, "Of the random numbers")->capture_default_str();
   for (CLI::Option* const option : app.get_options()) {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "positive.hpp"
 #include "progress.hpp"
 #include "sampling_arguments.hpp"
 #include "sliding_window.hpp"
@@ -278,7 +279,7 @@ int main(int argc, char** argv) {
     app.add_option("--prompt", arguments.prompt,
                    "What the text begins with; the beginning of a C function if not given");
     app.add_option("--tokens", arguments.tokens, "Tokens to write at most")
-        ->check(CLI::Range(1, 1'000'000))
+        ->check(positive())
         ->capture_default_str();
     app.add_option("--heads", arguments.heads, "Heads beside the full softmax, separated by commas")
         ->delimiter(',')
@@ -288,13 +289,13 @@ int main(int argc, char** argv) {
     app.add_option("--threads", arguments.threads, "Threads to write with, one measurement for each number")
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::Range(1, 1'000'000))
+        ->check(positive())
         ->capture_default_str();
     app.add_option("--rounds", arguments.rounds, "Times that each text is written; the median is shown")
-        ->check(CLI::Range(1, 1'000'000))
+        ->check(positive())
         ->capture_default_str();
     add_sampling_options(app, arguments.sampling, "Keep this many of the likeliest tokens, at least 1")
-        ->check(CLI::Range(1, 1'000'000));
+        ->check(positive());
     app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
         ->check(CLI::Range(1.0, 1e6))
         ->capture_default_str();

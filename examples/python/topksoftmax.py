@@ -10,7 +10,6 @@ several threads at a time; a Workspace, a Cursor, a Sampler and a Random by one.
 TOPKSOFTMAX_C_LIBRARY of the environment, or else LIBRARY where the system finds it.
 """
 
-import concurrent.futures
 import ctypes
 import functools
 import operator

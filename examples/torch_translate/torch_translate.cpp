@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "positive.hpp"
 #include "progress.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
@@ -213,19 +214,19 @@ int main(int argc, char** argv) {
   app.add_option("contexts", arguments.contexts, "Head file whose contexts.train the heads learn from")
       ->required();
   app.add_option("--threads", arguments.threads, "Numbers of threads")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(topksoftmax::examples::positive())
       ->capture_default_str();
   app.add_option("--beams", arguments.beams, "Widths of beams; 1 is greedy")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(topksoftmax::examples::positive())
       ->capture_default_str();
   app.add_option("--limit", arguments.limit, "Sentences to translate")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(topksoftmax::examples::positive())
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "Sentences that are translated together")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(topksoftmax::examples::positive())
       ->capture_default_str();
   app.add_option("--rounds", arguments.rounds, "Times that all is translated, of which the median counts")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(topksoftmax::examples::positive())
       ->capture_default_str();
   app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
       ->capture_default_str();
