@@ -48,6 +48,9 @@ void expect_eigen(const Eigen::MatrixXd& A) {
   EXPECT_LE((gram - Eigen::MatrixXd::Identity(n, n)).cwiseAbs().maxCoeff(), tolerance);
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> other(unit, Eigen::EigenvaluesOnly);
   EXPECT_LE((other.eigenvalues().reverse() - values).cwiseAbs().maxCoeff(), tolerance);
+  Eigen::VectorXd alone = detail::symmetric_eigenvalues(A) / largest;
+  std::sort(alone.begin(), alone.end());
+  EXPECT_LE((other.eigenvalues() - alone).cwiseAbs().maxCoeff(), tolerance);
 }
 
 TEST(SymmetricEigen, IsFoundAtEverySize) {

@@ -12,6 +12,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 
@@ -53,17 +54,17 @@ class OutsideRegression {
       const auto wide = static_cast<Eigen::Index>(count);
       for (std::size_t begin = 0; begin < which.size(); begin += kTogether) {
         const Which some = which.subspan(begin, std::min(kTogether, which.size() - begin));
-        const Coordinates X = coordinates(some);
-        gram.middleCols(at, wide).noalias() += X.transpose() * X.middleCols(at, wide);
+        const Eigen::MatrixXd X = coordinates(some);
+        gram.middleCols(at, wide) += transposed_times(X, X.middleCols(at, wide));
         const Eigen::VectorXd wanted = outside(some).array() - mean;
-        products.segment(at, wide).noalias() += X.middleCols(at, wide).transpose() * wanted;
+        products.segment(at, wide) += transposed_times(X.middleCols(at, wide), wanted);
       }
     });
     std::vector<Model> models;
     for (const double ridge : ridges) {
       Eigen::MatrixXd shrunk = gram;
       shrunk.diagonal().array() += ridge;
-      Model model = shrunk.llt().solve(products);
+      Model model = solution(shrunk, products);
       model[size - 1] += mean;
       models.push_back(std::move(model));
     }
@@ -73,18 +74,18 @@ class OutsideRegression {
   /// What is to be added to `common` for the contexts of one group, for each of the ridges. Cost: n·m·d
   /// multiply-adds, m the lesser of n and d, and m³/3 a ridge.
   std::vector<Model> fit_group(Which which, const Model& common, std::span<const double> ridges) const {
-    const Coordinates X = coordinates(which);
-    const Eigen::VectorXd left = outside(which) - X * common;
+    const Eigen::MatrixXd X = coordinates(which);
+    const Eigen::VectorXd left = outside(which) - times(X, common);
     const bool few = X.rows() < X.cols();
-    const Eigen::MatrixXd gram = few ? Eigen::MatrixXd(X * X.transpose()) : X.transpose() * X;
+    const Eigen::MatrixXd gram = few ? times_transposed(X, X) : transposed_times(X, X);
     std::vector<Model> models;
     for (const double ridge : ridges) {
       Eigen::MatrixXd shrunk = gram;
       shrunk.diagonal().array() += ridge;
       if (few) {
-        models.emplace_back(X.transpose() * shrunk.llt().solve(left));
+        models.emplace_back(transposed_times(X, solution(shrunk, left)));
       } else {
-        models.emplace_back(shrunk.llt().solve(X.transpose() * left));
+        models.emplace_back(solution(shrunk, transposed_times(X, left)));
       }
     }
     return models;
@@ -105,9 +106,12 @@ class OutsideRegression {
   }
 
  private:
-  using Coordinates = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
   static constexpr std::size_t kTogether = 512;
+
+  /// A⁻¹b of a positive definite A.
+  static Eigen::VectorXd solution(const Eigen::MatrixXd& A, const Eigen::VectorXd& b) {
+    return A.llt().solve(b);
+  }
 
   Eigen::VectorXd row(std::size_t i) const {
     return Eigen::Map<const Eigen::VectorXf>(sample_.context(i), static_cast<Eigen::Index>(sample_.dim()))
@@ -115,8 +119,8 @@ class OutsideRegression {
   }
 
   /// [n×(d + 1)], 1 in the last column.
-  Coordinates coordinates(Which which) const {
-    Coordinates X(static_cast<Eigen::Index>(which.size()), mean_.size() + 1);
+  Eigen::MatrixXd coordinates(Which which) const {
+    Eigen::MatrixXd X(static_cast<Eigen::Index>(which.size()), mean_.size() + 1);
     for (std::size_t i = 0; i < which.size(); ++i) {
       X.row(static_cast<Eigen::Index>(i)).head(mean_.size()) =
           (row(which[i]) - mean_).cwiseProduct(inverse_deviation_).transpose();

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
+#include <Eigen/LU>
+#include <Eigen/QR>
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "support/layers.hpp"
+#include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/trials.hpp"
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/threshold.hpp"
@@ -20,6 +23,7 @@
 namespace topksoftmax {
 namespace {
 
+using detail::CoordinateBasis;
 using detail::FoundThresholds;
 using detail::Trials;
 using testing::random_matrix;
@@ -52,8 +56,11 @@ double found(const Eigen::VectorXd& logits, const Eigen::VectorXd& estimates) {
 
 TEST_F(InAllDirections, AreTheBestOfThoseWithTheBestEstimates) {
   // Coordinates that are neither orthogonal nor of one length: rows have others than contexts.
-  const Eigen::MatrixXd basis = random_matrix(kDim, 40, 4).cast<double>();
-  const FoundThresholds thresholds(layer_, basis, trials_, default_executor());
+  const Eigen::MatrixXd spanning = random_matrix(kDim, 40, 4).cast<double>();
+  const Eigen::MatrixXd all = Eigen::HouseholderQR<Eigen::MatrixXd>(spanning).householderQ();
+  const CoordinateBasis coordinates = {all.leftCols(40).transpose(), random_matrix(40, 40, 7).cast<double>()};
+  const FoundThresholds thresholds(layer_, coordinates, trials_, default_executor());
+  const Eigen::MatrixXd basis = coordinates.product().transpose();
   const Eigen::MatrixXd rows =
       W_.cast<double>() * basis * (basis.transpose() * basis).inverse();  // by least squares
   for (const Eigen::Index width : {8, 32, 40}) {
@@ -69,8 +76,7 @@ TEST_F(InAllDirections, AreTheBestOfThoseWithTheBestEstimates) {
 }
 
 TEST_F(InAllDirections, RiseToTheTrueOnes) {
-  const FoundThresholds thresholds(layer_, Eigen::MatrixXd::Identity(kDim, kDim), trials_,
-                                   default_executor());
+  const FoundThresholds thresholds(layer_, CoordinateBasis::identity(kDim), trials_, default_executor());
   EXPECT_EQ(thresholds.at(kDim), trials_.thresholds);
   EXPECT_EQ(thresholds.at(kDim + 100), trials_.thresholds);
   EXPECT_EQ(thresholds.at(4), thresholds.at(8));
@@ -86,7 +92,7 @@ TEST_F(InAllDirections, RiseToTheTrueOnes) {
 TEST(FoundThresholds, AreThoseOfAllRowsWhereTheseAreFew) {
   const SoftmaxLayer layer = testing::random_layer(3, 20, 5);
   const Trials trials(layer, random_matrix(4, 20, 6), kTokens, default_executor());
-  const FoundThresholds thresholds(layer, Eigen::MatrixXd::Identity(20, 20), trials, default_executor());
+  const FoundThresholds thresholds(layer, CoordinateBasis::identity(20), trials, default_executor());
   EXPECT_EQ(thresholds.at(8), trials.thresholds);
 }
 

@@ -184,7 +184,7 @@ inline ContextTransform BoundChooser::transform(std::size_t prefix, std::size_t 
 
 inline const FoundThresholds& BoundChooser::found() const {
   if (!found_) {
-    found_.emplace(layer_, basis(width(kTypicalPrefix, kOneLine)).product().transpose(), trials_, executor_);
+    found_.emplace(layer_, basis(width(kTypicalPrefix, kOneLine)), trials_, executor_);
   }
   return *found_;
 }

@@ -118,7 +118,7 @@ class CodeTrials {
     const auto rows = rows_.middleCols(met_, count);
     const auto contexts = contexts_.middleCols(met_, count);
     const Eigen::RowVectorXd steps = steps_.segment(met_, count).transpose();
-    estimates_ += rows * contexts.transpose();
+    estimates_ += times_transposed(rows, contexts);
     row_squares_ += (rows.array().rowwise() / steps.array()).matrix().rowwise().squaredNorm();
     context_squares_ += (contexts.array().rowwise() * steps.array()).matrix().rowwise().squaredNorm();
     met_ += count;
@@ -137,8 +137,9 @@ class CodeTrials {
                        std::span<const Rounded> codes = {}) const {
     const Eigen::Index rest = rows_.cols() - met_;
     Eigen::MatrixXd upper = estimates_;
-    upper += rows_.rightCols(rest).rowwise().norm() * contexts_.rightCols(rest).rowwise().norm().transpose();
-    upper += outside_rows_ * outside_contexts_.transpose();
+    upper +=
+        times_transposed(rows_.rightCols(rest).rowwise().norm(), contexts_.rightCols(rest).rowwise().norm());
+    upper += times_transposed(outside_rows_, outside_contexts_);
     upper += squares_of(to_bytes).cwiseSqrt();
     if (!codes.empty()) {
       Eigen::MatrixXd squares = squares_of(codes.front());
@@ -159,14 +160,15 @@ class CodeTrials {
 
   /// Of what rounding takes at the most of each row's product with each context.
   static Eigen::MatrixXd squares_of(const Rounded& part) {
-    return part.lost * part.lost * (part.to.rows - part.from.rows).cwiseMax(0.0) *
-           (part.to.contexts - part.from.contexts).cwiseMax(0.0).transpose();
+    return times_transposed(part.lost * part.lost * (part.to.rows - part.from.rows).cwiseMax(0.0),
+                            (part.to.contexts - part.from.contexts).cwiseMax(0.0));
   }
 
   /// What each row of X has outside of Q's.
   static Eigen::VectorXd length_outside(const Eigen::MatrixXd& Q, const Eigen::MatrixXd& X) {
     if (Q.rows() == Q.cols()) return Eigen::VectorXd::Zero(X.rows());
-    const Eigen::VectorXd squares = X.rowwise().squaredNorm() - (X * Q.transpose()).rowwise().squaredNorm();
+    const Eigen::VectorXd squares =
+        X.rowwise().squaredNorm() - times_transposed(X, Q).rowwise().squaredNorm();
     return squares.cwiseMax(0.0).cwiseSqrt();
   }
 

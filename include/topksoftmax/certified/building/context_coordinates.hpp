@@ -8,6 +8,7 @@
 #include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/types.hpp"
@@ -27,7 +28,7 @@ struct ContextCoordinates {
 
 inline ContextCoordinates::ContextCoordinates(const RowMajorMatrix& contexts,
                                               const ContextTransform& transform, const Executor& executor)
-    : inside(contexts.cast<double>() * basis_of(transform)),
+    : inside(times(contexts.cast<double>(), basis_of(transform))),
       outside(contexts.rows()),
       errors(contexts.rows()) {
   constexpr std::size_t kTransformedAtOnce = 16;

@@ -3,8 +3,6 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -18,6 +16,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/numeric/symmetric_eigen.hpp"
@@ -45,26 +44,25 @@ struct CoordinateBasis {
   /// is X, and costs nothing.
   Eigen::MatrixXd within(const Eigen::MatrixXd& X) const {
     if (has_own_directions()) return X;
-    return X * Q.transpose();
+    return times_transposed(X, Q);
   }
 
   /// RQ, likewise.
   Eigen::MatrixXd product() const {
     if (has_own_directions()) return R;
-    return R * Q;
+    return times(R, Q);
   }
 
   /// h' of contexts [n×d].
   Eigen::MatrixXd of_contexts(const Eigen::MatrixXd& X) const {
     if (is_identity()) return X;
-    return within(X) * R.transpose();
+    return times_transposed(within(X), R);
   }
 
   /// w' of rows [n×d]: the solution of QᵀRᵀw' = w within Q's rows.
   Eigen::MatrixXd of_rows(const Eigen::MatrixXd& X) const {
     if (is_identity()) return X;
-    const Eigen::PartialPivLU<Eigen::MatrixXd> solver(R.transpose());
-    return solver.solve(within(X).transpose()).transpose();
+    return times(within(X), inverse(R));
   }
 
  private:
@@ -114,7 +112,7 @@ inline double lift_of(double trace, Eigen::Index n) {
 inline Eigen::MatrixXd lifted_root(const Eigen::MatrixXd& S, const Executor& executor) {
   const SymmetricEigen eigen = symmetric_eigen(S, executor);
   const Eigen::ArrayXd values = eigen.values.cwiseMax(0.0).array() + lift_of(eigen.values.sum(), S.rows());
-  return eigen.vectors * values.sqrt().matrix().asDiagonal() * eigen.vectors.transpose();
+  return times_transposed(eigen.vectors * values.sqrt().matrix().asDiagonal(), eigen.vectors);
 }
 
 inline Eigen::MatrixXd normalized(Eigen::MatrixXd S) {
@@ -153,13 +151,18 @@ inline Eigen::LLT<Eigen::MatrixXd> lifted_cholesky(const Eigen::MatrixXd& S) {
   return root;
 }
 
+/// QᵀSQ.
+inline Eigen::MatrixXd along(const MatrixView& Q, const MatrixView& S) {
+  return times(transposed_times(Q, S), Q);
+}
+
 /// R for which E[h'h'ᵀ] and E[w'w'ᵀ] are equal and diagonal, given both moments within Q's rows: Λ^¼UᵀL⁻¹,
 /// where LLᵀ is the contexts' moment, lifted, and UΛUᵀ = Lᵀ·E[wwᵀ]·L.
 inline Eigen::MatrixXd balance(const Eigen::MatrixXd& contexts, const Eigen::MatrixXd& rows,
                                const Executor& executor) {
   const Eigen::LLT<Eigen::MatrixXd> root = lifted_cholesky(contexts);
   const Eigen::MatrixXd L = root.matrixL();
-  const SymmetricEigen joint = symmetric_eigen(L.transpose() * rows * L, executor);
+  const SymmetricEigen joint = symmetric_eigen(along(L, rows), executor);
   const Eigen::VectorXd lambda = joint.values.cwiseMax(1e-9 * std::max(joint.values.maxCoeff(), 1e-30));
   return lambda.array().pow(0.25).matrix().asDiagonal() * root.matrixU().solve(joint.vectors).transpose();
 }
@@ -196,7 +199,7 @@ inline CoordinateBasis LearnedCoordinates::basis(std::size_t width, const Execut
     return {Eigen::MatrixXd::Identity(rows_.rows(), rows_.cols()), balance(contexts_, rows_, executor)};
   }
   const Eigen::MatrixXd Q = directions(executor).leftCols(static_cast<Eigen::Index>(width));
-  const Eigen::MatrixXd rows = Q.transpose() * rows_ * Q;
+  const Eigen::MatrixXd rows = along(Q, rows_);
   switch (kind_) {
     case BoundCoordinates::contexts:
       return {Q.transpose(), Eigen::MatrixXd::Identity(Q.cols(), Q.cols())};
@@ -205,23 +208,21 @@ inline CoordinateBasis LearnedCoordinates::basis(std::size_t width, const Execut
     case BoundCoordinates::balanced:
       break;
   }
-  return {Q.transpose(), balance(Q.transpose() * contexts_ * Q, rows, executor)};
+  return {Q.transpose(), balance(along(Q, contexts_), rows, executor)};
 }
 
 inline CoordinateBasis LearnedCoordinates::stretched(CoordinateBasis basis, std::size_t rounded) const {
   const auto last = static_cast<Eigen::Index>(std::max<std::size_t>(rounded, 1)) - 1;
   // Rows' coordinates are the solution of QᵀRᵀw' = w.
   const Eigen::MatrixXd within = basis.within(basis.within(rows_).transpose());
-  const Eigen::PartialPivLU<Eigen::MatrixXd> solver(basis.R.transpose());
-  const Eigen::MatrixXd moments = solver.solve(solver.solve(within).transpose());
+  const Eigen::MatrixXd moments = along(inverse(basis.R), within);
   const Eigen::VectorXd typical = moments.diagonal().cwiseMax(kLeastLift).cwiseSqrt();
   for (Eigen::Index j = 0; j < basis.R.rows(); ++j) basis.R.row(j) *= std::sqrt(typical[std::min(j, last)]);
   return basis;
 }
 
 inline Eigen::VectorXd LearnedCoordinates::row_shares(const Executor& executor) const {
-  const Eigen::MatrixXd& V = directions(executor);
-  return (V.transpose() * rows_ * V).diagonal();
+  return along(directions(executor), rows_).diagonal();
 }
 
 /// A matrix in rows, each filled up with zeros to `room` columns.
@@ -294,9 +295,8 @@ inline ContextTransform transform_of(const CoordinateBasis& basis) {
   StoredArray<Float16> Q_stored = halves(filled_up(basis.Q.transpose(), room));
   StoredArray<float> R_stored = StoredArray<float>::own(filled_up(basis.R.transpose(), room));
   const Eigen::MatrixXd Q = stored(Q_stored, room, width);
-  const Eigen::MatrixXd excess = Q.transpose() * Q - Eigen::MatrixXd::Identity(Q.cols(), Q.cols());
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(excess, Eigen::EigenvaluesOnly);
-  const double unorthogonality = eigen.eigenvalues().cwiseAbs().maxCoeff() * kOutward + 1e-12;
+  const Eigen::MatrixXd excess = transposed_times(Q, Q) - Eigen::MatrixXd::Identity(Q.cols(), Q.cols());
+  const double unorthogonality = symmetric_eigenvalues(excess).cwiseAbs().maxCoeff() * kOutward + 1e-12;
   const double norm = stored(R_stored, room, width).norm() * kOutward;
   return {dim, width, std::move(Q_stored), std::move(R_stored), unorthogonality, norm};
 }
@@ -308,8 +308,8 @@ inline Eigen::MatrixXd basis_of(const ContextTransform& transform) {
     return Eigen::MatrixXd::Identity(dim, dim);
   }
   if (transform.in_bytes()) return stored(transform.whole(), transform.dim()).transpose();
-  return stored(transform.Q(), transform.room(), transform.width()) *
-         stored(transform.R(), transform.room(), transform.width());
+  return times(stored(transform.Q(), transform.room(), transform.width()),
+               stored(transform.R(), transform.room(), transform.width()));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/QR>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,12 +9,14 @@
 #include <numeric>
 #include <vector>
 
+#include "topksoftmax/certified/building/coordinates.hpp"
 #include "topksoftmax/certified/building/trials.hpp"
 #include "topksoftmax/certified/threshold.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/largest.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -28,9 +29,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// that is a nat lower.
 class FoundThresholds {
  public:
-  /// In the coordinates that contexts h have as hᵀ·basis [d×M]. Cost: V·d multiply-adds a trial for each of
-  /// up to three widths, and O(d·M²).
-  FoundThresholds(const SoftmaxLayer& layer, const Eigen::MatrixXd& basis, const Trials& trials,
+  /// In M coordinates. Cost: V·d multiply-adds a trial for each of up to three widths, and O(d·M²).
+  FoundThresholds(const SoftmaxLayer& layer, const CoordinateBasis& basis, const Trials& trials,
                   const Executor& executor);
 
   /// By a prefix of so many coordinates, for each trial [n]: between the widths that were counted, in
@@ -63,25 +63,20 @@ inline Eigen::VectorXd thresholds_from(const SoftmaxLayer& layer, const Trials& 
   return found;
 }
 
-inline FoundThresholds::FoundThresholds(const SoftmaxLayer& layer, const Eigen::MatrixXd& basis,
+inline FoundThresholds::FoundThresholds(const SoftmaxLayer& layer, const CoordinateBasis& basis,
                                         const Trials& trials, const Executor& executor) {
   constexpr std::array<std::size_t, 2> kCounted = {8, 32};
-  const auto all = static_cast<std::size_t>(basis.cols());
+  const auto all = static_cast<std::size_t>(basis.R.rows());
   for (const std::size_t width : kCounted) {
     if (width < all) widths_.push_back(width);
   }
   if (all < layer.dim()) widths_.push_back(all);
-  // Where the basis is QR, rows w have the coordinates R⁻¹Qᵀw by least squares, whose products with c are
-  // w·QR⁻ᵀc.
-  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(basis);
-  const Eigen::MatrixXd R = qr.matrixQR().topRows(basis.cols()).triangularView<Eigen::Upper>();
-  const Eigen::MatrixXd inside = (trials.contexts.cast<double>() * basis).transpose();
+  // Rows w have the coordinates R⁻ᵀQw, whose products with c are w·QᵀR⁻¹c.
+  const Eigen::MatrixXd back = transposed_times(basis.Q, inverse(basis.R));
+  const Eigen::MatrixXd inside = basis.of_contexts(trials.contexts.cast<double>());
   for (const std::size_t width : widths_) {
-    Eigen::MatrixXd leading = Eigen::MatrixXd::Zero(basis.rows(), inside.cols());
     const auto w = static_cast<Eigen::Index>(width);
-    leading.topRows(w) = inside.topRows(w);
-    R.transpose().triangularView<Eigen::Lower>().solveInPlace(leading.topRows(R.rows()));
-    RowMajorMatrix guesses = (qr.householderQ() * leading).transpose().cast<float>();
+    RowMajorMatrix guesses = times_transposed(inside.leftCols(w), back.leftCols(w)).cast<float>();
     // Contexts beyond what is ever bounded may leave float's range.
     guesses = guesses.unaryExpr([](float x) { return std::isfinite(x) ? x : 0.0F; });
     found_.push_back(thresholds_from(layer, trials, guesses, executor));

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/LU>
-#include <Eigen/QR>
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -14,6 +12,7 @@
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -35,11 +34,10 @@ class RowProjector {
   RowProjector(const SoftmaxLayer& layer, const ContextTransform& transform)
       : layer_(layer), width_(transform.width()) {
     if (transform.is_identity()) return;
-    const Eigen::MatrixXd basis = basis_of(transform);
     if (transform.is_whole()) {
-      whole_.emplace(basis, transform);
+      whole_.emplace(transform);
     } else {
-      solved_.emplace(basis);
+      solved_.emplace(transform);
     }
   }
 
@@ -73,34 +71,33 @@ class RowProjector {
     return {.inside = rows, .outside = Eigen::VectorXd::Zero(rows.rows()), .norms = rows.rowwise().norm()};
   }
 
-  /// Least-squares solutions: w⊥ is orthogonal to the coordinates, but for float64's roundings.
+  /// Least-squares solutions (QQᵀRᵀ)⁻¹Qw: w⊥ is orthogonal to the coordinates, but for float64's roundings.
   class LeastSquares {
    public:
-    explicit LeastSquares(const Eigen::MatrixXd& basis) : basis_(basis), qr_(basis) {}
+    explicit LeastSquares(const ContextTransform& transform) : basis_(basis_of(transform)) {
+      const Eigen::MatrixXd Q = stored(transform.Q(), transform.room(), transform.width());  // [d×width]
+      solution_ = times_transposed(inverse(transposed_times(Q, basis_)), Q);
+    }
 
     RowCoordinates project(const SoftmaxLayer& layer, std::span<const TokenId> tokens) const {
       const Eigen::MatrixXd rows = rows_at(layer, tokens).cast<double>();
       RowCoordinates made;
-      made.inside = qr_.solve(rows.transpose()).transpose();
+      made.inside = times_transposed(rows, solution_);
       made.norms = rows.rowwise().norm();
-      made.outside = (rows - made.inside * basis_.transpose()).rowwise().norm() + 1e-12 * made.norms;
+      made.outside = (rows - times_transposed(made.inside, basis_)).rowwise().norm() + 1e-12 * made.norms;
       return made;
     }
 
    private:
-    Eigen::MatrixXd basis_;  ///< [d×width]
-    Eigen::HouseholderQR<Eigen::MatrixXd> qr_;
+    Eigen::MatrixXd basis_;     ///< [d×width]
+    Eigen::MatrixXd solution_;  ///< [width×d]
   };
 
   /// As many coordinates as dimensions, where w⊥ := w − Bᵀw' may be anything that is short: w' is what
   /// float32 makes of B⁻ᵀw, and the rounding of Bᵀw' counts as part of w⊥.
   class Whole {
    public:
-    Whole(const Eigen::MatrixXd& basis, const ContextTransform& transform)
-        : width_(static_cast<Eigen::Index>(transform.width())),
-          to_(Eigen::PartialPivLU<Eigen::MatrixXd>(basis).inverse().transpose()),
-          back_(basis.transpose()),
-          lost_(roundings(kernels::combine_roundings(transform.width())) * transform.norm()) {}
+    explicit Whole(const ContextTransform& transform) : Whole(basis_of(transform), transform) {}
 
     RowCoordinates project(const SoftmaxLayer& layer, std::span<const TokenId> tokens) const {
       const RowMajorMatrix rows = rows_at(layer, tokens);
@@ -119,6 +116,12 @@ class RowProjector {
     }
 
    private:
+    Whole(const Eigen::MatrixXd& basis, const ContextTransform& transform)
+        : width_(static_cast<Eigen::Index>(transform.width())),
+          to_(inverse(basis).transpose()),
+          back_(basis.transpose()),
+          lost_(roundings(kernels::combine_roundings(transform.width())) * transform.norm()) {}
+
     Eigen::Index width_;
     PanelMatrix to_;    ///< B⁻¹ [d×width]
     PanelMatrix back_;  ///< B [width×d]

@@ -15,6 +15,7 @@
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/largest.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
@@ -125,16 +126,16 @@ inline std::vector<double> count_left(const SoftmaxLayer& layer, const Trials& t
   const std::vector<TokenId> tokens = evenly_spaced_tokens(layer, kSampledRows);
   const auto dim = static_cast<Eigen::Index>(layer.dim());
   Eigen::MatrixXd bounds = biases_at(layer, tokens).replicate(1, trials.contexts.rows());
-  const Eigen::MatrixXd rows = rows_at(layer, tokens).cast<double>() * directions;
-  const Eigen::MatrixXd contexts = trials.contexts.cast<double>() * directions;
+  const Eigen::MatrixXd rows = times(rows_at(layer, tokens).cast<double>(), directions);
+  const Eigen::MatrixXd contexts = times(trials.contexts.cast<double>(), directions);
   std::vector<double> left;
   Eigen::Index first = 0;
   for (const std::size_t width : widths) {
     const auto end = static_cast<Eigen::Index>(width);
-    bounds += rows.middleCols(first, end - first) * contexts.middleCols(first, end - first).transpose();
+    bounds += times_transposed(rows.middleCols(first, end - first), contexts.middleCols(first, end - first));
     const Eigen::Index rest = dim - end;
     const Eigen::MatrixXd outside =
-        rows.rightCols(rest).rowwise().norm() * contexts.rightCols(rest).rowwise().norm().transpose();
+        times_transposed(rows.rightCols(rest).rowwise().norm(), contexts.rightCols(rest).rowwise().norm());
     const Eigen::MatrixXd missing = (bounds + outside).rowwise() - trials.thresholds.transpose();
     left.push_back(static_cast<double>((missing.array() >= 0.0).count()) *
                    static_cast<double>(layer.vocab()) / static_cast<double>(bounds.size()));
