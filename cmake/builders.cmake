@@ -32,4 +32,4 @@ target_compile_definitions(topksoftmax-builders
   INTERFACE TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 target_link_libraries(topksoftmax-builders
   PUBLIC TopKSoftmax::TopKSoftmax hnswlib::hnswlib
-  PRIVATE $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings> $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
+  PRIVATE $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings>)

@@ -70,8 +70,8 @@ const std::set<std::string_view>& forbidden_functions() {
 #ifdef NDEBUG  // assertions do
       "hwy::Abort(char const*, int, char const*, ...)", "__assert_fail",
 #endif
-#ifndef __clang__  // in whose code noexcept functions call it
-#ifdef _OPENMP     // and std::thread does where it takes the place of that
+#ifndef __clang__              // in whose code noexcept functions call it
+#ifdef TOPKSOFTMAX_HAS_OPENMP  // and std::thread does where it takes the place of that
       "std::terminate()",
 #endif
 #endif
