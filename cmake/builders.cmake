@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # topksoftmax-builders: what builds and trains, compiled once for the tests, the benchmarks and the examples of this
-# project (TOPKSOFTMAX_BUILDERS_ELSEWHERE in topksoftmax/config.hpp), and for users of the installed harness. No
-# archive of it is installed: users include the headers, and may do the same.
+# project, and for those who link TopKSoftmax::builders (TOPKSOFTMAX_BUILDERS_ELSEWHERE in topksoftmax/config.hpp). No
+# archive of it is installed: it would bring Eigen's functions as others compile them.
+if(TARGET topksoftmax-builders)
+  return()
+endif()
 set(builders_adaptive adaptive/build)
 # (L2S is labelled by Certified: in one file, what they share is compiled once.)
 set(builders_certified certified/build l2s/build)
-set(builders_fgd fgd/build)
+set(builders_fgd)
+if(TARGET hnswlib::hnswlib)
+  set(builders_fgd fgd/build)
+endif()
 set(builders_mips baselines/build_greedy_mips baselines/build_lsh_mips baselines/build_pca_mips)
 set(builders_svd svd/build)
 set(builders_others baselines/build_wta_lsh_each quantized/build row_clusters/build shortlist/build
@@ -14,6 +20,9 @@ set(builders_others baselines/build_wta_lsh_each quantized/build row_clusters/bu
 
 set(builder_sources)
 foreach(group adaptive certified fgd mips svd others)
+  if(NOT builders_${group})
+    continue()
+  endif()
   set(text "#define TOPKSOFTMAX_BUILDERS_HERE\n")
   foreach(header IN LISTS builders_${group})
     string(APPEND text "#include \"topksoftmax/${header}.hpp\"\n")
@@ -31,5 +40,5 @@ target_compile_definitions(topksoftmax-builders
   PUBLIC EIGEN_DONT_PARALLELIZE
   INTERFACE TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 target_link_libraries(topksoftmax-builders
-  PUBLIC TopKSoftmax::TopKSoftmax hnswlib::hnswlib
+  PUBLIC TopKSoftmax::TopKSoftmax $<TARGET_NAME_IF_EXISTS:hnswlib::hnswlib>
   PRIVATE $<TARGET_NAME_IF_EXISTS:topksoftmax-warnings>)

@@ -23,7 +23,7 @@ function(expect_refused prefix components expected)
 endfunction()
 
 expect_refused("${WORK}/prefix-OFF" "MPI;nonsense"
-  "has the components shared and static, one of them at a time, and c, MPI, harness and conformance; asked for: MPI;nonsense")
+  "has the components shared and static, one of them at a time, and c, MPI, builders, harness and conformance; asked for: MPI;nonsense")
 if(HAS_MPI)
   # What is installed where no MPI is found lacks these.
   file(REMOVE_RECURSE "${WORK}/prefix-without-mpi")
