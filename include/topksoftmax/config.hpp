@@ -70,7 +70,7 @@
 /// but some, which define TOPKSOFTMAX_BUILDERS_HERE and include those that the others do. Each header needs
 /// to be in one of these; where one builder uses another, the linker keeps one of the two that it then finds.
 #if defined(TOPKSOFTMAX_BUILDERS_HERE)
-#define TOPKSOFTMAX_BUILD_INLINE __attribute__((weak))
+#define TOPKSOFTMAX_BUILD_INLINE __attribute__((weak))  // of inline ones Clang may leave out constructors
 #elif defined(TOPKSOFTMAX_BUILDERS_ELSEWHERE)
 #define TOPKSOFTMAX_BUILD_INLINE
 #else

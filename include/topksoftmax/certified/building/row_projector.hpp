@@ -41,7 +41,7 @@ class RowProjector {
     }
   }
 
-  /// The rows of some tokens. Cost: 3·d·width multiply-adds each in float64, or 2·d² in float32 where there
+  /// The rows of some tokens. Cost: 2·d·width multiply-adds each in float64, or 2·d² in float32 where there
   /// are as many coordinates as dimensions, or O(d) where these are the rows' own.
   RowCoordinates at(std::span<const TokenId> tokens) const {
     constexpr std::size_t kTogether = 256;
