@@ -15,6 +15,7 @@
 #include "harness/command_line/command.hpp"
 #include "harness/command_line/command_line.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/text/characters.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace topksoftmax {
@@ -34,6 +35,16 @@ TEST(Tool, ShowsExamplesOfEveryCommand) {
     EXPECT_EQ(run.exit_code, 0);
     EXPECT_THAT(run.out, HasSubstr("Examples:\n  "));
     EXPECT_THAT(run.out, HasSubstr("topksoftmax " + command.name));
+  }
+}
+
+TEST(Tool, HelpFitsATerminal) {
+  std::vector<std::string> arguments = {"--help"};
+  for (const bench::Command& command : bench::commands()) arguments.push_back(command.name + " --help");
+  for (const std::string& argument : arguments) {
+    const std::string help = run_tool(argument).out;
+    std::istringstream lines(help.substr(0, help.find("\nExamples:\n")));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(bench::characters(line), 80U) << line;
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/command_line/help_formatter.hpp"
 #include "harness/command_line/nearest_name.hpp"
 #include "harness/command_line/shell_words.hpp"
 #include "harness/command_line/usage_error.hpp"
@@ -115,13 +116,14 @@ CommandLine parse_command_line(const std::string& program, std::span<const Comma
   words.insert(words.end(), given.begin(), given.end());
   CommandLine line = {.command = shell_words(words), .action = {}, .options = owner};
   app.name(program);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", program + " " + version(), "Show the version");
   app.require_subcommand(1);
   app.footer(
       "\n" + program +
-      " COMMAND --help shows a command's options and examples. Options without a command are those of\n"
-      "measure.\n\nExit codes: 0 where all was done, 1 where something failed, 2 where the arguments make "
-      "no sense.");
+      " COMMAND --help shows a command's options and examples.\n"
+      "Options without a command are those of measure.\n\n"
+      "Exit codes: 0 where all was done, 1 where something failed, 2 where the\narguments make no sense.");
   for (const Command& command : commands) {
     CLI::App* const options = app.add_subcommand(command.name, command.summary);
     options->footer(examples_of(program, command));

@@ -8,8 +8,8 @@
 
 namespace topksoftmax::bench {
 
-/// A table of text, columns aligned: the first to the left, the others to the right, an optional last one to
-/// the left.
+/// A table of text of at least two columns, aligned: the first to the left, the others to the right, the last
+/// one to the left.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_({std::move(header)}) {}
@@ -17,7 +17,11 @@ class Table {
   /// Adds a row of as many cells as the header has.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
+  /// Prints it in lines that `out` holds: see line_length().
   void print(std::ostream& out) const;
+  /// The same in lines of so many characters. What does not fit beside each other stands below each other,
+  /// with the first column again.
+  void print(std::ostream& out, std::size_t columns) const;
 
  private:
   std::vector<std::vector<std::string>> rows_;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <limits>
 #include <sstream>
+#include <string>
 
 namespace topksoftmax::bench {
 namespace {
@@ -19,6 +21,34 @@ TEST(Table, AlignsItsColumns) {
             "name       µs  note\n"
             "a       10.00\n"
             "longer    1.5  text\n");
+}
+
+TEST(Table, ContinuesBelowWhereALineIsShort) {
+  Table table({"name", "µs", "speedup", "P@1", ""});
+  table.add({"fused", "10.00", "1.00", "1.0000", ""});
+  table.add({"l2s", "1.5", "6.67", "0.9900", ""});
+  const auto printed = [&](std::size_t columns) {
+    std::ostringstream out;
+    table.print(out, columns);
+    return out.str();
+  };
+  const std::string all =
+      "name      µs  speedup     P@1\n"
+      "fused  10.00     1.00  1.0000\n"
+      "l2s      1.5     6.67  0.9900\n";
+  EXPECT_EQ(printed(29), all);
+  EXPECT_EQ(printed(28),
+            "name      µs  speedup\n"
+            "fused  10.00     1.00\n"
+            "l2s      1.5     6.67\n"
+            "\n"
+            "name      P@1\n"
+            "fused  1.0000\n"
+            "l2s    0.9900\n");
+  EXPECT_EQ(printed(1),  // a column that fits nowhere still stands on a line
+            "name      µs\nfused  10.00\nl2s      1.5\n\n"
+            "name   speedup\nfused     1.00\nl2s       6.67\n\n"
+            "name      P@1\nfused  1.0000\nl2s    0.9900\n");
 }
 
 TEST(Table, WritesNumbers) {
