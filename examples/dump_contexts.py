@@ -36,8 +36,10 @@ ALIGNMENT = 64  # of each tensor in the file: what lies so is used where it lies
 
 # What configurations call the numbers that all logits are multiplied by, those that they are divided by, and a
 # soft cap. The library knows the same ones.
-SCALES = ("logit_scale", "lm_head_multiplier", "output_multiplier_scale")         # Cohere, Falcon-H1, Grok
+SCALES = ("logit_scale", "lm_head_multiplier", "output_multiplier_scale",         # Cohere, Falcon-H1, Grok
+          "output_multiplier")                                                    # Muse Glimmer
 DIVISORS = ("logits_scaling",)                                                    # Granite
+DIVISORS_OF = {"phi3small": ("mup_width_multiplier",)}                            # of models of this type alone
 SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")  # Gemma 2, RecurrentGemma, xLSTM
 
 
@@ -123,13 +125,18 @@ def write_safetensors(path, tensors, metadata):
 
 def transform_of(config):
     """What a Transformers model does to its logits, by its configuration: as `--head FOLDER` reads it."""
-    parts = [config, getattr(config, "text_config", None)]
+    parts = [config, getattr(config, "text_config", None), getattr(config, "decoder", None)]
 
     def given(keys):
-        found = [[value for part in parts if (value := getattr(part, key, None)) is not None] for key in keys]
+        # Not getattr(): MiniCPM3's logits_scaling is a property, of what its contexts are divided by.
+        found = [[value for part in parts if (value := getattr(part, "__dict__", {}).get(key)) is not None]
+                 for key in keys]
         return [values[0] for values in found if values]
 
-    scale = math.prod(given(SCALES)) / math.prod(given(DIVISORS))
+    model_type = getattr(config, "model_type", "")
+    multiplies = model_type.startswith("hyperclovax")  # by what Granite divides by
+    scale = math.prod(given(SCALES + DIVISORS if multiplies else SCALES))
+    scale /= math.prod(given(() if multiplies else DIVISORS) + given(DIVISORS_OF.get(model_type, ())))
     caps = given(SOFT_CAPS)
     return {"soft_cap": caps[0] if caps else None, "logit_scale": scale if scale != 1 else None}
 

@@ -83,19 +83,9 @@ std::string largest_matrices(const SafetensorsShards& checkpoint) {
   return text.empty() ? "it has no matrix at all" : "its matrices with most rows are " + text;
 }
 
-std::string bias_of(const SafetensorsShards& checkpoint, std::string_view weight) {
-  constexpr std::string_view kWeight = ".weight";
-  std::vector<std::string> names;
-  if (weight.ends_with(kWeight)) {
-    names.push_back(std::string(weight.substr(0, weight.size() - kWeight.size())) + ".bias");
-  }
-  // A tied layer's own bias is saved by the layer's name.
-  for (const char* const name : {"lm_head.bias", "final_logits_bias", "output_projection.bias"}) {
-    names.emplace_back(name);
-  }
-  const auto found = std::find_if(names.begin(), names.end(),
-                                  [&](const std::string& name) { return checkpoint.contains(name); });
-  return found == names.end() ? std::string() : *found;
+/// Whether two tensors have the same values, stored in the same way.
+bool are_equal(const TensorView& a, const TensorView& b) {
+  return a.type == b.type && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
 /// What lies at a path, `not_found` where there is nothing. Throws Error where the system does not tell.
@@ -145,6 +135,21 @@ ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path) {
   return model;
 }
 
+std::string find_bias(const SafetensorsShards& checkpoint, std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> names;
+  if (weight.ends_with(kWeight)) {
+    names.push_back(std::string(weight.substr(0, weight.size() - kWeight.size())) + ".bias");
+  }
+  // A tied layer's own bias is saved by the layer's name.
+  for (const char* const name : {"lm_head.bias", "final_logits_bias", "output_projection.bias"}) {
+    names.emplace_back(name);
+  }
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const std::string& name) { return checkpoint.contains(name); });
+  return found == names.end() ? std::string() : *found;
+}
+
 std::string find_d2t(const SafetensorsShards& checkpoint, std::string_view weight) {
   const std::string_view d2t = first_of(checkpoint, kTokensOfRows);
   if (d2t.empty()) return {};
@@ -160,14 +165,16 @@ CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint, const M
   const bool is_draft = !output.empty() && !find_d2t(checkpoint, output).empty();
   const bool may_be_tied = config.tied.value_or(true) && !embedding.empty() && !is_draft;
   CheckpointHead head;
-  head.tied = may_be_tied && (output.empty() || config.tied == true);
+  head.tied = may_be_tied &&
+              (output.empty() ||
+               (config.tied == true && are_equal(checkpoint.tensor(embedding), checkpoint.tensor(output))));
   head.weight = head.tied ? embedding : output;
   if (head.weight.empty()) {
     throw Error(checkpoint.path().string() + ": has no output layer by a name that is known" +
                 (config.tied == false ? ", and config.json says that it is not tied to the embedding" : "") +
                 "; " + largest_matrices(checkpoint));
   }
-  head.bias = bias_of(checkpoint, head.weight);
+  head.bias = find_bias(checkpoint, head.weight);
   if (!head.tied) head.d2t = first_of(checkpoint, kTokensOfRows);
   return head;
 }

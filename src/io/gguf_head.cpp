@@ -10,6 +10,7 @@
 
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/tensor_view.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -32,6 +33,17 @@ double usual_scale(std::string_view architecture, std::size_t dim) {
 double usual_soft_cap(std::string_view architecture) {
   const bool capped = architecture == "gemma2" || architecture == "gemma3n" || architecture == "gemma4";
   return capped ? 30.0 : 0.0;
+}
+
+/// Of a model that is split over several files only the first has its metadata, and any may have the output
+/// layer: one file tells what the head is where it is the first and holds that layer.
+void check_split(const GgufFile& file) {
+  const double files = file.number("split.count").value_or(1.0);
+  const double before = file.number("split.no").value_or(0.0);
+  if (files <= 1.0 || (before == 0.0 && file.contains(kOutput))) return;
+  throw Error(file.path().string() + ": is one of the " + detail::number_text(files) +
+              " files of a model, and does not say what the output layer is; llama-gguf-split --merge makes "
+              "one file of them");
 }
 
 /// A tensor [V]. Throws Error where it is of another shape or of an unknown type.
@@ -67,6 +79,7 @@ LogitTransform transform_in(const GgufFile& file, std::size_t dim) {
 }  // namespace
 
 GgufHead find_gguf_head(const GgufFile& file) {
+  check_split(file);
   GgufHead head;
   head.tied = !file.contains(kOutput);
   if (head.tied && !file.contains(kEmbedding)) {

@@ -23,6 +23,7 @@ using nlohmann::json;
 
 constexpr std::string_view kSubject = "is";
 constexpr const char* kTextKey = "text_config";
+constexpr const char* kDecoderKey = "decoder";  ///< what T5Gemma has in its place
 
 /// Stands for a number that is not finite: no writer of JSON spells zero like this.
 constexpr std::string_view kNotFinite = "0e0";
@@ -66,8 +67,8 @@ class ConfigReader : public nlohmann::json_sax<json> {
   bool end_array() override { return leave(); }
 
   bool key(std::string& text) override {
-    if (depth_ == 1) in_text_ = text == kTextKey;
-    if (depth_ <= 2) key_ = text;
+    if (depth_ == 1) in_text_ = text == kTextKey || text == kDecoderKey;
+    if (depth_ <= 2) key_ = depth_ == 1 && in_text_ ? std::string(kTextKey) : text;
     return true;
   }
 
@@ -195,10 +196,15 @@ std::string name_in(const Config& config) {
 
 LogitTransform transform_in(const Config& config, const std::filesystem::path& path) {
   LogitTransform transform;
-  for (const char* const factor : {"logit_scale", "lm_head_multiplier", "output_multiplier_scale"}) {
+  for (const char* const factor :
+       {"logit_scale", "lm_head_multiplier", "output_multiplier_scale", "output_multiplier"}) {
     transform.scale *= config.number(factor).value_or(1.0F);
   }
-  transform.scale /= config.number("logits_scaling").value_or(1.0F);
+  const std::string type = config.text("model_type");
+  const float scaling = config.number("logits_scaling").value_or(1.0F);
+  const bool multiplies = type.starts_with("hyperclovax");
+  transform.scale = multiplies ? transform.scale * scaling : transform.scale / scaling;
+  if (type == "phi3small") transform.scale /= config.number("mup_width_multiplier").value_or(1.0F);
   for (const char* const cap : {"final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"}) {
     const std::optional<float> given = config.number(cap);
     if (!given) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/shard_index.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -64,8 +65,10 @@ class IndexReader : public nlohmann::json_sax<json> {
 
   bool string(std::string& text) override {
     if (!in_map()) return check_place("a string");
-    if (text.empty() || text == "." || text == ".." ||
-        text.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+    const auto unusual = [](char c) {
+      return c == '/' || c == '\\' || c == '\x7f' || static_cast<unsigned char>(c) < ' ';
+    };
+    if (text.empty() || text == "." || text == ".." || std::any_of(text.begin(), text.end(), unusual)) {
       throw error("has the tensor " + detail::in_quotes(key_) + " in " + detail::in_quotes(text) +
                   ", which is not the name of a file in its folder");
     }

@@ -11,6 +11,7 @@
 #include "shortlist/binary_shortlist.hpp"
 #include "shortlist/word_tables.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 namespace {
@@ -58,8 +59,8 @@ float read_probability(std::string_view word, const std::string& where) {
     error = std::errc();
   }
   if (error != std::errc() || end != last || !(probability >= 0.0F && probability <= 1.0F)) {
-    throw Error(where + ": \"" + std::string(word) +
-                "\" is not a probability; it must be a number from 0 to 1");
+    throw Error(where + ": " + detail::in_quotes(word) +
+                " is not a probability; it must be a number from 0 to 1");
   }
   return probability;
 }

@@ -144,10 +144,11 @@ TEST_F(ModelFormats, TakesAModelsFolder) {
   EXPECT_THAT(run_tool("inspect " + path("model")).out,
               HasSubstr("layer: lm_head.weight [120, 8], F32, with the bias"));
   // Named by hand.
-  const std::string by_hand =
-      " --contexts " + path("contexts") + " --tensor lm_head.weight --bias lm_head.bias";
+  const std::string by_hand = " --contexts " + path("contexts") + " --tensor lm_head.weight";
   std::filesystem::remove(path("model/config.json"));
-  EXPECT_EQ(run_tool("ask --head " + path("model") + by_hand).out, answers("head"));
+  for (const std::string bias : {"", " --bias lm_head.bias"}) {  // it is found where it is not named
+    EXPECT_EQ(run_tool("ask --head " + path("model") + by_hand + bias).out, answers("head"));
+  }
   expect_refused("--head " + path("model") + " --tensor nothing --contexts " + path("contexts"),
                  "has no tensor \"nothing\"");
 }

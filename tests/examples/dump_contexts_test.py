@@ -143,14 +143,27 @@ class DumpContexts(unittest.TestCase):
 
     def test_every_scale_and_soft_cap_of_transformers(self):
         for given in ({"logit_scale": 0.5}, {"lm_head_multiplier": 0.5}, {"output_multiplier_scale": 0.5},
-                      {"logits_scaling": 2.0}, {"final_logit_softcapping": 30.0}, {"logits_soft_cap": 30.0},
+                      {"output_multiplier": 0.5}, {"logits_scaling": 2.0},
+                      {"logits_scaling": 0.5, "model_type": "hyperclovax"},
+                      {"mup_width_multiplier": 2.0, "model_type": "phi3small"}, {"final_logit_softcapping": 30.0}, {"logits_soft_cap": 30.0},
                       {"output_logit_soft_cap": 30.0}):
             with self.subTest(given):
                 expected = {"soft_cap": 30.0, "logit_scale": None} if 30.0 in given.values() else {
                     "soft_cap": None, "logit_scale": 0.5}
                 config = types.SimpleNamespace(**given)
                 self.assertEqual(dump_contexts.transform_of(config), expected)
-                self.assertEqual(dump_contexts.transform_of(types.SimpleNamespace(text_config=config)), expected)
+                model_type = given.get("model_type", "other")
+                for part in ("text_config", "decoder"):
+                    whole = types.SimpleNamespace(**{part: config}, model_type=model_type)
+                    self.assertEqual(dump_contexts.transform_of(whole), expected)
+
+    def test_what_a_configuration_computes_is_no_scale_of_logits(self):
+        class OfContexts:  # as MiniCPM3's, whose model divides what the layer takes
+            @property
+            def logits_scaling(self):
+                return 10.0
+
+        self.assertEqual(dump_contexts.transform_of(OfContexts()), {"soft_cap": None, "logit_scale": None})
 
     def test_one_configuration_with_several(self):
         of_text = types.SimpleNamespace(logit_scale=4.0, logits_soft_cap=10.0)

@@ -99,6 +99,25 @@ TEST_F(CheckpointHeadTest, TakesADraftsLayerWhateverTheConfigSays) {
   EXPECT_EQ(find_d2t(with({"lm_head.weight"}), "lm_head.weight"), "");
 }
 
+TEST_F(CheckpointHeadTest, TakesAnOutputLayerThatIsTiedAndStoredWithOtherValues) {
+  const std::filesystem::path path = folder_.path() / "model.safetensors";
+  const std::vector<float> others(6, 2.0F);
+  for (const TensorView& output :
+       {tensor_view("lm_head.weight", {2, 3}, others), tensor_view("lm_head.weight", {3, 2}, values_)}) {
+    write_safetensors(path, std::vector{output, tensor_view("shared.weight", {2, 3}, values_)});
+    const CheckpointHead head = find_checkpoint_head(SafetensorsShards::open(path), with_tied(true));
+    EXPECT_EQ(head.weight, "lm_head.weight");
+    EXPECT_FALSE(head.tied);
+  }
+}
+
+TEST_F(CheckpointHeadTest, FindsTheBiasOfAnyWeights) {
+  const SafetensorsShards checkpoint = with({"other.weight", "other.bias", "lm_head.bias"});
+  EXPECT_EQ(find_bias(checkpoint, "other.weight"), "other.bias");
+  EXPECT_EQ(find_bias(checkpoint, "another.weight"), "lm_head.bias");
+  EXPECT_EQ(find_bias(with({"other.weight"}), "other.weight"), "");
+}
+
 TEST_F(CheckpointHeadTest, NamesWhatCouldBeMeant) {
   std::vector<float> many(20, 1.0F);
   write_safetensors(folder_.path() / "model.safetensors",

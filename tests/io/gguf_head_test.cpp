@@ -74,6 +74,19 @@ TEST_F(GgufHeadTest, IsTheEmbeddingWhereThatIsTied) {
   EXPECT_FALSE(head.bias);
 }
 
+TEST_F(GgufHeadTest, IsNotGuessedFromAPartOfAModel) {
+  const auto part = [](std::uint32_t number, bool has_output) {
+    GgufWriter writer = embedding();
+    if (has_output) writer.tensor("output.weight", {4, 6}, 1, std::string(48, 'w'));
+    return writer.value("split.no", number).value("split.count", std::uint32_t{2});
+  };
+  for (const GgufWriter& writer : {part(0, false), part(1, false), part(1, true)}) {
+    EXPECT_THAT(error_of([&] { head_of(writer); }), HasSubstr("is one of the 2 files of a model"));
+  }
+  EXPECT_EQ(head_of(part(0, true)).vocab(), 6U);  // the first has the metadata
+  EXPECT_EQ(head_of(embedding().value("split.count", std::uint32_t{1})).vocab(), 5U);
+}
+
 TEST_F(GgufHeadTest, HasWhatTellsWhichTokensTheRowsAre) {
   const auto draft = [](const std::string& name, std::uint64_t values) {
     GgufWriter writer = embedding();

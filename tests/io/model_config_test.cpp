@@ -41,7 +41,17 @@ TEST_F(ModelConfigTest, KnowsEveryScaleOfLogits) {
   EXPECT_EQ(read(R"({"logit_scale":0.0625})").transform, (LogitTransform{.scale = 0.0625F}));
   EXPECT_EQ(read(R"({"lm_head_multiplier":0.5})").transform, (LogitTransform{.scale = 0.5F}));
   EXPECT_EQ(read(R"({"output_multiplier_scale":2})").transform, (LogitTransform{.scale = 2.0F}));
+  EXPECT_EQ(read(R"({"output_multiplier":2})").transform, (LogitTransform{.scale = 2.0F}));
   EXPECT_EQ(read(R"({"logits_scaling":8.0})").transform, (LogitTransform{.scale = 0.125F}));
+  EXPECT_EQ(read(R"({"logits_scaling":8.0,"model_type":"granite"})").transform,
+            (LogitTransform{.scale = 0.125F}));
+  for (const std::string type : {"hyperclovax", "hyperclovax_vlm"}) {
+    EXPECT_EQ(read(R"({"text_config":{"logits_scaling":0.125},"model_type":")" + type + "\"}").transform,
+              (LogitTransform{.scale = 0.125F}));
+  }
+  EXPECT_EQ(read(R"({"mup_width_multiplier":8.0,"model_type":"phi3small"})").transform,
+            (LogitTransform{.scale = 0.125F}));
+  EXPECT_TRUE(read(R"({"mup_width_multiplier":8.0,"model_type":"other"})").transform.is_identity());
 }
 
 TEST_F(ModelConfigTest, KnowsEverySoftCapOfLogits) {
@@ -59,6 +69,13 @@ TEST_F(ModelConfigTest, PrefersWhatItSaysItselfToWhatItSaysOfTheText) {
            R"("tie_word_embeddings":false}})");
   EXPECT_EQ(config.transform, (LogitTransform{.scale = 2.0F, .soft_cap = 10.0F}));
   EXPECT_EQ(config.tied, false);
+}
+
+TEST_F(ModelConfigTest, TakesWhatItSaysOfTheDecoder) {
+  const ModelConfig config =
+      read(R"({"decoder":{"final_logit_softcapping":30.0},"encoder":{"final_logit_softcapping":20.0,)"
+           R"("logit_scale":2.0},"model_type":"t5gemma"})");
+  EXPECT_EQ(config.transform, (LogitTransform{.soft_cap = 30.0F}));
 }
 
 TEST_F(ModelConfigTest, DoesNotSayWhatItContradictsOfTheText) {

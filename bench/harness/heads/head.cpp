@@ -70,6 +70,7 @@ Head from_checkpoint(const HeadSource& source) {
     tensors = find_checkpoint_head(model.tensors, model.config);
   } else {
     tensors.weight = source.tensor;
+    tensors.bias = find_bias(model.tensors, source.tensor);
     tensors.d2t = find_d2t(model.tensors, source.tensor);
   }
   if (!source.bias.empty()) tensors.bias = source.bias;

@@ -47,19 +47,22 @@ struct CheckpointHead {
 /// the two are not read.
 TOPKSOFTMAX_EXPORT std::string find_d2t(const SafetensorsShards& checkpoint, std::string_view weight);
 
+/// The name of the bias of the tensor `weight`: the same with "bias" in the place of "weight", or else
+/// lm_head.bias, final_logits_bias or output_projection.bias. Empty where there is none of them.
+TOPKSOFTMAX_EXPORT std::string find_bias(const SafetensorsShards& checkpoint, std::string_view weight);
+
 /// Finds the head by the names that Transformers' models have.
 ///
 /// The weights are lm_head.weight, or that of the same layer by another name (embed_out.weight of GPT-NeoX,
 /// output_projection.weight of fairseq, output.weight of InternLM, and these within a language_model); or
-/// else the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). Where
-/// config.json ties the two, the embedding comes first, as Transformers then overwrite the other; where it
-/// says that they are not tied, no embedding is taken; where it does not say, or contradicts itself
-/// (ModelConfig::tied), the embedding is taken if there is no output layer. An output layer with a d2t for
-/// its rows (find_d2t()) is taken whatever config.json says: it is a draft's, and not the embedding. The bias
-/// has the name of the weights, or is final_logits_bias.
+/// else the embedding (model.embed_tokens.weight, transformer.wte.weight, model.shared.weight, …). An
+/// embedding is taken where there is no output layer, unless config.json says that the two are not tied. A
+/// layer that is tied and stored with other values than the embedding counts as untied, as in Transformers
+/// from version 5 on; earlier ones overwrote it. The bias is find_bias()'s.
 ///
-/// Cost: a few look-ups. Throws Error as find_d2t() does, and where none of these is there: it then names the
-/// matrices with most rows, which checkpoint_layer() takes by their names.
+/// Cost: a few look-ups, and where config.json ties two that are both stored, reading them. Throws Error as
+/// find_d2t() does, and where none of these is there: it then names the matrices with most rows, which
+/// checkpoint_layer() takes by their names.
 TOPKSOFTMAX_EXPORT CheckpointHead find_checkpoint_head(const SafetensorsShards& checkpoint,
                                                        const ModelConfig& config = {});
 

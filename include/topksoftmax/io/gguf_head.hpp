@@ -40,8 +40,9 @@ struct GgufHead {
 /// multiplied by 256/d when these were written, and now divides by it.) What a model's code does beyond that
 /// is in no file: MiniCPM3 scales its contexts.
 ///
-/// Cost: a few look-ups. Throws Error where there are no such weights, as in the other files of a model that
-/// is split over several; where they are of another shape or of an unknown type; where the bias or d2t has
+/// Cost: a few look-ups. Throws Error where there are no such weights; for a file of a model that is split
+/// over several ("split.count"), unless it is the first, which has the metadata, and has an output.weight;
+/// where they are of another shape or of an unknown type; where the bias or d2t has
 /// another length; and for a transform that LogitTransform does not allow.
 TOPKSOFTMAX_EXPORT GgufHead find_gguf_head(const GgufFile& file);
 

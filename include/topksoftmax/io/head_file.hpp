@@ -15,6 +15,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
@@ -108,7 +109,8 @@ inline float metadata_number(const SafetensorsFile& file, const char* name, floa
   if (found == file.metadata().end()) return otherwise;
   const std::string& text = found->second;
   if (const std::optional<float> value = number_of<float>(text)) return *value;
-  throw Error(file.path().string() + ": metadata " + name + " is \"" + text + "\"; it must be a number");
+  throw Error(file.path().string() + ": metadata " + name + " is " + in_quotes(text) +
+              "; it must be a number");
 }
 
 /// The transform of the metadata.
