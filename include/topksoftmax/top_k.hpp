@@ -96,9 +96,13 @@ NucleusCheck check_nucleus(const TopK& answer, double p);
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// What doubles may lose of log Z: beyond logits of 10¹⁶ all of what tokens add to the largest one.
+inline double log_z_rounding(double log_z) {
+  return 4.0 * std::numeric_limits<double>::epsilon() * std::abs(log_z);
+}
+
+/// The same of an interval.
 inline double log_z_rounding(const TopK& answer) {
-  return 4.0 * std::numeric_limits<double>::epsilon() *
-         std::max(std::abs(answer.log_z_low), std::abs(answer.log_z_high));
+  return std::max(log_z_rounding(answer.log_z_low), log_z_rounding(answer.log_z_high));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -25,9 +25,11 @@
 #include "support/statistics.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/certified/certified.hpp"
+#include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/decoding/leader.hpp"
 #include "topksoftmax/decoding/staying.hpp"
 #include "topksoftmax/decoding/token_gumbels.hpp"
+#include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
 
 namespace topksoftmax {
@@ -137,6 +139,13 @@ TEST(Sampling, LogitsMayBeTooLargeForTheirLogZ) {
   }
 }
 
+// Nor does a sampled one.
+TEST(Sampling, LogitsMayBeTooLargeForTheirSampledLogZ) {
+  std::vector<float> logits(4000, 0.0F);
+  std::fill(logits.begin(), logits.begin() + 80, 1e17F);
+  EXPECT_EQ(draws_apart(logits, {.top_p = 0.9, .min_p = 0.02, .log_z_error = 0.01}, 100), 0U);
+}
+
 TEST(Sampling, EveryBackendGivesTheSameToken) {
   const Drawn world;
   for (const testing::Backend& backend : testing::all_backends()) {
@@ -167,6 +176,16 @@ TEST(Sampling, TopKAndMinPNeedNoFullScanOfAProvenHead) {
     for (Eigen::Index q = 0; q < 100; ++q) sampler.draw(*head, world.contexts.row(q).transpose(), random);
     EXPECT_EQ(sampler.full_scans(), 0U);
   }
+}
+
+// Its answers count the candidates of what it wraps and those that it scores.
+TEST(Sampling, CountsTheScansOfWhatCertifyWraps) {
+  const Drawn world;
+  const auto head = Certify::wrap(Exact::make(world.layer), world.contexts);
+  Sampler sampler({.top_k = 8});
+  RandomStream random(5);
+  for (Eigen::Index q = 0; q < 20; ++q) sampler.draw(*head, world.contexts.row(q).transpose(), random);
+  EXPECT_EQ(sampler.full_scans(), 20U);
 }
 
 // Of distributions that leave few tokens.

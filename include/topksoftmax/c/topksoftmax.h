@@ -568,7 +568,7 @@ typedef struct topk_sampling_options {
   uint64_t order;        ///< TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP
   /// How far off log Z may be where top_p and XTC cut by it, but for one draw in a thousand: where a proven
   /// head's bounds do not decide, a sample of the rows then does, and the bounds of log_prob are off by as
-  /// much. 0: log Z is exact.
+  /// much (by more where the temperature comes behind the cuts, or XTC acts). 0: log Z is exact.
   double log_z_error;
 } topk_sampling_options;
 
@@ -611,8 +611,10 @@ typedef struct topk_sampled_token {
 /// and V/16 random numbers and some tens of rows of d weights. Where that does not tell the token: bounds of
 /// up to V/2 rows by all their coordinates and those of d weights that rank before the token, queries for 32
 /// and 128 tokens, or V·d weights with V exponentials. The last of these at once, unless the temperature is
-/// 0, where the backend does not certify or scores every token for every answer, and where typical_p or
-/// top_n_sigma acts before top_k.
+/// 0, where the backend does not certify or scores every token for every answer; and where typical_p acts, or
+/// top_n_sigma behind top_p or XTC, and neither top_k nor min_p nor top_n_sigma (nor, with log_z_error,
+/// top_p) came before. top_n_sigma as the first cut takes d² multiply-adds, and all weights where the backend
+/// does not know how far logits are spread.
 TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
                                topk_random* random, const topk_query_options* query,
                                topk_sampled_token* token, topk_error* error);

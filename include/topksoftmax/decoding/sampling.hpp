@@ -47,11 +47,11 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// that leads (TopKSoftmax::place_in_nucleus): by proven bounds, or with SamplingOptions::log_z_error by a
 /// sample. Otherwise, and where too many tokens would have to be scored, more of the best tokens are asked
 /// for, and in the end the logits of all. top_n_sigma takes bounds of the logits' standard deviation where
-/// the head has them (TopKSoftmax::logit_deviation). typical_p, and without such bounds top_n_sigma, look at
-/// every token that is left: they take the logits of all unless top_k, min_p, top_n_sigma or, with
-/// log_z_error, top_p has left no more than an answer lists. Backends that cannot prove their answers are
-/// asked for a greedy choice alone, which is theirs: for any other draw they take the logits of all tokens.
-/// To draw from what such a backend itself answers, see BackendSampler.
+/// the head has them (TopKSoftmax::logit_deviation). typical_p, and top_n_sigma without such bounds or behind
+/// top_p or XTC, look at every token that is left: they take the logits of all unless top_k, min_p,
+/// top_n_sigma or, with log_z_error, top_p has left no more than an answer lists. Backends that cannot prove
+/// their answers are asked for a greedy choice alone, which is theirs: for any other draw they take the
+/// logits of all tokens. To draw from what such a backend itself answers, see BackendSampler.
 ///
 /// "Exactly" is within rounding: of float32 logits, and 10⁻⁶ of probabilities; with
 /// SamplingOptions::log_z_error within that. The same token is drawn but where a cut by typical_p turns on
@@ -283,7 +283,8 @@ inline SampledToken Sampler::draw_from_answers(detail::Race& race, QueryOptions&
     asked.probabilities |= lists_all && lists_most;
     head.query(race.h, asked, workspace_, answer_);
     asked.same_context = true;
-    const bool answer_scanned = answer_.work.candidates == head.rows();
+    // Certify's answers count the candidates of the backend that it repairs besides.
+    const bool answer_scanned = answer_.work.candidates >= head.rows();
     const bool lists_all_there_are = answer_.size() < asked.k;
     const bool is_last = answer_scanned || lists_all_there_are || asked.k >= most;
     scanned_ |= answer_scanned;
@@ -397,15 +398,17 @@ inline void Sampler::narrow_mass(const NucleusPlace& place, const ScoredToken& t
   const auto mass = [&](double log_z) {
     return std::exp(log_z - static_cast<double>(first) / options_.temperature);
   };
-  const double least = mass(place.log_z.log_z - place.log_z.error);
-  const double most = mass(place.log_z.log_z + place.log_z.error);
+  const double off = place.log_z.error + detail::log_z_rounding(place.log_z.log_z);
+  const double least = mass(place.log_z.log_z - off);
+  const double most = mass(place.log_z.log_z + off);
   const double weight = std::exp(detail::tempered(token.logit, first, options_.temperature));
   const double highest = place.inside ? std::min(most, nucleus.share * most + weight) : most;
   stay.mass.low = std::max(stay.mass.low, nucleus.share * least);
   stay.mass.high = std::max(stay.mass.low, std::min(stay.mass.high, highest));
 }
 
-/// log Z at a temperature from a sample, which a draw takes once; infinite where the head cannot sample it.
+/// log Z at a temperature from a sample, which a draw takes once; infinite where the head cannot sample it,
+/// or a double loses more of it than it may be off.
 inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const float> h,
                                      const QueryOptions& query, double temperature, std::uint64_t seed) {
   for (const auto& [of, log_z] : log_zs_) {
@@ -414,7 +417,8 @@ inline double Sampler::sampled_log_z(const TopKSoftmax& head, std::span<const fl
   const SampledLogZOptions how = {.error = options_.log_z_error, .temperature = temperature, .seed = seed};
   const std::optional<SampledLogZ> found = head.sample_log_z(h, how, query, workspace_);
   scanned_ |= found && found->rows_read >= head.rows();
-  log_zs_.emplace_back(temperature, found ? found->log_z : std::numeric_limits<double>::infinity());
+  const bool tells = found && detail::log_z_rounding(found->log_z) <= options_.log_z_error;
+  log_zs_.emplace_back(temperature, tells ? found->log_z : std::numeric_limits<double>::infinity());
   return log_zs_.back().second;
 }
 
