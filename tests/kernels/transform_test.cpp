@@ -137,6 +137,17 @@ TEST_P(TransformKernels, BoundsOfNothingStayNothing) {
   }
 }
 
+// Sums take NaN for nothing: a width that no float holds must leave numbers.
+TEST_P(TransformKernels, SumsHoldTokensWhoseBoundsAreFarApart) {
+  const float estimate = -5e30F;
+  const float radius = 1e30F;
+  float to_estimate = 0.0F;
+  float to_radius = 0.0F;
+  GetParam().transform_bounds({.scale = 1e9F, .soft_cap = 2.0F}, &estimate, &radius, 1, &to_estimate,
+                              &to_radius);
+  EXPECT_GE(GetParam().sum_exp_bounds(&to_estimate, &to_radius, 1, -1.0F).high, std::exp(-2.0 + 1.0));
+}
+
 TEST_P(TransformKernels, EveryScanTransforms) {
   const RowMajorMatrix W = testing::random_matrix(150, 37, 1, 0.5F);
   const Eigen::VectorXf b = testing::random_vector(150, 2);

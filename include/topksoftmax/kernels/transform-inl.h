@@ -61,11 +61,13 @@ inline void TransformBounds(const LogitTransform& transform, const float* HWY_RE
   // Twice what a logit may be wrong by, and the roundings here.
   const auto slack = hn::Set(d, 4.0F * kTransformError);
   const auto least = hn::Set(d, 4.0F * kTransformLoss);
+  const auto most = hn::Set(d, std::numeric_limits<float>::max());
   const auto bound = [&](auto estimate, auto radius, float* to_estimates, float* to_radii) HWY_ATTR {
     const auto high = hn::Add(estimate, radius);
     const auto highest = Transform(transform, high);
-    // The slope is nowhere above the scale: that saves a second tanh.
-    const auto width = hn::Mul(radius, scale);
+    // The slope is nowhere above the scale: that saves a second tanh. An infinite width would leave NaN for
+    // bounds, which sums take for nothing.
+    const auto width = hn::Min(hn::Mul(radius, scale), most);
     const auto far = hn::Add(width, hn::MulAdd(hn::Add(hn::Abs(highest), width), slack, least));
     const auto middle = hn::Sub(highest, width);
     // NaN stays NaN, and what was left out stays out.
