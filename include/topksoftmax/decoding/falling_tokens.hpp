@@ -33,8 +33,8 @@ class FallingTokens {
   /// none is left. Where it throws, no token is lost.
   std::optional<ScoredToken> next(Workspace& workspace);
 
-  /// The tokens that were given, ascending.
-  std::vector<TokenId> given() const;
+  /// The tokens that were given, the best first.
+  std::span<const ScoredToken> given() const { return given_; }
 
  private:
   /// A token that has not been scored, and what its logit does not exceed.
@@ -160,14 +160,6 @@ inline ScoredToken FallingTokens::give() {
   scored_.pop_back();
   lowering_ = 1.0F;
   return given_.back();
-}
-
-inline std::vector<TokenId> FallingTokens::given() const {
-  std::vector<TokenId> ids;
-  ids.reserve(given_.size());
-  for (const ScoredToken& token : given_) ids.push_back(token.id);
-  std::sort(ids.begin(), ids.end());
-  return ids;
 }
 
 inline std::optional<ScoredToken> FallingTokens::next(Workspace& workspace) {

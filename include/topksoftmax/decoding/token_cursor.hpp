@@ -46,7 +46,7 @@ class TokenCursor {
     query_.probabilities = false;
     query_.log_z_tolerance = std::numeric_limits<double>::infinity();
     query_.k = kFirst;
-    given_.clear();
+    count_ = 0;
     answer_ = {};
     asked_ = 0;
     at_ = 0;
@@ -54,6 +54,7 @@ class TokenCursor {
     certified_ = true;
     is_bounded_ = falling_.start(h_, query_, workspace_);
     if (is_bounded_) return;
+    given_.assign(head_->vocab(), false);
     ask(kFirst);
     certified_ = answer_.certified;
   }
@@ -63,20 +64,19 @@ class TokenCursor {
   std::optional<ScoredToken> next() {
     if (is_bounded_) {
       if (const std::optional<ScoredToken> token = falling_.next(workspace_)) return token;
-      given_ = falling_.given();
+      given_.assign(head_->vocab(), false);
+      for (const ScoredToken& token : falling_.given()) give(token.id);
       is_bounded_ = false;
     }
     for (;;) {
       for (; at_ < answer_.size(); ++at_) {
         const TokenId id = answer_.ids[at_];
-        const auto place = std::lower_bound(given_.begin(), given_.end(), id);
-        if (place != given_.end() && *place == id) continue;
-        given_.insert(place, id);
+        if (!give(id)) continue;
         certified_ &= answer_.certified;
         return ScoredToken{answer_.logits[at_], id};
       }
       if (answer_.size() < asked_) return std::nullopt;
-      ask(std::max(kFirst, std::max(asked_, given_.size()) * kGrowth));
+      ask(std::max(kFirst, std::max(asked_, count_) * kGrowth));
     }
   }
 
@@ -87,6 +87,15 @@ class TokenCursor {
  private:
   static constexpr std::size_t kFirst = 8;
   static constexpr std::size_t kGrowth = 4;
+
+  /// Whether this token was not given before; it is now.
+  bool give(TokenId id) {
+    const auto token = static_cast<std::size_t>(id);
+    if (given_[token]) return false;
+    given_[token] = true;
+    ++count_;
+    return true;
+  }
 
   void ask(std::size_t k) {
     query_.k = k;
@@ -104,9 +113,10 @@ class TokenCursor {
   bool is_bounded_ = false;  ///< the next token is one of these; else:
   TopK answer_;              ///< for `asked_` tokens
   std::size_t asked_ = 0;
-  std::size_t at_ = 0;          ///< what follows in the answer …
-  std::vector<TokenId> given_;  ///< … but for these, ascending
-  bool certified_ = false;      ///< every answer was that gave a token
+  std::size_t at_ = 0;       ///< what follows in the answer …
+  std::vector<bool> given_;  ///< … but for these: by token
+  std::size_t count_ = 0;    ///< of them
+  bool certified_ = false;   ///< every answer was that gave a token
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
