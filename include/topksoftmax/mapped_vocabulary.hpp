@@ -10,17 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
-#include "topksoftmax/logit_deviation.hpp"
-#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/row_map.hpp"
-#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -38,7 +34,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// built over the rows, so what it learns or is given (counts, lists) refers to rows by their numbers.
 ///
 /// Padding rows are forbidden by a mask, so a backend answers every query as one with a mask: a learned log Z
-/// holds for as few of them as OutsideMass tells (log_z_error() is nothing where they are more), and what
+/// holds for as few of them as OutsideMass tells (log_z_error() is nothing where they are more, or where it
+/// has a usual_effort() of its own), and what
 /// learns from contexts which rows are answers learns them too. Where they are the layer's last rows, leave
 /// them out of it.
 ///
@@ -60,6 +57,7 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   bool exhaustive() const override { return backend_->exhaustive(); }
   bool certifies() const override { return backend_->certifies(); }
   std::optional<LogZError> log_z_error() const override {
+    if (usual_effort() != 0) return std::nullopt;  // the backend is asked with that, and knows its own
     const std::size_t padding = row_map()->token_of_row().size() - row_map()->tokens();
     return padding <= detail::few_forbidden(rows()) ? backend_->log_z_error() : std::nullopt;
   }
@@ -94,30 +92,7 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const override {
     return ask_candidates(*backend_, query, workspace);
   }
-  std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
-                                             Workspace& workspace) const override {
-    return ask_sample_log_z(*backend_, query, how, workspace);
-  }
-  bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
-                       float* bounds) const override {
-    return ask_upper_bounds(*backend_, query, rows, workspace, bounds);
-  }
-  bool do_likely_tokens(const Query& query, std::size_t count, Workspace& workspace,
-                        std::vector<ScoredToken>& rows) const override {
-    return ask_likely_tokens(*backend_, query, count, workspace, rows);
-  }
-  bool do_tokens_reaching(const Query& query, float least, Workspace& workspace,
-                          BoundedTokens& rows) const override {
-    return ask_tokens_reaching(*backend_, query, least, workspace, rows);
-  }
-  std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
-                                                  const Nucleus& nucleus,
-                                                  Workspace& workspace) const override {
-    return ask_place_in_nucleus(*backend_, query, token, nucleus, workspace);
-  }
-  std::optional<LogitDeviation> do_logit_deviation(const Query& query, Workspace& workspace) const override {
-    return ask_logit_deviation(*backend_, query, workspace);
-  }
+  const VocabularyBounds* vocabulary_bounds() const override { return ask_bounds(*backend_); }
   void do_save(IndexWriter& out) const override;
 
   std::shared_ptr<const TopKSoftmax> backend_;

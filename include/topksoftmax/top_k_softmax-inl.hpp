@@ -23,7 +23,6 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
-#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
@@ -35,6 +34,7 @@
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/vocabulary_bounds.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -326,13 +326,9 @@ TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::sample_log_z(std::spa
   if (!(how.error > 0.0)) throw detail::unusable_error("sample_log_z", how.error, "above 0");
   detail::check_temperature("sample_log_z", how.temperature);
   if (count_allowed(options.allowed) == 0) throw std::invalid_argument("sample_log_z: no token is allowed");
-  return do_sample_log_z(on_rows(query, workspace), how, workspace);
-}
-
-TOPKSOFTMAX_INLINE std::optional<SampledLogZ> TopKSoftmax::do_sample_log_z(const Query& /*query*/,
-                                                                           const SampledLogZOptions& /*how*/,
-                                                                           Workspace& /*workspace*/) const {
-  return std::nullopt;
+  const VocabularyBounds* const bounds = vocabulary_bounds();
+  if (bounds == nullptr) return std::nullopt;
+  return bounds->do_sample_log_z(on_rows(query, workspace), how, workspace);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std::span<const TokenId> ids,
@@ -348,7 +344,8 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std:
     for (std::size_t i = 0; i < ids.size(); ++i) mapped[i] = std::max(row_map_->row_of(ids[i]), kAnyRow);
     rows = {mapped, ids.size()};
   }
-  if (!do_upper_bounds(of_rows, rows, workspace, bounds.data())) {
+  const VocabularyBounds* const known = vocabulary_bounds();
+  if (known == nullptr || !known->do_upper_bounds(of_rows, rows, workspace, bounds.data())) {
     std::fill(bounds.begin(), bounds.end(), std::numeric_limits<float>::infinity());
   }
   if (!row_map_) return;
@@ -357,28 +354,20 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::upper_bounds(std::span<const float> h, std:
   }
 }
 
-TOPKSOFTMAX_INLINE bool TopKSoftmax::do_upper_bounds(const Query& /*query*/,
-                                                     std::span<const TokenId> /*rows*/,
-                                                     Workspace& /*workspace*/, float* /*bounds*/) const {
-  return false;
-}
-
 TOPKSOFTMAX_INLINE bool TopKSoftmax::likely_tokens(std::span<const float> h, std::size_t count,
                                                    const QueryOptions& options, Workspace& workspace,
                                                    std::vector<ScoredToken>& tokens) const {
   const Query query = check_one(h, options);
   tokens.clear();
-  if (!do_likely_tokens(on_rows(query, workspace), std::min(count, rows_), workspace, tokens)) return false;
+  const VocabularyBounds* const bounds = vocabulary_bounds();
+  if (bounds == nullptr ||
+      !bounds->do_likely_tokens(on_rows(query, workspace), std::min(count, rows_), workspace, tokens)) {
+    return false;
+  }
   if (row_map_) {
     for (ScoredToken& token : tokens) token.id = row_map_->token_of(token.id);
   }
   return true;
-}
-
-TOPKSOFTMAX_INLINE bool TopKSoftmax::do_likely_tokens(const Query& /*query*/, std::size_t /*count*/,
-                                                      Workspace& /*workspace*/,
-                                                      std::vector<ScoredToken>& /*rows*/) const {
-  return false;
 }
 
 TOPKSOFTMAX_INLINE bool TopKSoftmax::tokens_reaching(std::span<const float> h, float least,
@@ -386,17 +375,14 @@ TOPKSOFTMAX_INLINE bool TopKSoftmax::tokens_reaching(std::span<const float> h, f
                                                      BoundedTokens& tokens) const {
   const Query query = check_one(h, options);
   tokens.clear();
-  if (!do_tokens_reaching(on_rows(query, workspace), least, workspace, tokens)) return false;
+  const VocabularyBounds* const bounds = vocabulary_bounds();
+  if (bounds == nullptr || !bounds->do_tokens_reaching(on_rows(query, workspace), least, workspace, tokens)) {
+    return false;
+  }
   if (row_map_) {
     for (TokenId& id : tokens.ids) id = row_map_->token_of(id);
   }
   return true;
-}
-
-TOPKSOFTMAX_INLINE bool TopKSoftmax::do_tokens_reaching(const Query& /*query*/, float /*least*/,
-                                                        Workspace& /*workspace*/,
-                                                        BoundedTokens& /*rows*/) const {
-  return false;
 }
 
 TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std::span<const float> h,
@@ -417,13 +403,9 @@ TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::place_in_nucleus(std
   if (of_row.id == RowMap::none) {
     throw std::invalid_argument("place_in_nucleus: token " + std::to_string(token.id) + " has no row");
   }
-  return do_place_in_nucleus(on_rows(query, workspace), of_row, nucleus, workspace);
-}
-
-TOPKSOFTMAX_INLINE std::optional<NucleusPlace> TopKSoftmax::do_place_in_nucleus(
-    const Query& /*query*/, const ScoredToken& /*token*/, const Nucleus& /*nucleus*/,
-    Workspace& /*workspace*/) const {
-  return std::nullopt;
+  const VocabularyBounds* const bounds = vocabulary_bounds();
+  if (bounds == nullptr) return std::nullopt;
+  return bounds->do_place_in_nucleus(on_rows(query, workspace), of_row, nucleus, workspace);
 }
 
 TOPKSOFTMAX_INLINE std::optional<LogitDeviation> TopKSoftmax::logit_deviation(std::span<const float> h,
@@ -432,12 +414,9 @@ TOPKSOFTMAX_INLINE std::optional<LogitDeviation> TopKSoftmax::logit_deviation(st
   const Query query = check_one(h, options);
   if (count_allowed(options.allowed) == 0)
     throw std::invalid_argument("logit_deviation: no token is allowed");
-  return do_logit_deviation(on_rows(query, workspace), workspace);
-}
-
-TOPKSOFTMAX_INLINE std::optional<LogitDeviation> TopKSoftmax::do_logit_deviation(
-    const Query& /*query*/, Workspace& /*workspace*/) const {
-  return std::nullopt;
+  const VocabularyBounds* const bounds = vocabulary_bounds();
+  if (bounds == nullptr) return std::nullopt;
+  return bounds->do_logit_deviation(on_rows(query, workspace), workspace);
 }
 
 TOPKSOFTMAX_INLINE std::optional<Candidates> TopKSoftmax::candidates(const float* h, std::size_t dim,

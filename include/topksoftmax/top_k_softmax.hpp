@@ -9,21 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/flat_answers.hpp"
-#include "topksoftmax/logit_deviation.hpp"
-#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
-#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/vocabulary_bounds.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -276,37 +273,9 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                                                   Workspace& workspace) {
     return backend.do_candidates(backend.as_usual(query), workspace);
   }
-  /// Its log Z from a sample, if it can draw one.
-  static std::optional<SampledLogZ> ask_sample_log_z(const TopKSoftmax& backend, const Query& query,
-                                                     const SampledLogZOptions& how, Workspace& workspace) {
-    return backend.do_sample_log_z(query, how, workspace);
-  }
-
-  /// Its upper bounds [rows.size()], if it has bounds.
-  static bool ask_upper_bounds(const TopKSoftmax& backend, const Query& query, std::span<const TokenId> rows,
-                               Workspace& workspace, float* bounds) {
-    return backend.do_upper_bounds(query, rows, workspace, bounds);
-  }
-  /// Its likely rows, if it has bounds.
-  static bool ask_likely_tokens(const TopKSoftmax& backend, const Query& query, std::size_t count,
-                                Workspace& workspace, std::vector<ScoredToken>& rows) {
-    return backend.do_likely_tokens(query, count, workspace, rows);
-  }
-  /// Its rows that may reach a logit, if it has bounds.
-  static bool ask_tokens_reaching(const TopKSoftmax& backend, const Query& query, float least,
-                                  Workspace& workspace, BoundedTokens& rows) {
-    return backend.do_tokens_reaching(query, least, workspace, rows);
-  }
-  /// Its place of a token in a nucleus, if it can tell.
-  static std::optional<NucleusPlace> ask_place_in_nucleus(const TopKSoftmax& backend, const Query& query,
-                                                          const ScoredToken& token, const Nucleus& nucleus,
-                                                          Workspace& workspace) {
-    return backend.do_place_in_nucleus(query, token, nucleus, workspace);
-  }
-  /// Its bounds of the standard deviation of the logits, if it can tell.
-  static std::optional<LogitDeviation> ask_logit_deviation(const TopKSoftmax& backend, const Query& query,
-                                                           Workspace& workspace) {
-    return backend.do_logit_deviation(query, workspace);
+  /// What its bounds tell; null where it has none.
+  static const VocabularyBounds* ask_bounds(const TopKSoftmax& backend) {
+    return backend.vocabulary_bounds();
   }
 
   /// What save() does. The default throws Error.
@@ -318,29 +287,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// The candidates of a query. The default has none.
   virtual std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const;
 
-  /// What sample_log_z() does, some token being allowed. The default has nothing to draw rows by.
-  virtual std::optional<SampledLogZ> do_sample_log_z(const Query& query, const SampledLogZOptions& how,
-                                                     Workspace& workspace) const;
-
-  /// What upper_bounds() does, for rows; what it says of forbidden ones does not matter. False where there
-  /// are no bounds. The default has none.
-  virtual bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
-                               float* bounds) const;
-
-  /// What likely_tokens() does, for rows. The default has no bounds.
-  virtual bool do_likely_tokens(const Query& query, std::size_t count, Workspace& workspace,
-                                std::vector<ScoredToken>& rows) const;
-
-  /// What tokens_reaching() does, for rows. The default has no bounds.
-  virtual bool do_tokens_reaching(const Query& query, float least, Workspace& workspace,
-                                  BoundedTokens& rows) const;
-
-  /// What place_in_nucleus() does, for a row. The default knows nothing.
-  virtual std::optional<NucleusPlace> do_place_in_nucleus(const Query& query, const ScoredToken& token,
-                                                          const Nucleus& nucleus, Workspace& workspace) const;
-
-  /// What logit_deviation() does, some token being allowed. The default knows nothing.
-  virtual std::optional<LogitDeviation> do_logit_deviation(const Query& query, Workspace& workspace) const;
+  /// What its bounds tell beside the best tokens. The default has none.
+  virtual const VocabularyBounds* vocabulary_bounds() const { return nullptr; }
 
   /// Answers `batch` contexts at query.h, `stride` floats apart, on one thread. The default asks them one by
   /// one.

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/deviation.hpp"
 #include "topksoftmax/certified/index.hpp"
@@ -15,11 +14,9 @@
 #include "topksoftmax/certified/tokens_reaching.hpp"
 #include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/logit_deviation.hpp"
-#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/query.hpp"
-#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/vocabulary_bounds.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -27,7 +24,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// A backend whose index bounds the rows of its layer: all that bounds tell beside the best tokens, where
 /// they are proven.
 template <class Backend>
-class BoundedSoftmax : public Backend {
+class BoundedSoftmax : public Backend, private VocabularyBounds {
  public:
   using Backend::Backend;
 
@@ -36,6 +33,7 @@ class BoundedSoftmax : public Backend {
 
  private:
   virtual const CertifiedIndex& bounds() const = 0;
+  const VocabularyBounds* vocabulary_bounds() const override { return this; }
 
   BoundedQuery bound(const Query& query, Workspace& workspace) const {
     return bounded(this->layer(), bounds(), query, workspace);
