@@ -23,6 +23,7 @@
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/chunks.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
@@ -71,8 +72,8 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& lay
   });
   Eigen::MatrixXd normal = gram(H, executor);
   normal.diagonal().array() += 1e-4 * normal.trace() / static_cast<double>(dim + 1);
-  const Eigen::MatrixXd gates = normal.ldlt().solve(H.transpose() * largest);  // [(d + 1)×tiers]
-  const Eigen::MatrixXd missing = largest - H * gates;
+  const Eigen::MatrixXd gates = normal.ldlt().solve(transposed_times(H, largest));  // [(d + 1)×tiers]
+  const Eigen::MatrixXd missing = largest - times(H, gates);
   for (Eigen::Index t = 0; t < missing.cols(); ++t) {
     Eigen::VectorXd sorted = missing.col(t);
     std::sort(sorted.begin(), sorted.end());

@@ -112,8 +112,8 @@ class TOPKSOFTMAX_EXPORT PcaMipsScreener {
 /// 4·(V + 3·2^depth + depth·(d + 1)) bytes.
 class TOPKSOFTMAX_EXPORT PcaMips final : public ScreenedSoftmax<PcaMipsScreener> {
  public:
-  /// Cost: V·d² + 3.5·d³ multiply-adds on the executor's threads and 4/3·d³ on one. Throws Error for unusable
-  /// options. Defined in baselines/build_pca_mips.hpp.
+  /// Cost: V·d·(d/2 + depth) + 3.5·d³ multiply-adds on the executor's threads and 4/3·d³ on one. Throws Error
+  /// for unusable options. Defined in baselines/build_pca_mips.hpp.
   static TOPKSOFTMAX_BUILD_INLINE std::unique_ptr<PcaMips> build(
       SoftmaxLayer layer, const PcaMipsOptions& options = {}, const Executor& executor = default_executor());
 

@@ -41,8 +41,6 @@ struct WtaEachScratch {
   ScratchBuffer ids;
 };
 
-class WtaIndex;
-
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {

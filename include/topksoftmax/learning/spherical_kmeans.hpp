@@ -34,8 +34,8 @@ struct SphericalKMeansOptions {
 /// Spherical k-means: unit vectors v_t [r×d] that make Σ_i max_t v_t·h_i/‖h_i‖ large (locally the largest).
 /// Begins at different contexts far from each other (k-means++); a cluster that loses all its contexts begins
 /// anew at the context that fits worst. Deterministic for a seed, for any number of threads of the
-/// executor, which lends them. Cost: iterations·N·r·d multiply-adds. Throws Error without contexts or
-/// clusters.
+/// executor, which lends them. Cost: (iterations·N + max(4,096, 20·r))·r·d multiply-adds. Throws Error
+/// without contexts or clusters.
 std::vector<float> spherical_kmeans(const Contexts& contexts, const SphericalKMeansOptions& options,
                                     const Executor& executor = default_executor());
 
@@ -84,7 +84,7 @@ Assignment assign(const Contexts& contexts, const RowMajorMatrix& v, const RowsO
 
 /// k-means++ on a sample: each next cluster begins at a context drawn by its distance to those there are.
 inline RowMajorMatrix initial_clusters(const Contexts& contexts, std::size_t clusters,
-                                       std::mt19937_64& engine) {
+                                       std::mt19937_64& engine, const Executor& executor) {
   const RowMajorMatrix chosen = evenly_spaced(contexts, std::max<std::size_t>(4096, 20 * clusters));
   const auto sampled = static_cast<std::size_t>(chosen.rows());
   const RowMajorMatrix sample = directions(Contexts::of(chosen), 0, sampled);
@@ -93,7 +93,12 @@ inline RowMajorMatrix initial_clusters(const Contexts& contexts, std::size_t clu
   Eigen::Index next = static_cast<Eigen::Index>(engine() % sampled);
   for (Eigen::Index t = 0; t < v.rows(); ++t) {
     v.row(t) = sample.row(next);
-    distance = distance.cwiseMin((1.0F - (sample * v.row(t).transpose()).array()).cwiseMax(0.0F).matrix());
+    for_each_chunk(executor, sampled, [&](std::size_t first, std::size_t count) {
+      const auto at = static_cast<Eigen::Index>(first);
+      const auto rows = sample.middleRows(at, static_cast<Eigen::Index>(count));
+      auto some = distance.segment(at, rows.rows());
+      some = some.cwiseMin((1.0F - (rows * v.row(t).transpose()).array()).cwiseMax(0.0F).matrix());
+    });
     // The generator's bits are used as they are: distributions differ between standard libraries.
     const double total = distance.cast<double>().sum();
     double left = total * unit_interval(engine());
@@ -114,7 +119,7 @@ inline std::vector<float> spherical_kmeans(const Contexts& contexts, const Spher
   if (contexts.count == 0) throw Error("spherical k-means: there are no contexts; at least 1 is needed");
   if (options.clusters == 0) throw Error("spherical k-means: clusters is 0; it must be at least 1");
   std::mt19937_64 engine(options.seed);
-  RowMajorMatrix v = detail::initial_clusters(contexts, options.clusters, engine);
+  RowMajorMatrix v = detail::initial_clusters(contexts, options.clusters, engine, executor);
   std::vector<std::int32_t> previous;
   for (std::size_t iteration = 0; iteration < options.iterations; ++iteration) {
     detail::Assignment now = detail::assign(contexts, v, detail::directions, executor);

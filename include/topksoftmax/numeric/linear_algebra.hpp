@@ -2,12 +2,11 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/LU>
 
 #include "topksoftmax/config.hpp"
 
 // Compilers take a second for each product of Eigen's, again for each kind of operands. Here all are of one
-// kind.
+// kind: a file that includes this compiles each once.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// A matrix in columns, or a block of one, without a copy; of other expressions it holds the value.
@@ -26,11 +25,6 @@ inline Eigen::MatrixXd times_transposed(const MatrixView& A, const MatrixView& B
 /// AᵀB [n×m] of [d×n] and [d×m]. Cost: n·d·m multiply-adds.
 inline Eigen::MatrixXd transposed_times(const MatrixView& A, const MatrixView& B) {
   return A.transpose() * B;
-}
-
-/// A⁻¹ of an invertible [n×n]. Cost: 4/3·n³ multiply-adds.
-inline Eigen::MatrixXd inverse(const Eigen::MatrixXd& A) {
-  return Eigen::PartialPivLU<Eigen::MatrixXd>(A).inverse();
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -22,7 +22,7 @@ inline BackendDescription describe_shortlist() {
           .advice = {.place = 70,
                      .names = "`Shortlist`",
                      .answers = "the most frequent tokens, or those that a sentence's words are aligned with",
-                     .learns_from = "token counts; an alignment table",
+                     .learns_from = "token counts; an alignment table; contexts help log Z",
                      .take_when = "you translate and have one"},
           .builder = builder<ShortlistOptions>(
               {"Shortlist::build", "layer, contexts", "topksoftmax/shortlist/build.hpp"}, build),

@@ -37,7 +37,7 @@ inline BackendDescription describe_wta_lsh() {
                  .names = "`WtaLsh`",
                  .answers = "approximate; a batch shares one candidate list, which may only add tokens to a "
                             "query's",
-                 .learns_from = "nothing; token counts help",
+                 .learns_from = "nothing; contexts help log Z, token counts help",
                  .take_when = "there are no contexts to learn from"},
       .traits = {.shares_batches = true},
       .builder =

@@ -44,8 +44,6 @@ struct WtaLshScratch {
   ScratchBuffer ids;
 };
 
-class WtaIndex;
-
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {

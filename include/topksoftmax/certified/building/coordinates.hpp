@@ -16,6 +16,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/numeric/half.hpp"
+#include "topksoftmax/numeric/inverse.hpp"
 #include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"

@@ -15,6 +15,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/numeric/inverse.hpp"
 #include "topksoftmax/numeric/largest.hpp"
 #include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/parallel/executor.hpp"

@@ -12,6 +12,7 @@
 #include "topksoftmax/certified/transform.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/numeric/inverse.hpp"
 #include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
