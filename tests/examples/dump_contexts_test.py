@@ -145,8 +145,8 @@ class DumpContexts(unittest.TestCase):
         for given in ({"logit_scale": 0.5}, {"lm_head_multiplier": 0.5}, {"output_multiplier_scale": 0.5},
                       {"output_multiplier": 0.5}, {"logits_scaling": 2.0},
                       {"logits_scaling": 0.5, "model_type": "hyperclovax"},
-                      {"mup_width_multiplier": 2.0, "model_type": "phi3small"}, {"final_logit_softcapping": 30.0}, {"logits_soft_cap": 30.0},
-                      {"output_logit_soft_cap": 30.0}):
+                      {"mup_width_multiplier": 2.0, "model_type": "phi3small"},
+                      {"final_logit_softcapping": 30.0}, {"logits_soft_cap": 30.0}, {"output_logit_soft_cap": 30.0}):
             with self.subTest(given):
                 expected = {"soft_cap": 30.0, "logit_scale": None} if 30.0 in given.values() else {
                     "soft_cap": None, "logit_scale": 0.5}
