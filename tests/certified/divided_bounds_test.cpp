@@ -26,7 +26,7 @@ class DividedBounds : public testing::MadeUpBounds {
   /// Divides so many bounds at a threshold, on a crew of so many threads.
   kernels::Partition divide(std::size_t count, float threshold, std::size_t threads = 1) {
     ids_.assign(detail::divided_room(count), -1);
-    return detail::divide_bounds(bounded(threads), estimates_.data(), radii_.data(), count, threshold,
+    return detail::divide_bounds(bounded(threads), {estimates_.data(), radii_.data(), count}, threshold,
                                  ids_.data());
   }
 

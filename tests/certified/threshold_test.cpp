@@ -32,7 +32,7 @@ class MostPromising : public testing::MadeUpBounds {
 
   /// Those that are found on a crew of so many threads, ascending.
   std::vector<TokenId> find(std::size_t wanted, std::size_t threads = 1) {
-    const detail::BoundedRows rows = {.estimates = estimates_.data(), .count = estimates_.size()};
+    const detail::BoundedRows rows = {{.estimates = estimates_.data(), .count = estimates_.size()}};
     std::vector<TokenId> ids(detail::divided_room(rows.count));
     ids.resize(detail::most_promising(bounded(threads), rows, wanted, ids.data()));
     std::sort(ids.begin(), ids.end());

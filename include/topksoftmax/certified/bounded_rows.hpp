@@ -6,6 +6,7 @@
 #include <span>
 
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/config.hpp"
@@ -20,10 +21,7 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Rows whose products were bounded by their prefixes. Forbidden and biased ones have an estimate of −∞ and
 /// no radius: no bound of theirs holds.
-struct BoundedRows {
-  const float* estimates = nullptr;
-  const float* radii = nullptr;
-  std::size_t count = 0;
+struct BoundedRows : BoundsView {
   std::span<const TokenId> blocks{};  ///< which they are blocks of; none: all rows
   std::size_t bytes_read = 0;
 
@@ -41,7 +39,7 @@ inline constexpr std::size_t kWantedOfBox = 4;
 inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEdits& edits,
                              std::span<const TokenId> blocks, float* estimates, float* radii) {
   if (!edits.allowed.empty()) {
-    const BoundedRows rows = {.blocks = blocks};
+    const BoundedRows rows = {{}, blocks};
     for (std::size_t i = 0; i < blocks.size() * kBlockRows; ++i) {
       const std::size_t place = rows.place(i);
       if (place < index.rows() && !edits.allows(index.token(place)))
@@ -82,17 +80,12 @@ inline BoundedRows open_blocks(const BoundedQuery& bounded, std::span<const Toke
     const std::size_t row = first * kBlockRows;
     bound_blocks(bounded, blocks.subspan(first, count), estimates + row, radii + row);
   });
-  return {.estimates = estimates,
-          .radii = radii,
-          .count = rows_of(all, blocks),
-          .blocks = blocks,
-          .bytes_read = blocks.size() * all.block_bytes()};
+  return {{estimates, radii, rows_of(all, blocks)}, blocks, blocks.size() * all.block_bytes()};
 }
 
 /// All rows, as bound() has bounded them where there are no boxes.
 inline BoundedRows all_rows(const BoundedQuery& bounded) {
-  return {
-      .estimates = bounded.bounds.estimates, .radii = bounded.bounds.radii, .count = bounded.index.rows()};
+  return {{bounded.bounds.estimates, bounded.bounds.radii, bounded.index.rows()}};
 }
 
 /// All rows by their prefixes, in the order of the index.

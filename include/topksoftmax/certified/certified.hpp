@@ -52,6 +52,7 @@
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first
+//   bounds_view.hpp  numbers that have these
 //   bounded_rows.hpp the rows of the boxes that are opened, or all
 //   divided_bounds.hpp which bounds reach a threshold, and the sum of the others
 //   reaching_rows.hpp  the same of rows: bounded and picked at once where boxes are opened

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -16,19 +17,13 @@
 // shares this: a bound is read by the thread that made it.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Bounds of some logits.
-struct LogitBounds {
-  const float* estimates;
-  const float* radii;
-};
-
 /// What the layer's transform makes of bounds of products, in room [2·count]: these themselves where it
 /// leaves them.
-inline LogitBounds logit_bounds(const LogitTransform& transform, const float* estimates, const float* radii,
-                                std::size_t count, float* room) {
-  if (transform.is_identity()) return {estimates, radii};
-  kernels::transform_bounds(transform, estimates, radii, count, room, room + count);
-  return {room, room + count};
+inline BoundsView logit_bounds(const LogitTransform& transform, const BoundsView& products, float* room) {
+  if (transform.is_identity()) return products;
+  float* const radii = room + products.count;
+  kernels::transform_bounds(transform, products.estimates, products.radii, products.count, room, radii);
+  return {room, radii, products.count};
 }
 
 /// Room for these in the workspace; null where the layer leaves products as they are.
@@ -38,22 +33,21 @@ inline float* logit_room(const BoundedQuery& bounded, std::size_t count) {
 }
 
 /// What it makes of them, there.
-inline LogitBounds logit_bounds(const BoundedQuery& bounded, const float* estimates, const float* radii,
-                                std::size_t count) {
-  return logit_bounds(bounded.layer.transform(), estimates, radii, count, logit_room(bounded, count));
+inline BoundsView logit_bounds(const BoundedQuery& bounded, const BoundsView& products) {
+  return logit_bounds(bounded.layer.transform(), products, logit_room(bounded, products.count));
 }
 
 /// Writes which products may have logits that reach the threshold to ids [count + kSlack], ascending, and
 /// sums up the others where probabilities are asked for. `room` [2·count] is the logits'.
-inline kernels::Partition divide_part(const BoundedQuery& bounded, const float* estimates, const float* radii,
-                                      std::size_t count, float threshold, float* room, TokenId* ids) {
+inline kernels::Partition divide_part(const BoundedQuery& bounded, const BoundsView& products,
+                                      float threshold, float* room, TokenId* ids) {
   const LogitTransform& transform = bounded.layer.transform();
   if (!bounded.query.probabilities) {
     const float product = kernels::lowest_product(transform, threshold);
-    return {kernels::reaching(estimates, radii, count, product, ids), {}};
+    return {kernels::reaching(products.estimates, products.radii, products.count, product, ids), {}};
   }
-  const LogitBounds logits = logit_bounds(transform, estimates, radii, count, room);
-  return kernels::partition(logits.estimates, logits.radii, count, threshold, ids);
+  const BoundsView logits = logit_bounds(transform, products, room);
+  return kernels::partition(logits.estimates, logits.radii, logits.count, threshold, ids);
 }
 
 /// Bounds that are divided at a time. Sums of the others are added up in this order, whoever made them.
@@ -98,15 +92,14 @@ kernels::Partition divide_in_parts(const BoundedQuery& bounded, std::size_t coun
 }
 
 /// divide_part() of all of them, in parts: ids [divided_room(count)].
-inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const float* estimates,
-                                        const float* radii, std::size_t count, float threshold,
-                                        TokenId* ids) {
-  float* const room = logit_room(bounded, count);
+inline kernels::Partition divide_bounds(const BoundedQuery& bounded, const BoundsView& products,
+                                        float threshold, TokenId* ids) {
+  float* const room = logit_room(bounded, products.count);
   const auto divide = [&](std::size_t first, std::size_t some, TokenId* to) {
     float* const own = room == nullptr ? nullptr : room + 2 * first;
-    return divide_part(bounded, estimates + first, radii + first, some, threshold, own, to);
+    return divide_part(bounded, products.part(first, some), threshold, own, to);
   };
-  return divide_in_parts(bounded, count, kDividedAtOnce, kBoundBytes, ids, divide);
+  return divide_in_parts(bounded, products.count, kDividedAtOnce, kBoundBytes, ids, divide);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -8,6 +8,7 @@
 
 #include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
@@ -31,6 +32,7 @@ struct ReachingRows {
   std::size_t bytes_read = 0;
 
   std::size_t place(std::size_t i) const { return static_cast<std::size_t>(places[i]); }
+  BoundsView bounds() const { return {estimates, radii, count}; }
 
   /// Makes row i one of those that have been bounded.
   void put(std::size_t i, const BoundedRows& from, std::size_t at) const {
@@ -63,8 +65,7 @@ inline ReachingRows room_for_reaching(const BoundedQuery& bounded, std::size_t c
 inline ReachingRows all_reaching(const BoundedQuery& bounded, float threshold) {
   const BoundedRows all = all_rows(bounded);
   auto* const ids = bounded.scratch().ids.get<TokenId>(divided_room(all.count));
-  const kernels::Partition divided =
-      divide_bounds(bounded, all.estimates, all.radii, all.count, threshold, ids);
+  const kernels::Partition divided = divide_bounds(bounded, all, threshold, ids);
   ReachingRows rows = room_for_reaching(bounded, divided.reaching, threshold);
   rows.count = divided.reaching;
   rows.rest = divided.rest;
@@ -80,13 +81,10 @@ inline kernels::Partition put_reaching(const BoundedQuery& bounded, std::span<co
   float bounds[2 * kMost];
   float transformed[2 * kMost];
   bound_blocks(bounded, blocks, bounds, bounds + kMost);
-  const BoundedRows opened = {.estimates = bounds,
-                              .radii = bounds + kMost,
-                              .count = rows_of(bounded.index.prefixes.blocks(), blocks),
-                              .blocks = blocks};
+  const std::size_t count = rows_of(bounded.index.prefixes.blocks(), blocks);
+  const BoundedRows opened = {{bounds, bounds + kMost, count}, blocks};
   TokenId* const ids = rows.places + begin;
-  const kernels::Partition divided =
-      divide_part(bounded, opened.estimates, opened.radii, opened.count, rows.threshold, transformed, ids);
+  const kernels::Partition divided = divide_part(bounded, opened, rows.threshold, transformed, ids);
   for (std::size_t i = 0; i < divided.reaching; ++i) {
     rows.put(begin + i, opened, static_cast<std::size_t>(ids[i]));
   }
@@ -99,8 +97,8 @@ inline ReachingRows opened_reaching(const BoundedQuery& bounded, float threshold
   const std::size_t count = bounded.index.boxes().count();
   CertifiedScratch& scratch = bounded.scratch();
   auto* const blocks = scratch.blocks.get<TokenId>(divided_room(count));
-  const kernels::Partition boxes =
-      divide_bounds(bounded, bounded.bounds.estimates, bounded.bounds.radii, count, threshold, blocks);
+  const BoundsView of_boxes = {bounded.bounds.estimates, bounded.bounds.radii, count};
+  const kernels::Partition boxes = divide_bounds(bounded, of_boxes, threshold, blocks);
   const std::size_t opened = boxes.reaching;
 
   const std::size_t parts = (opened + kOpenedAtOnce - 1) / kOpenedAtOnce;
@@ -139,8 +137,7 @@ inline ReachingRows rows_reaching(const BoundedQuery& bounded, float threshold) 
 /// Leaves the rows that reach a threshold which is no lower than theirs.
 inline void keep_reaching(const BoundedQuery& bounded, float threshold, ReachingRows& rows) {
   auto* const kept = bounded.scratch().ids.get<TokenId>(divided_room(rows.count));
-  const auto [count, dropped] =
-      divide_bounds(bounded, rows.estimates, rows.radii, rows.count, threshold, kept);
+  const auto [count, dropped] = divide_bounds(bounded, rows.bounds(), threshold, kept);
   for (std::size_t i = 0; i < count; ++i) rows.move(static_cast<std::size_t>(kept[i]), i);
   const double shift = std::exp(static_cast<double>(rows.threshold) - static_cast<double>(threshold));
   rows.rest = {rows.rest.low * shift + dropped.low, rows.rest.high * shift + dropped.high};

@@ -9,6 +9,7 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/outside.hpp"
 #include "topksoftmax/certified/reaching_rows.hpp"
@@ -78,7 +79,7 @@ inline Survivors survivors(const BoundedQuery& bounded, const ReachingRows& rows
     result.bytes_read = rows.count * index.tails.tails().row_bytes();
     if (bounded.query.probabilities) {
       const std::size_t dropped = rows.count - kept;
-      const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, dropped);
+      const BoundsView logits = logit_bounds(bounded, rows.bounds().part(0, dropped));
       const kernels::SumBounds more =
           kernels::sum_exp_bounds(logits.estimates, logits.radii, dropped, threshold);
       result.outside.low += more.low;

@@ -8,6 +8,7 @@
 #include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/certified/bounded_rows.hpp"
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/certified/reaching_rows.hpp"
 #include "topksoftmax/certified/survivors.hpp"
@@ -44,19 +45,17 @@ inline bool tokens_reaching(const BoundedQuery& bounded, float least, BoundedTok
     keep_reaching(alone, least, rows);
   }
   const std::size_t count = rows.count;
-  const LogitBounds logits = logit_bounds(bounded, rows.estimates, rows.radii, count);
-  constexpr float kUnbounded = std::numeric_limits<float>::infinity();
+  const BoundsView logits = logit_bounds(bounded, rows.bounds());
   tokens.ids.resize(count);
   tokens.most.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     tokens.ids[i] = bounded.index.token(rows.place(i));
-    const float bound = logits.estimates[i] + logits.radii[i];
-    tokens.most[i] = bound < kUnbounded ? bound : kUnbounded;  // which NaN is not
+    tokens.most[i] = logits.most(i);
   }
   const kernels::LogitEdits& edits = bounded.query.edits;
   for (std::size_t b = 0; b < edits.bias_count; ++b) {
     tokens.ids.push_back(edits.bias[b].id);
-    tokens.most.push_back(kUnbounded);
+    tokens.most.push_back(std::numeric_limits<float>::infinity());
   }
   return true;
 }

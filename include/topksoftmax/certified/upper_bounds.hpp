@@ -6,6 +6,7 @@
 #include <span>
 
 #include "topksoftmax/certified/bounds.hpp"
+#include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
@@ -27,12 +28,10 @@ inline bool upper_bounds(const BoundedQuery& bounded, std::span<const TokenId> r
     estimates[i] = bounded.bounds.estimates[at];
     radii[i] = bounded.bounds.radii[at];
   }
-  const LogitBounds logits = logit_bounds(bounded, estimates, radii, rows.size());
+  const BoundsView logits = logit_bounds(bounded, {estimates, radii, rows.size()});
   const kernels::LogitEdits& edits = bounded.query.edits;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const float bound = logits.estimates[i] + logits.radii[i];
-    const bool is_biased = edits.bias_of(rows[i]) != nullptr;
-    most[i] = bound < kUnbounded && !is_biased ? bound : kUnbounded;
+    most[i] = edits.bias_of(rows[i]) == nullptr ? logits.most(i) : kUnbounded;
   }
   return true;
 }
