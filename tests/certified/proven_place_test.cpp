@@ -155,6 +155,30 @@ TEST(ProvenPlace, CountsNoForbiddenRowWithoutABound) {
   }
 }
 
+// Rows that are all alike, as those of tokens that were never trained, tell too little when they are drawn.
+TEST(ProvenPlace, SavesAScanWhereASampleDoesNotTell) {
+  RowMajorMatrix W = random_matrix(1, 48, 1, 0.05F).replicate(kVocab, 1);
+  W.topRows(300) = random_matrix(300, 48, 2, 0.3F);
+  const SoftmaxLayer layer = SoftmaxLayer::own(W);
+  const RowMajorMatrix contexts = random_matrix(340, 48, 3, 1.2F);
+  const auto head = Certified::build(layer, contexts.topRows(300), {.prefix = 16, .width = 16});
+  Workspace workspace;
+  std::size_t told = 0;
+  for (Eigen::Index q = 300; q < 340; ++q) {
+    const Eigen::VectorXf h = contexts.row(q);
+    const TopK best = head->query(h);
+    const auto place = [&](double error) {
+      return head->place_in_nucleus(span_of(h), {best.logits[0], best.ids[0]},
+                                    {.share = 0.9, .temperature = 0.7, .error = error}, {}, workspace);
+    };
+    if (place(0.0)->open) continue;
+    ++told;
+    EXPECT_TRUE(place(1e-4)->inside) << q;
+    EXPECT_LT(place(1e-4)->log_z.rows_read, kVocab) << q;
+  }
+  EXPECT_GT(told, 20U);
+}
+
 TEST(ProvenPlace, IsLeftOpenWhereNoBoundSaysIt) {
   World world;
   const Eigen::VectorXf h = world.contexts.row(0);

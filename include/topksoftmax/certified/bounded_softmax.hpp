@@ -10,7 +10,7 @@
 #include "topksoftmax/certified/deviation.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/proven_place.hpp"
-#include "topksoftmax/certified/row_sample.hpp"
+#include "topksoftmax/certified/sampled_mass.hpp"
 #include "topksoftmax/certified/tokens_reaching.hpp"
 #include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"

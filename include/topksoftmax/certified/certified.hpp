@@ -66,7 +66,8 @@
 //   row_guesses.hpp  weights of all rows, guessed
 //   deviation.hpp    the standard deviation of all logits, by row_covariance.hpp
 //   proven_place.hpp whether a nucleus has a token, by bounds
-//   row_sample.hpp   log Z, and the place of a token, from rows that are drawn by these guesses
+//   row_sample.hpp   what all weights sum up to, from rows that are drawn by these guesses
+//   sampled_mass.hpp log Z, and the place of a token, from such samples
 //   bounded_softmax.hpp  a backend that answers by these
 //   last_context.hpp whether a workspace still has the bounds of a context
 //   certified.hpp    these steps in turn; certify.hpp: after another backend's answer

@@ -9,7 +9,7 @@
 
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/reaching_rows.hpp"
-#include "topksoftmax/certified/row_sample.hpp"
+#include "topksoftmax/certified/sampled_mass.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
@@ -130,11 +130,16 @@ inline NucleusPlace prove_place(const BoundedQuery& bounded, const ScoredToken& 
   return kOpenPlace;
 }
 
-/// The same where it may be sampled too: see Nucleus::error.
+/// The same where it may be sampled too: see Nucleus::error. All rows are read where neither tells.
 inline NucleusPlace place_in_nucleus(const BoundedQuery& bounded, const ScoredToken& token,
                                      const Nucleus& nucleus) {
-  if (nucleus.error == 0.0) return prove_place(bounded, token, nucleus);
-  return sample_place(bounded, token, nucleus);
+  const bool may_be_sampled = nucleus.error > 0.0;
+  if (may_be_sampled) {
+    const NucleusPlace sampled = sample_place(bounded, token, nucleus);
+    if (!sampled.open) return sampled;
+  }
+  const NucleusPlace proven = prove_place(bounded, token, nucleus);
+  return proven.open && may_be_sampled ? place_by_all(bounded, token, nucleus) : proven;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -14,28 +14,14 @@
 #include "topksoftmax/certified/row_guesses.hpp"
 #include "topksoftmax/certified/survivors.hpp"
 #include "topksoftmax/config.hpp"
-#include "topksoftmax/kernels/kernels.hpp"
-#include "topksoftmax/kernels/logit_edits.hpp"
-#include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
-#include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// The normal distribution's two-sided quantile of 99.9 %, and some for looking more than once.
-inline constexpr double kThreeNines = 3.6;
-/// Rows that are drawn at first.
-inline constexpr std::size_t kFirstStrata = 64;
-/// Beyond this share of the vocabulary all rows are read.
-inline constexpr std::size_t kSampledShare = 4;
-/// The most that weights may scatter around their guesses (Tally::scatter) for those drawn to tell how far
-/// the others go. On real heads few contexts in a hundred exceed it, those unlike any learned ones nearly
-/// all.
-inline constexpr double kMostScatter = 2.0;
 /// Rows that tell of it, at least.
 inline constexpr std::size_t kFewestScattered = 16;
 /// Guesses that are off by the same but for this, relative to the logit, are of equal rows: many may be
@@ -330,102 +316,5 @@ class RowSample {
   Tally exact_;
   std::size_t rows_read_ = 0;
 };
-
-/// The tally of all tokens, from their logits, and the best of these.
-inline Tally tally_all(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
-                       double& best) {
-  const kernels::Rows& rows = bounded.layer.rows();
-  auto* const logits = bounded.scratch().logits.get<float>(rows.count);
-  scan(bounded.workspace, rows, 0, rows.count, bounded.query.h, logits);
-  kernels::apply_edits(bounded.query.edits, rows.count, logits);
-  best = static_cast<double>(kernels::max(logits, rows.count));
-  Tally tally;
-  for (std::size_t i = 0; i < rows.count; ++i) {
-    const double weight = std::exp(tempered(logits[i], best, temperature));
-    const bool is_before = ranks_before(ScoredToken{logits[i], static_cast<TokenId>(i)}, ranking.token);
-    tally.mass.add(weight);
-    tally.margin.add(weight * ranking.factor(is_before));
-  }
-  return tally;
-}
-
-/// What a sample has found so far.
-struct SampledTally {
-  Tally tally;
-  double best = 0.0;
-  std::size_t rows_read = 0;
-
-  /// Half of the interval of confidence, as a share.
-  double error() const { return kThreeNines * std::sqrt(tally.mass.variance) / tally.mass.value; }
-
-  SampledLogZ log_z(double temperature) const {
-    return {.log_z = best / temperature + std::log(tally.mass.value),
-            .error = -std::log1p(-std::min(error(), 1.0)),
-            .rows_read = rows_read};
-  }
-};
-
-/// Samples until excess(tally), the deviation as a multiple of what it may be, is no more than 1. All rows
-/// are read where bounds do not hold, where so many would be read that a scan is better, where too few could
-/// be drawn to tell how much they vary, and where weights scatter too far around all guesses.
-template <class Excess>
-SampledTally sample_until(const BoundedQuery& bounded, double temperature, const Ranking& ranking,
-                          std::uint64_t seed, const Excess& excess) {
-  const kernels::Rows& rows = bounded.layer.rows();
-  const auto from_all = [&] {
-    SampledTally all;
-    all.tally = tally_all(bounded, temperature, ranking, all.best);
-    all.rows_read = rows.count;
-    return all;
-  };
-  const std::size_t most = rows.count / kSampledShare;
-  if (!bounded.bounds.usable || most < kFirstStrata) return from_all();
-  RowSample sample(bounded, temperature, ranking, seed);
-  if (!sample.is_usable()) return from_all();
-  for (std::size_t strata = kFirstStrata;;) {
-    const SampledTally found = {
-        .tally = sample.tally(strata), .best = sample.best(), .rows_read = sample.rows_read()};
-    if (!(found.tally.scatter <= kMostScatter)) {
-      if (!sample.can_sharpen()) return from_all();
-      sample.sharpen();
-      continue;
-    }
-    const double ratio = excess(found.tally);
-    if (ratio <= 1.0) return found;
-    const double wanted = std::max(2.0, 1.2 * ratio * ratio) * static_cast<double>(strata);
-    const bool is_dear =
-        wanted * static_cast<double>(rows.bytes(1)) > static_cast<double>(sample.bytes_to_sharpen());
-    if (sample.can_sharpen() && is_dear) {
-      sample.sharpen();
-      continue;
-    }
-    if (!(wanted <= static_cast<double>(most))) return from_all();
-    strata = static_cast<std::size_t>(wanted);
-  }
-}
-
-/// log Z of a context that is bounded.
-inline SampledLogZ sample_log_z(const BoundedQuery& bounded, const SampledLogZOptions& options) {
-  // log(1 + x) falls faster below than it rises above.
-  const double wanted = 1.0 - std::exp(-options.error);
-  const SampledTally found =
-      sample_until(bounded, options.temperature, {}, options.seed, [wanted](const Tally& tally) {
-        return kThreeNines * std::sqrt(tally.mass.variance) / (wanted * tally.mass.value);
-      });
-  return found.log_z(options.temperature);
-}
-
-/// Whether a nucleus has a token: told where the margin is surely on one side, and where it does not matter
-/// within the error.
-inline NucleusPlace sample_place(const BoundedQuery& bounded, const ScoredToken& token,
-                                 const Nucleus& nucleus) {
-  const double tolerated = nucleus.share * (1.0 - std::exp(-nucleus.error));
-  const SampledTally found = sample_until(
-      bounded, nucleus.temperature, {token, nucleus.share}, nucleus.seed, [tolerated](const Tally& tally) {
-        const double clear = std::max(std::abs(tally.margin.value), tolerated * tally.mass.value);
-        return kThreeNines * std::sqrt(tally.margin.variance) / clear;
-      });
-  return {.inside = found.tally.margin.value < 0.0, .log_z = found.log_z(nucleus.temperature)};
-}
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topksoftmax/certified/row_sample.hpp"
+#include "topksoftmax/certified/sampled_mass.hpp"
 
 #include <gtest/gtest.h>
 
@@ -45,6 +45,7 @@ struct World {
 
 TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
   World world;
+  std::size_t missed_small = 0;
   for (const Certified* head : {world.head.get(), world.boxed.get()}) {
     for (const double temperature : {0.7, 1.0, 1.5}) {
       for (const double error : {0.05, 0.2}) {
@@ -72,6 +73,7 @@ TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
         }
         constexpr double kDraws = 50.0 * kSeeds;
         EXPECT_LE(missed, 8U) << "2 of 2,000 are expected";
+        if (error == 0.05) missed_small += missed;
         // Hot and exact: too many rows would be read.
         if (temperature <= 1.0 || error > 0.1) {
           EXPECT_GT(sampled, 1000U) << temperature << " " << error;
@@ -82,6 +84,8 @@ TEST(SampledLogZ, KeepsItsPromiseOverManySeeds) {
       }
     }
   }
+  // Strata keep more than is promised (12 of 12,000 missed): none is, where deviations for 99 % miss 11.
+  EXPECT_LE(missed_small, 5U);
 }
 
 // The rows of tokens that were never trained are all alike: those drawn are hardly ever others.
@@ -247,7 +251,7 @@ TEST(SampledLogZ, OfASmallLayerIsExact) {
       const auto place = head->place_in_nucleus(span_of(h), {best.logits[0], best.ids[0]},
                                                 {.share = 0.5, .error = 0.01}, {}, workspace);
       EXPECT_TRUE(place->inside) << vocab;
-      EXPECT_NEAR(place->log_z.log_z, exact, 1e-4) << vocab;
+      EXPECT_NEAR(place->log_z.log_z, exact, place->log_z.error + 1e-4) << vocab;
     }
   }
 }
