@@ -53,6 +53,13 @@ constexpr std::array<std::string_view, 16> kEmbeddings = {
     "model.tok_embeddings.weight",
 };
 
+/// Biases of the layer that a model ends in: by its name where it is tied too, or by a name of their own.
+constexpr std::array<std::string_view, 3> kBiases = {
+    "lm_head.bias",
+    "final_logits_bias",
+    "output_projection.bias",
+};
+
 /// Which tokens the rows of a draft's output layer are.
 constexpr std::array<std::string_view, 2> kTokensOfRows = {"d2t", "model.d2t"};
 
@@ -137,17 +144,15 @@ ModelCheckpoint open_model_checkpoint(const std::filesystem::path& path) {
 
 std::string find_bias(const SafetensorsShards& checkpoint, std::string_view weight) {
   constexpr std::string_view kWeight = ".weight";
-  std::vector<std::string> names;
   if (weight.ends_with(kWeight)) {
-    names.push_back(std::string(weight.substr(0, weight.size() - kWeight.size())) + ".bias");
+    std::string own = std::string(weight.substr(0, weight.size() - kWeight.size())) + ".bias";
+    if (checkpoint.contains(own)) return own;
   }
-  // A tied layer's own bias is saved by the layer's name.
-  for (const char* const name : {"lm_head.bias", "final_logits_bias", "output_projection.bias"}) {
-    names.emplace_back(name);
-  }
-  const auto found = std::find_if(names.begin(), names.end(),
-                                  [&](const std::string& name) { return checkpoint.contains(name); });
-  return found == names.end() ? std::string() : *found;
+  const auto is_one_of = [weight](const auto& names) {
+    return std::ranges::find(names, weight) != names.end();
+  };
+  if (!is_one_of(kOutputs) && !is_one_of(kEmbeddings)) return {};
+  return std::string(first_of(checkpoint, kBiases));
 }
 
 std::string find_d2t(const SafetensorsShards& checkpoint, std::string_view weight) {

@@ -111,10 +111,14 @@ TEST_F(CheckpointHeadTest, TakesAnOutputLayerThatIsTiedAndStoredWithOtherValues)
   }
 }
 
+// lm_head.bias belongs to what the model ends in, whatever that is tied to, and to no other layer.
 TEST_F(CheckpointHeadTest, FindsTheBiasOfAnyWeights) {
   const SafetensorsShards checkpoint = with({"other.weight", "other.bias", "lm_head.bias"});
   EXPECT_EQ(find_bias(checkpoint, "other.weight"), "other.bias");
-  EXPECT_EQ(find_bias(checkpoint, "another.weight"), "lm_head.bias");
+  EXPECT_EQ(find_bias(checkpoint, "transformer.wte.weight"), "lm_head.bias");
+  EXPECT_EQ(find_bias(checkpoint, "embed_out.weight"), "lm_head.bias");
+  EXPECT_EQ(find_bias(checkpoint, "medusa_head.0.1.weight"), "");
+  EXPECT_EQ(find_bias(checkpoint, "output_projection"), "lm_head.bias");
   EXPECT_EQ(find_bias(with({"other.weight"}), "other.weight"), "");
 }
 

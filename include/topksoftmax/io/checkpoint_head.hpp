@@ -47,8 +47,9 @@ struct CheckpointHead {
 /// the two are not read.
 TOPKSOFTMAX_EXPORT std::string find_d2t(const SafetensorsShards& checkpoint, std::string_view weight);
 
-/// The name of the bias of the tensor `weight`: the same with "bias" in the place of "weight", or else
-/// lm_head.bias, final_logits_bias or output_projection.bias. Empty where there is none of them.
+/// The name of the bias of the tensor `weight`: the same with "bias" in the place of "weight", or else, where
+/// find_checkpoint_head() could name that tensor, lm_head.bias, final_logits_bias or output_projection.bias.
+/// Empty where there is none of them.
 TOPKSOFTMAX_EXPORT std::string find_bias(const SafetensorsShards& checkpoint, std::string_view weight);
 
 /// Finds the head by the names that Transformers' models have.
