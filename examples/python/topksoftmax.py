@@ -90,7 +90,7 @@ class _SamplingOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("temperature", c_double), ("top_k", c_size_t),
                 ("top_p", c_double), ("min_p", c_double), ("typical_p", c_double), ("top_n_sigma", c_double),
                 ("xtc_probability", c_double), ("xtc_threshold", c_double), ("order", c_uint64),
-                ("log_z_error", c_double)]
+                ("log_z_error", c_double), ("steps", c_void_p), ("step_count", c_size_t)]
 
 
 class _Penalties(_Struct):
@@ -772,18 +772,27 @@ class Token(NamedTuple):
 
 
 class Sampler(_Handle):
-    """Draws tokens, after the options in the order of `order`: "hugging_face" or "llama_cpp". With log_z_error,
-    top_p and XTC cut by a log Z that may be so far off, but for one draw in a thousand."""
+    """Draws tokens, after the options in the order of `order`: "hugging_face", "llama_cpp", or the names of all
+    options in your own ("xtc" for the two of its). With log_z_error, top_p and XTC cut by a log Z that may be
+    so far off, but for one draw in a thousand."""
 
     _ORDERS = {"hugging_face": 0, "llama_cpp": 1}
+    _OF_STEPS = 2
+    _STEPS = {name: step for step, name in enumerate(
+        ("temperature", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc"))}
 
     def __init__(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0, top_n_sigma=0.0,
                  xtc_probability=0.0, xtc_threshold=0.1, order="hugging_face", log_z_error=0.0):
+        steps = None
+        if isinstance(order, str):
+            number = _one_of(self._ORDERS, order, "order")
+        else:
+            number = self._OF_STEPS
+            steps = np.array([_one_of(self._STEPS, step, "a step of order") for step in order], np.uint8)
         options = _SamplingOptions(temperature=temperature, top_k=_whole(top_k, SIZE_MAX, "top_k"),
                                    top_p=top_p, min_p=min_p, typical_p=typical_p, top_n_sigma=top_n_sigma,
-                                   xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
-                                   order=_one_of(self._ORDERS, order, "order"),
-                                   log_z_error=log_z_error)
+                                   xtc_probability=xtc_probability, xtc_threshold=xtc_threshold, order=number,
+                                   log_z_error=log_z_error, steps=_address(steps), step_count=_length(steps))
         super().__init__("sampler", "topk_sampler_new", byref(options))
 
     def draw(self, head, h, random, **options):

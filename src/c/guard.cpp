@@ -64,7 +64,7 @@ TOPK_ENDS_WITH(topk_query_options, allowed32_words);
 TOPK_ENDS_WITH(topk_answer, confidence);
 TOPK_ENDS_WITH(topk_flat_answers, certified);
 TOPK_ENDS_WITH(topk_penalties, frequency);
-TOPK_ENDS_WITH(topk_sampling_options, log_z_error);
+TOPK_ENDS_WITH(topk_sampling_options, step_count);
 TOPK_ENDS_WITH(topk_sampled_token, id);
 TOPK_ENDS_WITH(topk_log_z_options, seed);
 TOPK_ENDS_WITH(topk_sampled_log_z, rows_read);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topksoftmax/decoding/sampling.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,22 +31,49 @@ struct topk_sampler {
 
 namespace {
 
-SamplingOptions options_of(const topk_sampling_options& given) {
-  if (given.order > TOPK_ORDER_LLAMA_CPP) {
-    throw std::invalid_argument("sampling: order is " + std::to_string(given.order) +
-                                "; it must be TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP");
+static_assert(static_cast<int>(SamplingStep::temperature) == TOPK_STEP_TEMPERATURE);
+static_assert(static_cast<int>(SamplingStep::top_n_sigma) == TOPK_STEP_TOP_N_SIGMA);
+static_assert(static_cast<int>(SamplingStep::top_k) == TOPK_STEP_TOP_K);
+static_assert(static_cast<int>(SamplingStep::typical_p) == TOPK_STEP_TYPICAL_P);
+static_assert(static_cast<int>(SamplingStep::top_p) == TOPK_STEP_TOP_P);
+static_assert(static_cast<int>(SamplingStep::min_p) == TOPK_STEP_MIN_P);
+static_assert(static_cast<int>(SamplingStep::xtc) == TOPK_STEP_XTC);
+
+SamplingOrder order_of_steps(const topk_sampling_options& given) {
+  SamplingOrder order = SamplingOrder::hugging_face;
+  c::required(given.steps, "steps");
+  if (given.step_count != order.steps.size()) {
+    throw std::invalid_argument("sampling: step_count is " + std::to_string(given.step_count) +
+                                "; there are " + std::to_string(order.steps.size()) + " steps");
   }
-  return {
-      .temperature = given.temperature,
-      .top_k = given.top_k,
-      .top_p = given.top_p,
-      .min_p = given.min_p,
-      .typical_p = given.typical_p,
-      .top_n_sigma = given.top_n_sigma,
-      .xtc_probability = given.xtc_probability,
-      .xtc_threshold = given.xtc_threshold,
-      .order = given.order == TOPK_ORDER_LLAMA_CPP ? SamplingOrder::llama_cpp : SamplingOrder::hugging_face,
-      .log_z_error = given.log_z_error};
+  std::transform(given.steps, given.steps + given.step_count, order.steps.begin(),
+                 [](std::uint8_t step) { return static_cast<SamplingStep>(step); });
+  return order;
+}
+
+SamplingOrder order_of(const topk_sampling_options& given) {
+  if (given.order == TOPK_ORDER_OF_STEPS) return order_of_steps(given);
+  if (given.order > TOPK_ORDER_OF_STEPS) {
+    throw std::invalid_argument(
+        "sampling: order is " + std::to_string(given.order) +
+        "; it must be TOPK_ORDER_HUGGING_FACE, TOPK_ORDER_LLAMA_CPP or TOPK_ORDER_OF_STEPS");
+  }
+  if (given.steps != nullptr)
+    throw std::invalid_argument("sampling: steps are given without TOPK_ORDER_OF_STEPS");
+  return given.order == TOPK_ORDER_LLAMA_CPP ? SamplingOrder::llama_cpp : SamplingOrder::hugging_face;
+}
+
+SamplingOptions options_of(const topk_sampling_options& given) {
+  return {.temperature = given.temperature,
+          .top_k = given.top_k,
+          .top_p = given.top_p,
+          .min_p = given.min_p,
+          .typical_p = given.typical_p,
+          .top_n_sigma = given.top_n_sigma,
+          .xtc_probability = given.xtc_probability,
+          .xtc_threshold = given.xtc_threshold,
+          .order = order_of(given),
+          .log_z_error = given.log_z_error};
 }
 
 /// Draws by one of a sampler's two.

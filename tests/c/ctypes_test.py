@@ -377,6 +377,23 @@ class CtypesTest(unittest.TestCase):
                 for i, h in enumerate(self.test)]
         self.assertGreater(np.mean(same), 0.95)
 
+        # Cuts in an order of one's own: which tokens are among the 3 best does not depend on the temperature, but
+        # who of them reaches a share does.
+        llama_cpp = ("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature")
+        hot = {"temperature": 5.0, "top_k": 3, "top_p": 0.5}
+
+        def draw_by(order):
+            ordered = tks.Sampler(order=order, **hot)
+            return [ordered.draw(heads[1], h, tks.Random(i)).id for i, h in enumerate(self.test)]
+
+        self.assertEqual(draw_by(llama_cpp), draw_by("llama_cpp"))
+        self.assertNotEqual(draw_by(reversed(llama_cpp)), draw_by("llama_cpp"))
+        for wrong, message in (("mirostat", "order is 'mirostat'; it must be one of"),
+                               (["top_q"], "a step of order is 'top_q'"), (["top_k"], "step_count is 1; there are 7"),
+                               (["top_k"] * 7, "every step once")):
+            with self.assertRaisesRegex(ValueError, message):
+                tks.Sampler(order=wrong)
+
         # Frequencies are those of the softmax: within six standard deviations.
         random, draws = tks.Random(3), 20000
         plain = tks.Sampler()

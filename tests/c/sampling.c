@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "tests.h"
@@ -91,6 +92,42 @@ void test_sampling(void) {
   CHECK_OK(topk_sampler_new(&options, &exclusive, &failure), failure);
   draw(&p, certified, exclusive, 1, NULL, second);
   CHECK(same_ids(first, second) == 0);
+
+  /* The same order, and another one, that leaves nothing to choose from before the first can be left out. */
+  uint8_t steps[] = {TOPK_STEP_TOP_N_SIGMA, TOPK_STEP_TOP_K, TOPK_STEP_TYPICAL_P,  TOPK_STEP_TOP_P,
+                     TOPK_STEP_MIN_P,       TOPK_STEP_XTC,   TOPK_STEP_TEMPERATURE};
+  options.order = TOPK_ORDER_OF_STEPS;
+  options.steps = steps;
+  options.step_count = sizeof(steps);
+  topk_sampler* listed = NULL;
+  CHECK_OK(topk_sampler_new(&options, &listed, &failure), failure);
+  topk_sampled_token third[kDraws];
+  draw(&p, certified, listed, 1, NULL, third);
+  CHECK(same_ids(second, third) == kDraws);
+  topk_sampler_free(listed);
+  steps[0] = TOPK_STEP_XTC;
+  steps[5] = TOPK_STEP_TOP_N_SIGMA;
+  CHECK_OK(topk_sampler_new(&options, &listed, &failure), failure);
+  draw(&p, certified, listed, 1, NULL, third);
+  CHECK(same_ids(second, third) < kDraws);
+  topk_sampler_free(listed);
+
+  /* Steps that are missing, named twice, unknown, or no order. */
+  options.step_count = 6;
+  CHECK(topk_sampler_new(&options, &listed, &failure) == TOPK_INVALID_ARGUMENT);
+  CHECK(strstr(failure.message, "step_count is 6; there are 7 steps") != NULL);
+  options.step_count = sizeof(steps);
+  steps[0] = TOPK_STEP_TOP_K;
+  CHECK(topk_sampler_new(&options, &listed, &failure) == TOPK_INVALID_ARGUMENT);
+  CHECK(strstr(failure.message, "every step once") != NULL);
+  steps[0] = 7;
+  CHECK(topk_sampler_new(&options, &listed, &failure) == TOPK_INVALID_ARGUMENT);
+  options.order = TOPK_ORDER_LLAMA_CPP;
+  CHECK(topk_sampler_new(&options, &listed, &failure) == TOPK_INVALID_ARGUMENT);
+  CHECK(strstr(failure.message, "TOPK_ORDER_OF_STEPS") != NULL);
+  options.order = TOPK_ORDER_OF_STEPS;
+  options.steps = NULL;
+  CHECK(topk_sampler_new(&options, &listed, &failure) == TOPK_INVALID_ARGUMENT);
   topk_sampler_free(exclusive);
 
   /* A mask and a bias. */
@@ -146,7 +183,7 @@ void test_sampled_log_z(void) {
 
   /* A program that was compiled before there was this member has the exact log Z. */
   options.log_z_error = 5.0;
-  options.struct_size -= sizeof options.log_z_error;
+  options.struct_size = offsetof(topk_sampling_options, log_z_error);
   topk_sampler* of_before = NULL;
   CHECK_OK(topk_sampler_new(&options, &of_before, &error), error);
   draw(&p, backend, of_before, 5, NULL, found);
@@ -213,8 +250,8 @@ void test_sampling_errors(void) {
   CHECK_FAILS(topk_sampler_new(&options, &sampler, &error), error, TOPK_INVALID_ARGUMENT, "top_p");
   CHECK(sampler == NULL);
   options = (topk_sampling_options)TOPK_SAMPLING_OPTIONS_INIT;
-  options.order = 2;
-  CHECK_FAILS(topk_sampler_new(&options, &sampler, &error), error, TOPK_INVALID_ARGUMENT, "order is 2");
+  options.order = 3;
+  CHECK_FAILS(topk_sampler_new(&options, &sampler, &error), error, TOPK_INVALID_ARGUMENT, "order is 3");
   CHECK_OK(topk_sampler_new(NULL, &sampler, &error), error);
 
   /* A draw that fails takes no number of the stream. */

@@ -549,7 +549,19 @@ TOPK_API void topk_random_free(topk_random* random);
 /// The order in which sampling options are applied.
 enum {
   TOPK_ORDER_HUGGING_FACE = 0,  ///< temperature, top-k, top-p, min-p, typical-p, top-n-sigma, XTC
-  TOPK_ORDER_LLAMA_CPP = 1      ///< top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature
+  TOPK_ORDER_LLAMA_CPP = 1,     ///< top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature
+  TOPK_ORDER_OF_STEPS = 2       ///< that of topk_sampling_options.steps
+};
+
+/// What is applied in an order of your own.
+enum {
+  TOPK_STEP_TEMPERATURE = 0,
+  TOPK_STEP_TOP_N_SIGMA = 1,
+  TOPK_STEP_TOP_K = 2,
+  TOPK_STEP_TYPICAL_P = 3,
+  TOPK_STEP_TOP_P = 4,
+  TOPK_STEP_MIN_P = 5,
+  TOPK_STEP_XTC = 6
 };
 
 /// What is drawn from: each step acts on what the steps before it left, renormalised.
@@ -565,20 +577,26 @@ typedef struct topk_sampling_options {
   double
       xtc_probability;  ///< of leaving out tokens at least as probable as xtc_threshold, but the last; 0 to 1
   double xtc_threshold;  ///< 0 < xtc_threshold ≤ 1
-  uint64_t order;        ///< TOPK_ORDER_HUGGING_FACE or TOPK_ORDER_LLAMA_CPP
+  uint64_t order;        ///< TOPK_ORDER_HUGGING_FACE, TOPK_ORDER_LLAMA_CPP or TOPK_ORDER_OF_STEPS
   /// How far off log Z may be where top_p and XTC cut by it, but for one draw in a thousand: where a proven
   /// head's bounds do not decide, a sample of the rows then does, and the bounds of log_prob are off by as
   /// much (by more where the temperature comes behind the cuts, or XTC acts). 0: log Z is exact.
   double log_z_error;
+  const uint8_t* steps;  ///< [step_count], with TOPK_ORDER_OF_STEPS alone: every TOPK_STEP_ once
+  size_t step_count;     ///< 7, or 0 without
 } topk_sampling_options;
 
-#define TOPK_SAMPLING_OPTIONS_INIT \
-  { sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.1, TOPK_ORDER_HUGGING_FACE, 0.0 }
+#define TOPK_SAMPLING_OPTIONS_INIT                                                                           \
+  {                                                                                                          \
+    sizeof(topk_sampling_options), 1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.1, TOPK_ORDER_HUGGING_FACE, 0.0, NULL, \
+        0                                                                                                    \
+  }
 
 /// What tokens are drawn by, and the memory that this takes.
 typedef struct topk_sampler topk_sampler;
 
-/// `options` may be NULL. TOPK_INVALID_ARGUMENT where they are out of range.
+/// `options` may be NULL. TOPK_INVALID_ARGUMENT where they are out of range, and where steps are missing,
+/// named twice, or given without being the order.
 TOPK_API topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler** sampler,
                                       topk_error* error);
 TOPK_API void topk_sampler_free(topk_sampler* sampler);
