@@ -93,18 +93,18 @@ AlignmentLists AlignmentLists::read_text(std::istream& in, std::string_view name
   if (in.bad()) throw Error(std::string(name) + ": cannot be read");
 
   std::sort(pairs.begin(), pairs.end(), before);
-  AlignmentLists lists;
+  std::vector<std::vector<TokenId>> lists(source_vocab.size());
   auto pair = pairs.begin();
-  std::vector<TokenId> list;
-  for (std::size_t source = 0; source < source_vocab.size(); ++source) {
-    list.clear();
+  for (std::size_t source = 0; source < lists.size(); ++source) {
+    std::vector<TokenId>& list = lists[source];
     for (; pair != pairs.end() && static_cast<std::size_t>(pair->source) == source; ++pair) {
       if (list.size() == per_source) continue;
       if (std::find(list.begin(), list.end(), pair->target) == list.end()) list.push_back(pair->target);
     }
-    lists.add_list(list);
   }
-  return lists;
+  AlignmentLists table;
+  table.set_targets(lists);
+  return table;
 }
 
 AlignmentLists AlignmentLists::read(std::istream& in, std::string_view name,
@@ -129,10 +129,9 @@ AlignmentLists AlignmentLists::read(const std::filesystem::path& path,
   return read(in, path.string(), source_vocab, target_vocab, per_source);
 }
 
-void AlignmentLists::add_list(std::span<const TokenId> targets) {
-  targets_.insert(targets_.end(), targets.begin(), targets.end());
-  starts_.push_back(targets_.size());
-  widen(targets);
+void AlignmentLists::set_targets(std::span<const std::vector<TokenId>> lists) {
+  targets_ = StoredLists<TokenId>::copy(lists);
+  widen(targets_.values().span());
 }
 
 void AlignmentLists::widen(std::span<const TokenId> targets) {

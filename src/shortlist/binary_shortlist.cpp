@@ -80,11 +80,9 @@ AlignmentLists AlignmentLists::read_binary(std::string_view bytes, std::string_v
   };
   const std::size_t begin_of_targets = sizeof(Header) + header.offsets * sizeof(std::uint64_t);
 
-  AlignmentLists lists;
-  std::vector<TokenId> list;
+  std::vector<std::vector<TokenId>> lists(source_count);
   std::vector<std::size_t> last_list(target_count, source_count);  // that a target was in
   for (std::size_t source = 0; source < source_count; ++source) {
-    list.clear();
     // Words behind the last list have none.
     const bool has_list = source + 1 < header.offsets;
     const std::uint64_t begin = has_list ? offset(source) : 0;
@@ -101,16 +99,17 @@ AlignmentLists AlignmentLists::read_binary(std::string_view bytes, std::string_v
       }
       if (last_list[target] == source) continue;
       last_list[target] = source;
-      list.push_back(static_cast<TokenId>(target));
+      lists[source].push_back(static_cast<TokenId>(target));
     }
-    lists.add_list(list);
   }
+  AlignmentLists shortlist;
+  shortlist.set_targets(lists);
   const std::uint64_t first = std::min<std::uint64_t>(header.first, target_count);
   for (std::uint64_t target = 0; target < first; ++target) {
-    lists.always_.push_back(static_cast<TokenId>(target));
+    shortlist.always_.push_back(static_cast<TokenId>(target));
   }
-  lists.widen(lists.always_);
-  return lists;
+  shortlist.widen(shortlist.always_);
+  return shortlist;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

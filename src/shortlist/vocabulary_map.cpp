@@ -54,7 +54,7 @@ AlignmentLists AlignmentLists::read_vocabulary_map(std::istream& in, std::string
                                                    std::span<const std::string> target_vocab) {
   const WordIds sources = word_ids(source_vocab, name, "source");
   const WordIds targets = word_ids(target_vocab, name, "target");
-  AlignmentLists lists;
+  AlignmentLists map;
   std::vector<bool> seen(target_vocab.size(), false);
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
@@ -70,26 +70,28 @@ AlignmentLists AlignmentLists::read_vocabulary_map(std::istream& in, std::string
     if (!known) continue;
     std::vector<TokenId> list = ids_in(text.substr(tab + 1), targets).first;
     remove_repeated(list, seen);
-    lists.phrases_.insert_or_assign(std::move(phrase), std::move(list));
+    map.phrases_.insert_or_assign(std::move(phrase), std::move(list));
   }
   if (in.bad()) throw Error(std::string(name) + ": cannot be read");
 
-  for (const auto& [phrase, list] : lists.phrases_) lists.widen(list);
+  for (const auto& [phrase, list] : map.phrases_) map.widen(list);
   // Of no token and of one, lists are found without a search.
-  const auto take = [&lists](const std::vector<TokenId>& phrase) {
-    auto node = lists.phrases_.extract(phrase);
+  const auto take = [&map](const std::vector<TokenId>& phrase) {
+    auto node = map.phrases_.extract(phrase);
     return node.empty() ? std::vector<TokenId>() : std::move(node.mapped());
   };
-  lists.always_ = take({});
+  map.always_ = take({});
   for (const std::string_view word : kSpecialWords) {
-    if (const auto id = targets.find(word); id != targets.end()) lists.always_.push_back(id->second);
+    if (const auto id = targets.find(word); id != targets.end()) map.always_.push_back(id->second);
   }
-  remove_repeated(lists.always_, seen);
-  lists.widen(lists.always_);
+  remove_repeated(map.always_, seen);
+  map.widen(map.always_);
+  std::vector<std::vector<TokenId>> lists;
   for (std::size_t source = 0; source < source_vocab.size(); ++source) {
-    lists.add_list(take({static_cast<TokenId>(source)}));
+    lists.push_back(take({static_cast<TokenId>(source)}));
   }
-  return lists;
+  map.set_targets(lists);
+  return map;
 }
 
 AlignmentLists AlignmentLists::read_vocabulary_map(const std::filesystem::path& path,

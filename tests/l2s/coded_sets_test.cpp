@@ -30,13 +30,12 @@ constexpr Eigen::Index kDim = 40;
 
 /// A short set, a long one, an empty one and a longer one.
 CandidateSets some_sets() {
-  CandidateSets sets;
-  sets.offsets = {0};
+  std::vector<std::vector<TokenId>> sets;
   for (const auto& [size, step] : {std::pair{20, 3}, std::pair{150, 5}, std::pair{0, 1}, std::pair{333, 3}}) {
-    for (int i = 0; i < size; ++i) sets.ids.push_back(static_cast<TokenId>(i * step));
-    sets.offsets.push_back(sets.ids.size());
+    std::vector<TokenId>& ids = sets.emplace_back();
+    for (int i = 0; i < size; ++i) ids.push_back(static_cast<TokenId>(i * step));
   }
-  return sets;
+  return CandidateSets::copy(sets);
 }
 
 /// Narrows the candidates of a set.
@@ -44,7 +43,7 @@ Candidates narrowed(const SoftmaxLayer& layer, const CandidateSets& sets, std::s
                     Workspace& workspace) {
   const CodedSets codes(layer, sets);
   Candidates candidates;
-  candidates.ids = sets.of(set);
+  candidates.ids = sets[set];
   candidates.group = set;
   codes.narrow(query, layer, workspace, candidates);
   return candidates;
@@ -76,15 +75,15 @@ void expect_the_best_are_left(const SoftmaxLayer& layer) {
         query.probabilities = true;
         const Candidates left = narrowed(layer, sets, set, query, workspace);
         EXPECT_GE(left.ids.size(), k);
-        EXPECT_LT(left.ids.size(), sets.of(set).size() / 2);
+        EXPECT_LT(left.ids.size(), sets[set].size() / 2);
         EXPECT_TRUE(std::is_sorted(left.ids.begin(), left.ids.end()));
-        const std::vector<float> all = logits_of(layer, sets.of(set), h.data());
+        const std::vector<float> all = logits_of(layer, sets[set], h.data());
         std::vector<float> sorted = all;
         std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(k - 1), sorted.end(),
                          std::greater<>());
         for (std::size_t i = 0; i < all.size(); ++i) {
           if (all[i] < sorted[k - 1]) continue;
-          EXPECT_TRUE(std::binary_search(left.ids.begin(), left.ids.end(), sets.of(set)[i]));
+          EXPECT_TRUE(std::binary_search(left.ids.begin(), left.ids.end(), sets[set][i]));
         }
         const double inside = log_sum(logits_of(layer, left.ids, h.data()));
         EXPECT_NEAR(kernels::log_add_exp(inside, left.outside), log_sum(all), 3e-2);
@@ -136,25 +135,25 @@ TEST(CodedSets, CutTheMassOutsideByThatOfTheWholeSet) {
   query.k = 5;
   query.probabilities = true;
   Candidates candidates;
-  candidates.ids = sets.of(3);
+  candidates.ids = sets[3];
   candidates.group = 3;
   candidates.normalizer = Normalizer::learned;
   candidates.outside = 1000.0;
   candidates.most_outside = 0.5;
   codes.narrow(query, layer, workspace, candidates);
-  const double whole = log_sum(logits_of(layer, sets.of(3), h.data()));
+  const double whole = log_sum(logits_of(layer, sets[3], h.data()));
   const double inside = log_sum(logits_of(layer, candidates.ids, h.data()));
   EXPECT_NEAR(kernels::log_add_exp(inside, candidates.outside), whole + std::log1p(std::exp(0.5)), 1e-2);
 }
 
 TEST(CodedSets, AreNotMadeWhereTheyTakeMoreThanTwiceTheLayer) {
   const SoftmaxLayer layer = random_layer(200, kDim, 1);
-  CandidateSets sets;
-  sets.offsets = {0};
+  std::vector<TokenId> all(200);
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::vector<TokenId>> sets;
   for (int t = 0; t < 9; ++t) {
-    for (TokenId id = 0; id < 200; ++id) sets.ids.push_back(id);
-    sets.offsets.push_back(sets.ids.size());
-    const std::size_t bytes = CodedSets(layer, sets).bytes();
+    sets.push_back(all);
+    const std::size_t bytes = CodedSets(layer, CandidateSets::copy(sets)).bytes();
     EXPECT_LE(bytes, 2 * layer.rows().bytes(200));
     EXPECT_EQ(bytes > 0, t < 6) << t;
   }

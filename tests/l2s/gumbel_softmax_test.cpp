@@ -164,7 +164,7 @@ class ReferenceTrainer {
       Eigen::VectorXd e(v_.rows());
       Eigen::VectorXd a(v_.rows());
       for (Eigen::Index t = 0; t < v_.rows(); ++t) {
-        const auto set = sets.of(static_cast<std::size_t>(t));
+        const auto set = sets[static_cast<std::size_t>(t)];
         const auto size = static_cast<double>(set.size());
         double missed = 0.0;
         double met = 0.0;
@@ -180,7 +180,7 @@ class ReferenceTrainer {
       const Eigen::ArrayXd p = exps / exps.sum();
       const Eigen::VectorXd slopes = p * (e.array() - (p * e.array()).sum());
       gradient += slopes * h.transpose() / (options_.temperature * n);
-      last_ += static_cast<double>(sets.of(static_cast<std::size_t>(drawn)).size()) / n;
+      last_ += static_cast<double>(sets[static_cast<std::size_t>(drawn)].size()) / n;
     }
     average_ = steps_ == 0.0 ? last_ : 0.9 * average_ + 0.1 * last_;
     steps_ += 1.0;
@@ -206,13 +206,12 @@ class ReferenceTrainer {
 
 /// Sets of 2, 5, 9 and 14 of 20 tokens.
 CandidateSets sets_of_some_sizes() {
-  CandidateSets sets;
-  sets.offsets.push_back(0);
+  std::vector<std::vector<TokenId>> sets;
   for (const TokenId size : {2, 5, 9, 14}) {
-    for (TokenId i = 0; i < size; ++i) sets.ids.push_back(20 - size + i);
-    sets.offsets.push_back(sets.ids.size());
+    std::vector<TokenId>& ids = sets.emplace_back();
+    for (TokenId i = 0; i < size; ++i) ids.push_back(20 - size + i);
   }
-  return sets;
+  return CandidateSets::copy(sets);
 }
 
 TEST(GumbelTrainer, StepsAreThoseOfItsFormulas) {

@@ -24,15 +24,15 @@ TEST(Knapsack, TakesTheMostFrequentLabelsOfEachClusterFirst) {
   const std::vector<std::int32_t> assignment = {0, 0, 0, 1};
   // Ratios: (1,7) and (1,8) 1, (0,1) 1, (0,2) 2/3, (0,3) 1/3; weights 3/4 in cluster 0 and 1/4 in 1.
   const CandidateSets tight = choose_candidates(assignment, labels, 2, {.budget = 1.25});
-  EXPECT_EQ(std::vector<TokenId>(tight.of(0).begin(), tight.of(0).end()), (std::vector<TokenId>{1}));
-  EXPECT_EQ(std::vector<TokenId>(tight.of(1).begin(), tight.of(1).end()), (std::vector<TokenId>{7, 8}));
+  EXPECT_EQ(std::vector<TokenId>(tight[0].begin(), tight[0].end()), (std::vector<TokenId>{1}));
+  EXPECT_EQ(std::vector<TokenId>(tight[1].begin(), tight[1].end()), (std::vector<TokenId>{7, 8}));
   const CandidateSets loose = choose_candidates(assignment, labels, 2, {.budget = 100});
-  EXPECT_EQ(loose.of(0).size(), 3U);
+  EXPECT_EQ(loose[0].size(), 3U);
   EXPECT_EQ(screening_loss(assignment, labels, loose, 3e-4).missed, 0.0);
 }
 
 std::vector<TokenId> set_of(const CandidateSets& sets, std::size_t t) {
-  return {sets.of(t).begin(), sets.of(t).end()};
+  return {sets[t].begin(), sets[t].end()};
 }
 
 TEST(Knapsack, ValuePerWeightDecidesNotValue) {
@@ -59,14 +59,14 @@ TEST(Knapsack, FillsABudgetToTheLastToken) {
   for (TokenId id = 0; id < 60; ++id) ids.push_back(id);
   const std::vector<std::int32_t> assignment = {0, 1, 2};
   const CandidateSets sets = choose_candidates(assignment, labels_of(ids, 20), 3, {.budget = 11.0});
-  EXPECT_EQ(sets.ids.size(), 33U);
+  EXPECT_EQ(sets.values().size(), 33U);
 }
 
 TEST(Knapsack, TokensWhosePriceExceedsTheirValueStayOut) {
   const Labels labels = labels_of({1, 1, 1, 2}, 1);
   const std::vector<std::int32_t> assignment = {0, 0, 0, 0};
   const CandidateSets sets = choose_candidates(assignment, labels, 1, {.budget = 100, .lambda = 0.5});
-  EXPECT_EQ(sets.of(0).size(), 1U) << "token 2 saves 1.5 and costs 2";
+  EXPECT_EQ(sets[0].size(), 1U) << "token 2 saves 1.5 and costs 2";
 }
 
 TEST(Knapsack, KeepsTheBudgetAndItsLossIsEquationSeven) {
@@ -88,7 +88,7 @@ TEST(Knapsack, KeepsTheBudgetAndItsLossIsEquationSeven) {
     double objective = 0.0;
     for (std::size_t i = 0; i < assignment.size(); ++i) {
       for (TokenId s = 0; s < 400; ++s) {
-        const auto set = sets.of(static_cast<std::size_t>(assignment[i]));
+        const auto set = sets[static_cast<std::size_t>(assignment[i])];
         const double c = std::count(set.begin(), set.end(), s) != 0 ? 1.0 : 0.0;
         const auto y = labels.of(i);
         objective += std::count(y.begin(), y.end(), s) != 0 ? (1.0 - c) * (1.0 - c) : 1e-3 * c * c;
@@ -103,9 +103,9 @@ TEST(Knapsack, KeepsTheBudgetAndItsLossIsEquationSeven) {
 TEST(Knapsack, EmptyClustersGetEmptySets) {
   const CandidateSets sets =
       choose_candidates(std::vector<std::int32_t>{2}, labels_of({5}, 1), 4, {.budget = 10});
-  EXPECT_EQ(sets.clusters(), 4U);
-  EXPECT_TRUE(sets.of(0).empty());
-  EXPECT_EQ(sets.of(2).size(), 1U);
+  EXPECT_EQ(sets.size(), 4U);
+  EXPECT_TRUE(sets[0].empty());
+  EXPECT_EQ(sets[2].size(), 1U);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST(L2S, VisitsTheClustersWithTheLargestProducts) {
       });
       std::set<TokenId> expected;
       for (std::size_t n = 0; n < effort; ++n)
-        expected.insert(model.sets.of(best[n]).begin(), model.sets.of(best[n]).end());
+        expected.insert(model.sets[best[n]].begin(), model.sets[best[n]].end());
       Workspace workspace;
       Query query;
       query.h = h.data();
@@ -134,7 +134,7 @@ TEST(L2S, CountsAllThatItKeepsOfAModel) {
   const auto head = L2S::train_kmeans(random_layer(2000, 16, 1), contexts, options);
   const CandidateSets& sets = head->screener().model().sets;
   EXPECT_FALSE(head->screener().narrows());
-  EXPECT_EQ(head->index_bytes(), 2U * 4U * 12U * 16U + 4U * sets.ids.size() + 8U * 13U);
+  EXPECT_EQ(head->index_bytes(), 2U * 4U * 12U * 16U + 4U * sets.values().size() + 8U * 13U);
 }
 
 TEST(L2S, FewOrEqualContextsAndEmptyClustersStillAnswer) {

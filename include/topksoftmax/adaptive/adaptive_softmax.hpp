@@ -34,6 +34,7 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -205,8 +206,8 @@ class AdaptiveTiers {
   explicit AdaptiveTiers(const IndexReader& in) {
     AdaptiveSoftmaxOptions::visit_index(options_, in.options());
     in.check([&] { options_ = chosen_adaptive(options_, in.layer()); });
-    ids_ = in.distinct_tokens("ids", {in.vocab()});
-    starts_ = in.offsets("starts", {size() + 1}, in.vocab(), *options_.head);
+    const StoredArray<TokenId> ids = in.distinct_tokens("ids", {in.vocab()});
+    tail_ = {in.offsets("starts", {tiers_of(in.vocab()) + 1}, in.vocab(), *options_.head), ids};
     gates_ =
         StoredRows(in.floats("gates", {size(), in.dim()}), in.dim(), in.floats("gates.offsets", {size()}));
     reach_ = in.floats("gates.reach", {size()});
@@ -216,8 +217,8 @@ class AdaptiveTiers {
 
   void save(IndexWriter& out) const {
     AdaptiveSoftmaxOptions::visit_index(options_, out.options());
-    out.array("ids", {ids_.size()}, ids_);
-    out.array("starts", {starts_.size()}, starts_);
+    out.array("ids", {vocab()}, tail_.values());
+    out.array("starts", {tail_.starts().size()}, tail_.starts());
     out.array("gates", {gates_.count(), gates_.dim()}, gates_.weights());
     out.array("gates.offsets", {gates_.count()}, gates_.biases());
     out.array("gates.reach", {reach_.size()}, reach_);
@@ -225,12 +226,10 @@ class AdaptiveTiers {
   }
 
   /// Tiers of the tail.
-  std::size_t size() const { return std::min(options_.tail_tiers, ids_.size() - *options_.head); }
-  std::size_t vocab() const { return ids_.size(); }
-  std::span<const TokenId> head() const { return ids_.span().first(starts_[0]); }
-  std::span<const TokenId> tier(std::size_t t) const {
-    return ids_.span().subspan(starts_[t], starts_[t + 1] - starts_[t]);
-  }
+  std::size_t size() const { return tail_.size(); }
+  std::size_t vocab() const { return tail_.values().size(); }
+  std::span<const TokenId> head() const { return tail_.values().span().first(*options_.head); }
+  std::span<const TokenId> tier(std::size_t t) const { return tail_[t]; }
 
   /// What a product with h and its offset says, and how much ‖h‖ adds to it.
   kernels::Rows gates() const { return gates_.rows(); }
@@ -247,11 +246,16 @@ class AdaptiveTiers {
   bool can_judge(double length) const { return length * longest_ < kLargestProduct; }
 
   std::size_t bytes() const {
-    return ids_.size() * sizeof(TokenId) + gates().bytes(size()) + reach_.size() * sizeof(float) +
+    return tail_.bytes() + gates().bytes(size()) + reach_.span().size_bytes() +
            (masses_ ? masses_->bytes() : 0);
   }
 
  private:
+  /// How many tiers the tail of so many tokens has.
+  std::size_t tiers_of(std::size_t vocab) const {
+    return std::min(options_.tail_tiers, vocab - *options_.head);
+  }
+
   /// No gate is longer, no row of a tier that is bounded, no model of a tier's mass, and no row of int8
   /// before it is scaled (but for √d).
   double longest_row() const {
@@ -276,11 +280,10 @@ class AdaptiveTiers {
                                             const Executor& executor, Gates& out) const;
   TOPKSOFTMAX_BUILD_INLINE void bound_gates(const SoftmaxLayer& layer, Gates& out) const;
 
-  AdaptiveSoftmaxOptions options_;     ///< with nothing left open
-  StoredArray<TokenId> ids_;           ///< [V]
-  StoredArray<std::uint64_t> starts_;  ///< [tiers + 1], where tiers of the tail begin
-  StoredRows gates_;                   ///< [tiers×d]
-  StoredArray<float> reach_;           ///< [tiers]
+  AdaptiveSoftmaxOptions options_;  ///< with nothing left open
+  StoredLists<TokenId> tail_;       ///< the tokens of each tier, behind those of the head
+  StoredRows gates_;                ///< [tiers×d]
+  StoredArray<float> reach_;        ///< [tiers]
   std::optional<OutsideMass> masses_;
   double longest_ = 0.0;
 };

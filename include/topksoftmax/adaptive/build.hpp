@@ -119,15 +119,16 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::bound_gates(const SoftmaxLayer& lay
 TOPKSOFTMAX_BUILD_INLINE AdaptiveTiers::AdaptiveTiers(const SoftmaxLayer& layer,
                                                       const AdaptiveSoftmaxOptions& options,
                                                       const Contexts& contexts, const Executor& executor)
-    : options_(chosen_adaptive(options, layer)),
-      ids_(StoredArray<TokenId>::own(frequency_order(layer, options.counts, AdaptiveSoftmax::kind))) {
+    : options_(chosen_adaptive(options, layer)) {
   options_.counts.clear();  // the order is all that is kept of them
   options_.progress = {};   // whom it tells may not live as long
   const std::size_t head = *options_.head;
-  const std::size_t tail = ids_.size() - head;
-  std::vector<std::uint64_t> starts;
-  for (std::size_t t = 0; t <= size(); ++t) starts.push_back(head + (size() == 0 ? 0 : t * tail / size()));
-  starts_ = StoredArray<std::uint64_t>::own(std::move(starts));
+  const std::size_t tail = layer.vocab() - head;
+  const std::size_t tiers = tiers_of(layer.vocab());
+  std::vector<std::uint64_t> starts = {head};
+  for (std::size_t t = 1; t <= tiers; ++t) starts.push_back(head + t * tail / tiers);
+  tail_ = {StoredArray<std::uint64_t>::own(std::move(starts)),
+           StoredArray<TokenId>::own(frequency_order(layer, options.counts, AdaptiveSoftmax::kind))};
   Gates gates;
   gates.weights.resize(static_cast<Eigen::Index>(size()), static_cast<Eigen::Index>(layer.dim()));
   gates.offsets.resize(static_cast<Eigen::Index>(size()));

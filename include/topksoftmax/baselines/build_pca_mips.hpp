@@ -92,8 +92,8 @@ TOPKSOFTMAX_BUILD_INLINE PcaTree::PcaTree(const SoftmaxLayer& layer, std::size_t
   split(product(lifted, components, executor), 1, 0, 0, nodes.ids.size(), nodes);
   nodes.starts[2 * leaves()] = static_cast<std::uint32_t>(nodes.ids.size());
   medians_ = StoredArray<float>::own(std::move(nodes.medians));
-  starts_ = StoredArray<std::uint32_t>::own(std::move(nodes.starts));
-  ids_ = StoredArray<TokenId>::own(std::move(nodes.ids));
+  tokens_ = {StoredArray<std::uint32_t>::own(std::move(nodes.starts)),
+             StoredArray<TokenId>::own(std::move(nodes.ids))};
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -31,6 +31,7 @@
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -166,21 +167,21 @@ class PcaTree {
       : depth_(depth),
         components_(in.floats("components", {depth, in.dim()}), in.dim(),
                     in.floats("components.offsets", {depth})),
-        medians_(in.floats("medians", {leaves()})),
-        starts_(in.array<std::uint32_t>("starts", {2 * leaves() + 1})),
-        ids_(in.distinct_tokens("ids", {in.vocab()})) {
-    in.check_offsets("starts", starts_.span(), ids_.size());
+        medians_(in.floats("medians", {leaves()})) {
+    const StoredArray<TokenId> ids = in.distinct_tokens("ids", {in.vocab()});
+    tokens_ = {in.array<std::uint32_t>("starts", {2 * leaves() + 1}), ids};
+    in.check_offsets("starts", tokens_.starts().span(), ids.size());
   }
 
   void save(IndexWriter& out) const {
     out.array("components", {components_.count(), components_.dim()}, components_.weights());
     out.array("components.offsets", {components_.count()}, components_.biases());
     out.array("medians", {medians_.size()}, medians_);
-    out.array("starts", {starts_.size()}, starts_);
-    out.array("ids", {ids_.size()}, ids_);
+    out.array("starts", {tokens_.starts().size()}, tokens_.starts());
+    out.array("ids", {tokens_.values().size()}, tokens_.values());
   }
 
-  std::size_t vocab() const { return ids_.size(); }
+  std::size_t vocab() const { return tokens_.values().size(); }
   std::size_t depth() const { return depth_; }
   std::size_t leaves() const { return std::size_t{1} << depth_; }
   kernels::Rows components() const { return components_.rows(); }
@@ -188,13 +189,10 @@ class PcaTree {
   float median(std::uint32_t node) const { return medians_[node]; }
 
   /// The tokens of a leaf, ascending.
-  std::span<const TokenId> tokens(std::uint32_t leaf) const {
-    return ids_.span().subspan(starts_[leaf], starts_[leaf + 1] - starts_[leaf]);
-  }
+  std::span<const TokenId> tokens(std::uint32_t leaf) const { return tokens_[leaf]; }
 
   std::size_t bytes() const {
-    return components().bytes(depth_) + medians_.size() * sizeof(float) +
-           starts_.size() * sizeof(starts_[0]) + ids_.size() * sizeof(TokenId);
+    return components().bytes(depth_) + medians_.span().size_bytes() + tokens_.bytes();
   }
 
  private:
@@ -205,10 +203,9 @@ class PcaTree {
                                       Nodes& nodes) const;
 
   std::size_t depth_;
-  StoredRows components_;              ///< [depth]
-  StoredArray<float> medians_;         ///< [2^depth], of inner nodes
-  StoredArray<std::uint32_t> starts_;  ///< [2·2^depth + 1], of leaves; before them zeros
-  StoredArray<TokenId> ids_;           ///< [V], leaf after leaf
+  StoredRows components_;                       ///< [depth]
+  StoredArray<float> medians_;                  ///< [2^depth], of inner nodes
+  StoredLists<TokenId, std::uint32_t> tokens_;  ///< [2·2^depth], of leaves; inner nodes have none
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

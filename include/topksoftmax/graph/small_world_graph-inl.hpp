@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -25,34 +25,24 @@ inline std::string upper_name(std::size_t i) {
   return "upper." + std::to_string(i);
 }
 
-TOPKSOFTMAX_INLINE Links::Links(const std::vector<std::vector<TokenId>>& of_rows) {
-  std::vector<std::uint64_t> offsets;
-  offsets.reserve(of_rows.size() + 1);
-  offsets.push_back(0);
-  for (const auto& targets : of_rows) offsets.push_back(offsets.back() + targets.size());
-  std::vector<TokenId> all;
-  all.reserve(offsets.back());
-  for (const auto& targets : of_rows) all.insert(all.end(), targets.begin(), targets.end());
-  offsets_ = StoredArray<std::uint64_t>::own(std::move(offsets));
-  targets_ = StoredArray<TokenId>::own(std::move(all));
+TOPKSOFTMAX_INLINE Links::Links(const std::vector<std::vector<TokenId>>& of_rows)
+    : targets_(StoredLists<TokenId>::copy(of_rows)) {
   find_most();
 }
 
-TOPKSOFTMAX_INLINE Links::Links(const IndexReader& in, const std::string& name)
-    : targets_(in.tokens(name + ".targets", {IndexReader::any})) {
-  offsets_ = in.offsets(name + ".offsets", {in.vocab() + 1}, targets_.size());
+TOPKSOFTMAX_INLINE Links::Links(const IndexReader& in, const std::string& name) {
+  const StoredArray<TokenId> targets = in.tokens(name + ".targets", {IndexReader::any});
+  targets_ = {in.offsets(name + ".offsets", {in.vocab() + 1}, targets.size()), targets};
   find_most();
 }
 
 TOPKSOFTMAX_INLINE void Links::save(IndexWriter& out, const std::string& name) const {
-  out.array(name + ".offsets", {offsets_.size()}, offsets_);
-  out.array(name + ".targets", {targets_.size()}, targets_);
+  out.array(name + ".offsets", {targets_.starts().size()}, targets_.starts());
+  out.array(name + ".targets", {targets_.values().size()}, targets_.values());
 }
 
 TOPKSOFTMAX_INLINE void Links::find_most() {
-  for (std::size_t row = 0; row < rows(); ++row) {
-    most_ = std::max(most_, static_cast<std::size_t>(offsets_[row + 1] - offsets_[row]));
-  }
+  for (std::size_t row = 0; row < rows(); ++row) most_ = std::max(most_, targets_[row].size());
 }
 
 TOPKSOFTMAX_INLINE SmallWorldGraph::SmallWorldGraph(const IndexReader& in) {

@@ -12,7 +12,7 @@
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/softmax_layer.hpp"
-#include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -28,22 +28,16 @@ class TOPKSOFTMAX_EXPORT Links {
   /// The tensors NAME.offsets U64 [V + 1] and NAME.targets I32 [*].
   void save(IndexWriter& out, const std::string& name) const;
 
-  std::span<const TokenId> of(TokenId row) const {
-    const auto r = static_cast<std::size_t>(row);
-    return {targets_.data() + offsets_[r], offsets_[r + 1] - offsets_[r]};
-  }
-  std::size_t rows() const { return offsets_.size() == 0 ? 0 : offsets_.size() - 1; }
+  std::span<const TokenId> of(TokenId row) const { return targets_[static_cast<std::size_t>(row)]; }
+  std::size_t rows() const { return targets_.size(); }
   /// The most links that any row has.
   std::size_t most() const { return most_; }
-  std::size_t bytes() const {
-    return offsets_.size() * sizeof(offsets_[0]) + targets_.size() * sizeof(TokenId);
-  }
+  std::size_t bytes() const { return targets_.bytes(); }
 
  private:
   void find_most();
 
-  StoredArray<std::uint64_t> offsets_;  ///< [V + 1]
-  StoredArray<TokenId> targets_;
+  StoredLists<TokenId> targets_;  ///< of every row
   std::size_t most_ = 0;
 };
 

@@ -88,10 +88,10 @@ class CodedSets {
   /// Calls visit(id, at) for every token that is coded, which is row `at` of the codes.
   template <class Visit>
   void visit_coded(const CandidateSets& sets, const Visit& visit) const {
-    for (std::size_t t = 0; t < sets.clusters(); ++t) {
+    for (std::size_t t = 0; t < sets.size(); ++t) {
       if (starts_[t] == starts_[t + 1]) continue;
       std::size_t at = starts_[t] * kernels::PrefixBlocks::kRows;
-      for (const TokenId id : sets.of(t)) visit(id, at++);
+      for (const TokenId id : sets[t]) visit(id, at++);
     }
   }
   kernels::PrefixBlocks of(std::size_t set) const {
@@ -104,8 +104,8 @@ class CodedSets {
 
 inline void CodedSets::place(const CandidateSets& sets) {
   starts_.assign(1, 0);
-  for (std::size_t t = 0; t < sets.clusters(); ++t) {
-    starts_.push_back(starts_.back() + blocks_of(sets.of(t).size()));
+  for (std::size_t t = 0; t < sets.size(); ++t) {
+    starts_.push_back(starts_.back() + blocks_of(sets[t].size()));
   }
 }
 

@@ -90,18 +90,18 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 class Membership {
  public:
   Membership(const CandidateSets& sets, const Labels& labels)
-      : clusters_(static_cast<Eigen::Index>(sets.clusters())) {
+      : clusters_(static_cast<Eigen::Index>(sets.size())) {
     TokenId largest = -1;
-    for (const TokenId id : sets.ids) largest = std::max(largest, id);
+    for (const TokenId id : sets.values()) largest = std::max(largest, id);
     for (const TokenId id : labels.ids) largest = std::max(largest, id);
     row_of_.assign(static_cast<std::size_t>(largest) + 1, -1);
     Eigen::Index rows = 0;
-    for (const TokenId id : sets.ids) {
+    for (const TokenId id : sets.values()) {
       if (row_of_[static_cast<std::size_t>(id)] < 0) row_of_[static_cast<std::size_t>(id)] = rows++;
     }
     member_ = RowMajorMatrix::Zero(rows, clusters_);
-    for (std::size_t t = 0; t < sets.clusters(); ++t) {
-      for (const TokenId id : sets.of(t))
+    for (std::size_t t = 0; t < sets.size(); ++t) {
+      for (const TokenId id : sets[t])
         member_(row_of_[static_cast<std::size_t>(id)], static_cast<Eigen::Index>(t)) = 1.0F;
     }
   }
@@ -250,7 +250,7 @@ inline void GumbelTrainer::epoch(const Contexts& contexts, const Labels& labels,
   const auto d = static_cast<Eigen::Index>(contexts.dim);
   Eigen::RowVectorXf sizes(static_cast<Eigen::Index>(clusters_));
   for (std::size_t t = 0; t < clusters_; ++t)
-    sizes[static_cast<Eigen::Index>(t)] = static_cast<float>(sets.of(t).size());
+    sizes[static_cast<Eigen::Index>(t)] = static_cast<float>(sets[t].size());
   const auto lambda = static_cast<float>(options_.lambda);
 
   const std::size_t room = std::min(options_.batch_size, contexts.count);

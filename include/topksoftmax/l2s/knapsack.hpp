@@ -88,21 +88,15 @@ inline CandidateSets choose_candidates(std::span<const std::int32_t> assignment,
     used += item.weight;
     chosen[static_cast<std::size_t>(item.cluster)].push_back(item.token);
   }
-  CandidateSets sets;
-  sets.offsets.push_back(0);
-  for (std::vector<TokenId>& ids : chosen) {
-    std::sort(ids.begin(), ids.end());
-    sets.ids.insert(sets.ids.end(), ids.begin(), ids.end());
-    sets.offsets.push_back(sets.ids.size());
-  }
-  return sets;
+  for (std::vector<TokenId>& ids : chosen) std::sort(ids.begin(), ids.end());
+  return CandidateSets::copy(chosen);
 }
 
 inline ScreeningLoss screening_loss(std::span<const std::int32_t> assignment, const Labels& labels,
                                     const CandidateSets& sets, double lambda) {
   ScreeningLoss loss;
   for (std::size_t i = 0; i < assignment.size(); ++i) {
-    const std::span<const TokenId> set = sets.of(static_cast<std::size_t>(assignment[i]));
+    const std::span<const TokenId> set = sets[static_cast<std::size_t>(assignment[i])];
     const std::span<const TokenId> ids = labels.of(i);
     const std::span<const float> weights = labels.weights_of(i);
     double missed = 0.0;

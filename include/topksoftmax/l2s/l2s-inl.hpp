@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,11 +27,9 @@ TOPKSOFTMAX_INLINE L2SScreener::L2SScreener(const IndexReader& in) : vocab_(in.v
   v_ = detail::BestRow(detail::StoredRows(StoredArray<float>::copy(model_.v), dim_));
   model_.clusters = v.size() / dim_;
   const StoredArray<TokenId> ids = in.tokens("ids", {IndexReader::any});
-  model_.sets.ids.assign(ids.begin(), ids.end());
-  const StoredArray<std::uint64_t> offsets = in.offsets("offsets", {model_.clusters + 1}, ids.size());
-  model_.sets.offsets.assign(offsets.begin(), offsets.end());
+  model_.sets = {in.offsets("offsets", {model_.clusters + 1}, ids.size()), ids};
   for (std::size_t t = 0; t < model_.clusters; ++t) {
-    const std::span<const TokenId> set = model_.sets.of(t);
+    const std::span<const TokenId> set = model_.sets[t];
     if (std::adjacent_find(set.begin(), set.end(), std::greater_equal<>()) != set.end()) {
       throw in.damaged("ids", "are not ascending in the set of cluster " + std::to_string(t));
     }
@@ -49,9 +46,8 @@ TOPKSOFTMAX_INLINE void L2SScreener::save(IndexWriter& out) const {
   out.option("name", name_);
   L2SOptions::visit_index(options_, out.options());
   out.array("clusters", {model_.clusters, dim_}, StoredArray<float>::borrow(model_.v));
-  std::vector<std::uint64_t> offsets(model_.sets.offsets.begin(), model_.sets.offsets.end());
-  out.array("offsets", {offsets.size()}, StoredArray<std::uint64_t>::own(offsets));
-  out.array("ids", {model_.sets.ids.size()}, StoredArray<TokenId>::borrow(model_.sets.ids));
+  out.array("offsets", {model_.sets.starts().size()}, model_.sets.starts());
+  out.array("ids", {model_.sets.values().size()}, model_.sets.values());
   codes_.save(out);
   std::vector<double> history;
   for (const ScreeningLoss& loss : model_.history) {

@@ -155,7 +155,7 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
     const detail::BestRow::Found found = v_.find(query.h, workspace);
     candidates.bytes_read = found.bytes_read;
     candidates.group = found.row;
-    candidates.ids = model_.sets.of(found.row);
+    candidates.ids = model_.sets[found.row];
     return candidates;
   }
   const kernels::Rows rows = v_.rows();
@@ -172,13 +172,12 @@ inline Candidates L2SScreener::screen(const Query& query, Workspace& workspace) 
   kernels::select(products, nullptr, rows.count, best);
   const std::span<const ScoredToken> visited = best.sort();
   std::size_t room = 0;
-  for (const ScoredToken& cluster : visited)
-    room += model_.sets.of(static_cast<std::size_t>(cluster.id)).size();
+  for (const ScoredToken& cluster : visited) room += model_.sets[static_cast<std::size_t>(cluster.id)].size();
   auto* const ids = scratch.ids.get<TokenId>(room);
   std::size_t count = 0;
   scratch.seen.clear(vocab_);
   for (const ScoredToken& cluster : visited) {
-    for (const TokenId id : model_.sets.of(static_cast<std::size_t>(cluster.id))) {
+    for (const TokenId id : model_.sets[static_cast<std::size_t>(cluster.id)]) {
       if (scratch.seen.insert(id)) ids[count++] = id;
     }
   }
@@ -194,8 +193,7 @@ inline void L2S::do_query(const Query& query, Workspace& workspace, TopK& answer
 }
 
 inline std::size_t L2SScreener::index_bytes() const {
-  return v_.bytes() + model_.v.size() * sizeof(float) + codes_.bytes() +
-         model_.sets.ids.size() * sizeof(TokenId) + model_.sets.offsets.size() * sizeof(std::size_t);
+  return v_.bytes() + model_.v.size() * sizeof(float) + codes_.bytes() + model_.sets.bytes();
 }
 
 inline std::unique_ptr<L2S> L2S::load(const IndexReader& in) {

@@ -28,6 +28,7 @@
 #include "topksoftmax/row_clusters/row_clusters.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -56,16 +57,10 @@ inline std::size_t cluster_capacity(std::size_t vocab, std::size_t clusters, dou
 inline RowClustersScreener screener_of_lists(const SoftmaxLayer& layer, const RowMajorMatrix& centroids,
                                              std::span<const std::vector<TokenId>> lists,
                                              std::size_t visited) {
-  std::vector<TokenId> tokens;
-  std::vector<std::uint64_t> starts = {0};
-  for (const std::vector<TokenId>& list : lists) {
-    tokens.insert(tokens.end(), list.begin(), list.end());
-    std::sort(tokens.end() - static_cast<std::ptrdiff_t>(list.size()), tokens.end());
-    starts.push_back(tokens.size());
-  }
+  std::vector<std::vector<TokenId>> ascending(lists.begin(), lists.end());
+  for (std::vector<TokenId>& list : ascending) std::sort(list.begin(), list.end());
   return {layer, StoredArray<float>::copy({centroids.data(), static_cast<std::size_t>(centroids.size())}),
-          StoredArray<TokenId>::own(std::move(tokens)), StoredArray<std::uint64_t>::own(std::move(starts)),
-          visited};
+          StoredLists<TokenId>::copy(ascending), visited};
 }
 
 /// The clusters that balanced k-means finds, without those that no row fell into.

@@ -35,6 +35,7 @@
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -98,10 +99,10 @@ struct GivenClustersOptions {
 /// Screens by clusters of rows: candidates are the tokens of the clusters with the best centroids.
 class TOPKSOFTMAX_EXPORT RowClustersScreener {
  public:
-  /// centroids [C×d]; tokens [V], every one once, cluster by cluster: cluster t has tokens[starts[t] …
-  /// starts[t + 1]), at least one. Cost: V comparisons of biases.
+  /// centroids [C×d]; the tokens of each cluster, at least one, and every one of the V once. Cost: V
+  /// comparisons of biases.
   RowClustersScreener(const SoftmaxLayer& layer, const StoredArray<float>& centroids,
-                      StoredArray<TokenId> tokens, StoredArray<std::uint64_t> starts, std::size_t visited);
+                      StoredLists<TokenId> tokens, std::size_t visited);
 
   /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
@@ -117,17 +118,14 @@ class TOPKSOFTMAX_EXPORT RowClustersScreener {
   /// n, where a query gives no effort.
   std::size_t visited() const { return visited_; }
   /// The tokens of a cluster below clusters().
-  std::span<const TokenId> tokens(std::size_t cluster) const {
-    return tokens_.span().subspan(starts_[cluster], starts_[cluster + 1] - starts_[cluster]);
-  }
+  std::span<const TokenId> tokens(std::size_t cluster) const { return tokens_[cluster]; }
 
  private:
   /// How many tokens these clusters have.
   std::size_t tokens_of(std::span<const TokenId> clusters) const;
 
   detail::StoredRows centroids_;  ///< [C×d], with the largest bias of each cluster if the layer has any
-  StoredArray<TokenId> tokens_;
-  StoredArray<std::uint64_t> starts_;
+  StoredLists<TokenId> tokens_;   ///< of each cluster
   std::size_t visited_;
 };
 
@@ -217,13 +215,11 @@ inline std::size_t default_visited(std::size_t clusters) {
 }
 
 /// The largest bias of each cluster's tokens; none where the layer has none.
-inline StoredArray<float> largest_biases(const SoftmaxLayer& layer, std::span<const TokenId> tokens,
-                                         std::span<const std::uint64_t> starts) {
+inline StoredArray<float> largest_biases(const SoftmaxLayer& layer, const StoredLists<TokenId>& tokens) {
   if (!layer.has_bias()) return {};
-  std::vector<float> largest(starts.size() - 1, std::numeric_limits<float>::lowest());
+  std::vector<float> largest(tokens.size(), std::numeric_limits<float>::lowest());
   for (std::size_t t = 0; t < largest.size(); ++t) {
-    for (const TokenId id : tokens.subspan(starts[t], starts[t + 1] - starts[t]))
-      largest[t] = std::max(largest[t], layer.rows().bias[id]);
+    for (const TokenId id : tokens[t]) largest[t] = std::max(largest[t], layer.rows().bias[id]);
   }
   return StoredArray<float>::own(std::move(largest));
 }
@@ -249,11 +245,9 @@ namespace TOPKSOFTMAX_NAMESPACE {
 
 inline RowClustersScreener::RowClustersScreener(const SoftmaxLayer& layer,
                                                 const StoredArray<float>& centroids,
-                                                StoredArray<TokenId> tokens,
-                                                StoredArray<std::uint64_t> starts, std::size_t visited)
-    : centroids_(centroids, layer.dim(), detail::largest_biases(layer, tokens.span(), starts.span())),
+                                                StoredLists<TokenId> tokens, std::size_t visited)
+    : centroids_(centroids, layer.dim(), detail::largest_biases(layer, tokens)),
       tokens_(std::move(tokens)),
-      starts_(std::move(starts)),
       visited_(visited) {}
 
 inline Candidates RowClustersScreener::screen(const Query& query, Workspace& workspace) const {
@@ -295,16 +289,15 @@ inline std::size_t RowClustersScreener::tokens_of(std::span<const TokenId> clust
 }
 
 inline std::size_t RowClustersScreener::index_bytes() const {
-  return centroids_.rows().bytes(clusters()) + tokens_.size() * sizeof(TokenId) +
-         starts_.size() * sizeof(std::uint64_t);
+  return centroids_.rows().bytes(clusters()) + tokens_.bytes();
 }
 
 inline void RowClustersScreener::save(IndexWriter& out) const {
   out.kind(RowClusters::kind);
   out.option("visited", visited_);
   out.array("centroids", {clusters(), centroids_.dim()}, centroids_.weights());
-  out.array("tokens", {tokens_.size()}, tokens_);
-  out.array("starts", {starts_.size()}, starts_);
+  out.array("tokens", {tokens_.values().size()}, tokens_.values());
+  out.array("starts", {tokens_.starts().size()}, tokens_.starts());
 }
 
 inline std::unique_ptr<RowClusters> RowClusters::load(const IndexReader& in) {
@@ -314,17 +307,15 @@ inline std::unique_ptr<RowClusters> RowClusters::load(const IndexReader& in) {
   const StoredArray<float> centroids = in.floats("centroids", {IndexReader::any, in.dim()});
   const std::size_t clusters = centroids.size() / in.dim();
   if (clusters == 0) throw in.damaged("centroids", "has no cluster");
-  const StoredArray<TokenId> tokens = in.distinct_tokens("tokens", {in.vocab()});
-  const StoredArray<std::uint64_t> starts = in.offsets("starts", {clusters + 1}, in.vocab());
-  const auto* const empty =
-      std::adjacent_find(starts.span().data(), starts.span().data() + starts.size(), std::greater_equal<>());
-  if (empty != starts.span().data() + starts.size()) {
-    throw in.damaged("starts",
-                     "leaves cluster " + std::to_string(empty - starts.span().data()) + " without tokens");
+  const StoredArray<TokenId> ids = in.distinct_tokens("tokens", {in.vocab()});
+  const StoredLists<TokenId> tokens(in.offsets("starts", {clusters + 1}, in.vocab()), ids);
+  for (std::size_t t = 0; t < clusters; ++t) {
+    if (tokens[t].empty())
+      throw in.damaged("starts", "leaves cluster " + std::to_string(t) + " without tokens");
   }
-  return std::unique_ptr<RowClusters>(new RowClusters(
-      in.layer(), RowClustersScreener(in.layer(), centroids, tokens, starts, *options.visited),
-      OutsideMass::load(in, 1)));
+  return std::unique_ptr<RowClusters>(
+      new RowClusters(in.layer(), RowClustersScreener(in.layer(), centroids, tokens, *options.visited),
+                      OutsideMass::load(in, 1)));
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

@@ -13,6 +13,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/storage/stored_lists.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -77,12 +78,11 @@ class TOPKSOFTMAX_EXPORT AlignmentLists {
                                             std::span<const std::string> target_vocab);
 
   /// Source tokens.
-  std::size_t size() const { return starts_.size() - 1; }
+  std::size_t size() const { return targets_.size(); }
 
   /// The targets of a source token below size(), the likeliest first where the table tells, each once.
   std::span<const TokenId> targets(TokenId source) const {
-    const auto s = static_cast<std::size_t>(source);
-    return std::span(targets_).subspan(starts_[s], starts_[s + 1] - starts_[s]);
+    return targets_[static_cast<std::size_t>(source)];
   }
 
   /// The targets that every sentence has.
@@ -103,13 +103,12 @@ class TOPKSOFTMAX_EXPORT AlignmentLists {
                                   std::span<const std::string> target_vocab, std::size_t per_source);
   static AlignmentLists read_binary(std::string_view bytes, std::string_view name, std::size_t source_count,
                                     std::size_t target_count);
-  /// Adds the list of the next source token.
-  void add_list(std::span<const TokenId> targets);
+  /// Takes the lists of all source tokens.
+  void set_targets(std::span<const std::vector<TokenId>> lists);
   /// Has the bound above these targets.
   void widen(std::span<const TokenId> targets);
 
-  std::vector<std::size_t> starts_ = {0};  ///< [sources + 1]
-  std::vector<TokenId> targets_;
+  StoredLists<TokenId> targets_;  ///< of each source token
   std::vector<TokenId> always_;
   detail::Phrases phrases_;  ///< of two source tokens and more
   std::size_t target_bound_ = 0;
