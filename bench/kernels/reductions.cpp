@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/registration.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -89,7 +90,7 @@ void partition(benchmark::State& state, const kernels::detail::Implementation& k
 
 void promising(benchmark::State& state, const kernels::detail::Implementation& kernel, std::size_t bytes) {
   const std::vector<float> values = logits(bytes);
-  std::vector<float> maxima(values.size() / 8 + 2 * kernels::kSlack);
+  std::vector<float> maxima(kernels::maxima_room(values.size()));
   std::vector<TokenId> ids(values.size() + kernels::kSlack);
   for ([[maybe_unused]] auto iteration : state) {
     benchmark::DoNotOptimize(kernel.promising(values.data(), values.size(), 11, maxima.data(), ids.data()));

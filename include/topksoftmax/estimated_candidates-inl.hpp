@@ -32,7 +32,7 @@ TOPKSOFTMAX_INLINE Candidates best_estimated(const Query& query, const LogitTran
   constexpr float nothing = -std::numeric_limits<float>::infinity();
   kernels::leave_out_edited(query.edits, vocab, estimates);
   EstimatedScratch& scratch = workspace.scratch<EstimatedScratch>();
-  auto* const maxima = scratch.maxima.get<float>(vocab / 8 + 2 * kernels::kSlack);
+  auto* const maxima = scratch.maxima.get<float>(kernels::maxima_room(vocab));
   auto* const ids = scratch.ids.get<TokenId>(vocab + kernels::kSlack);
   const std::size_t found = kernels::promising(estimates, vocab, wanted, maxima, ids);
   if (found < wanted) return Candidates::all();

@@ -9,6 +9,7 @@
 
 #include "support/layers.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -140,7 +141,7 @@ TEST_P(BoundedKernels, PromisingIsAllFromSomeValueOn) {
   for (const std::size_t count : {40U, 129U, 1000U, 10007U}) {
     for (const float scale : {1e-6F, 5.0F, 1e6F, 1e36F}) {
       const Eigen::VectorXf values = testing::random_vector(static_cast<Eigen::Index>(count), 9, scale);
-      std::vector<float> maxima(count / 8 + 2 * kernels::kSlack);
+      std::vector<float> maxima(kernels::maxima_room(count));
       for (const std::size_t wanted : {1U, 4U, 11U, 79U}) {
         std::vector<TokenId> ids(count + kernels::kSlack);
         ids.resize(GetParam().promising(values.data(), count, wanted, maxima.data(), ids.data()));
@@ -172,7 +173,7 @@ TEST_P(BoundedKernels, PromisingTakesWhatEqualsTheCut) {
 
 TEST_P(BoundedKernels, PromisingPassesOverWhatIsForbidden) {
   std::vector<float> values(4000, -kInfinity);
-  std::vector<float> maxima(4000 / 8 + 2 * kernels::kSlack);
+  std::vector<float> maxima(kernels::maxima_room(4000));
   std::vector<TokenId> ids(4000 + kernels::kSlack);
   EXPECT_EQ(GetParam().promising(values.data(), 4000, 1, maxima.data(), ids.data()), 0U);
   values[1234] = -3.0F;

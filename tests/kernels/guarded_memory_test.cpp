@@ -17,6 +17,7 @@
 #include "support/guarded.hpp"
 #include "support/guarded_rows.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
+#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/panels.hpp"
 
 namespace topksoftmax {
@@ -295,7 +296,7 @@ TEST_P(GuardedKernels, BoundsAreDividedAtEveryLength) {
     const kernels::SumBounds all = kernel().sum_exp_bounds(estimates.data(), radii.data(), count, threshold);
     ASSERT_GE(all.high, others);
     const std::size_t wanted = 1 + count / 20;
-    Guarded<float> maxima(count / 8 + 2 * kernels::kSlack);
+    Guarded<float> maxima(kernels::maxima_room(count));
     const std::size_t found = kernel().promising(estimates.data(), count, wanted, maxima.data(), ids.data());
     if (found == 0) continue;  // too few values for so many maxima
     ASSERT_GE(found, wanted);

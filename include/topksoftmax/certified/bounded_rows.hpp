@@ -103,7 +103,7 @@ inline BoundedRows likely_rows(const BoundedQuery& bounded, std::size_t wanted) 
   const std::size_t count = bounded.index.boxes().count();
   const std::size_t few = std::min(kFirstBoxes + wanted / kWantedOfBox, count);
   CertifiedScratch& scratch = bounded.scratch();
-  auto* const maxima = scratch.logits.get<float>(count / 8 + 2 * kernels::kSlack);
+  auto* const maxima = scratch.logits.get<float>(kernels::maxima_room(count));
   auto* const blocks = scratch.blocks.get<TokenId>(count + kernels::kSlack);
   const std::size_t found = kernels::promising(bounded.bounds.estimates, count, few, maxima, blocks);
   return open_blocks(bounded, {blocks, found});

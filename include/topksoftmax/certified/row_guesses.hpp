@@ -62,7 +62,7 @@ class RowGuesses {
   template <class Visit>
   void visit_likely(std::size_t wanted, const Visit& visit) const {
     auto* const places = scratch_.likely.get<TokenId>(count() + kernels::kSlack);
-    auto* const maxima = scratch_.likely_maxima.get<float>(count() / 8 + 2 * kernels::kSlack);
+    auto* const maxima = scratch_.likely_maxima.get<float>(kernels::maxima_room(count()));
     const std::size_t found =
         kernels::promising(products_, count(), std::min(wanted, possible()), maxima, places);
     for (std::size_t i = 0; i < found; ++i) visit(static_cast<std::size_t>(places[i]));

@@ -36,7 +36,7 @@ inline constexpr std::size_t kSearchedAtOnce = std::size_t{1} << 14;
 template <class Rows>
 std::size_t promising_of_parts(const BoundedQuery& bounded, const Rows& rows, std::size_t wanted,
                                TokenId* ids) {
-  constexpr std::size_t kMaxima = kSearchedAtOnce / 8 + 2 * kernels::kSlack;
+  constexpr std::size_t kMaxima = kernels::maxima_room(kSearchedAtOnce);
   auto* const maxima = bounded.scratch().logits.get<float>((rows.count / kSearchedAtOnce + 1) * kMaxima);
   const auto search = [&](std::size_t first, std::size_t count, TokenId* to) {
     float* const own = maxima + first / kSearchedAtOnce * kMaxima;
@@ -56,7 +56,7 @@ std::size_t most_promising(const BoundedQuery& bounded, const Rows& rows, std::s
       return wanted;
     }
   }
-  auto* const maxima = bounded.scratch().logits.get<float>(rows.count / 8 + 2 * kernels::kSlack);
+  auto* const maxima = bounded.scratch().logits.get<float>(kernels::maxima_room(rows.count));
   return kernels::promising(rows.estimates, rows.count, wanted, maxima, ids);
 }
 

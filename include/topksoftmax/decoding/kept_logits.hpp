@@ -191,7 +191,7 @@ inline std::vector<KeptLogits::Weighted> KeptLogits::best(std::size_t wanted) co
   const std::size_t vocab = logits_.size();
   if (!whole() || wanted >= count_) return staying();
   std::vector<TokenId> ids(vocab + kernels::kSlack);
-  std::vector<float> values(vocab / 8 + 2 * kernels::kSlack);
+  std::vector<float> values(kernels::maxima_room(vocab));
   const std::size_t found = kernels::promising(logits_.data(), vocab, wanted, values.data(), ids.data());
   if (found < wanted) return staying();
   values.resize(found);

@@ -187,9 +187,14 @@ inline void tail_bounds(const PrefixTails& tails, const TailContext& context, co
   detail::active().tail_bounds(tails, context, ids, count, estimates, radii);
 }
 
+/// Scratch that promising() takes for so many values.
+constexpr std::size_t maxima_room(std::size_t count) {
+  return count / 8 + 2 * kSlack;
+}
+
 /// Ids of all values from some number on, ascending, which is chosen so that these are at least `wanted`,
 /// and few more unless many are equal; none if too few values are finite, which may be up to eight times
-/// `wanted`. ids [count + kSlack], maxima [count/8 + 2·kSlack] is scratch. Cheaper than a heap, and hardly
+/// `wanted`. ids [count + kSlack], maxima [maxima_room(count)] is scratch. Cheaper than a heap, and hardly
 /// dearer for many than for few.
 inline std::size_t promising(const float* values, std::size_t count, std::size_t wanted, float* maxima,
                              TokenId* ids) {

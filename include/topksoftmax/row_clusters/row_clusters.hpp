@@ -227,7 +227,7 @@ inline StoredArray<float> largest_biases(const SoftmaxLayer& layer, const Stored
 /// The `wanted` < count clusters with the largest scores, of equals the lower ones, ascending.
 inline std::span<const TokenId> best_clusters(const float* scores, std::size_t count, std::size_t wanted,
                                               RowClustersScratch& scratch) {
-  auto* const maxima = scratch.maxima.get<float>(count / 8 + 2 * kernels::kSlack);
+  auto* const maxima = scratch.maxima.get<float>(kernels::maxima_room(count));
   auto* const clusters = scratch.visited.get<TokenId>(count + kernels::kSlack);
   std::size_t found = kernels::promising(scores, count, wanted, maxima, clusters);
   if (found < wanted) {
