@@ -25,15 +25,12 @@
 #include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/evaluation/precision.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/topksoftmax.hpp"
 #include "written_contexts.hpp"
 
 namespace topksoftmax::examples {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// The largest difference between the model's log-probabilities and those stored in its file.
 double check(const LstmModel& model) {

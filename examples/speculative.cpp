@@ -17,6 +17,7 @@
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/l2s/build.hpp"
 #include "topksoftmax/l2s/l2s.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "written_contexts.hpp"
 
 using namespace topksoftmax;
@@ -25,10 +26,6 @@ using namespace topksoftmax::examples;
 namespace {
 
 constexpr std::size_t kWords = 2000;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// Words a second when each is drawn from the full softmax.
 double sample_exactly(const LstmModel& model, const SamplingOptions& sampling) {

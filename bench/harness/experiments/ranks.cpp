@@ -25,6 +25,7 @@
 #include "topksoftmax/distributed/sharded_softmax.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/numeric/quantile.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #endif
 
 namespace topksoftmax::bench {
@@ -88,7 +89,7 @@ class Asking {
                          SerialExecutor());
       }
     }
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return seconds_since(begin);
   }
 
   std::vector<TokenId> tokens_for(const TopKSoftmax& head, const QueryOptions& options, std::size_t context) {

@@ -3,13 +3,13 @@
 
 #include <mpi.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/distributed/failure.hpp"
+#include "topksoftmax/stopwatch.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -100,9 +100,10 @@ class Communicator {
  private:
   template <class Call>
   void timed(std::size_t bytes, const Call& call) {
-    const auto begin = std::chrono::steady_clock::now();
-    call();
-    work_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    {
+      const Stopwatch watch(work_.seconds);
+      call();
+    }
     work_.bytes += bytes;
     ++work_.calls;
   }

@@ -53,10 +53,6 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 using SteadyClock = std::chrono::steady_clock;
 
-inline double seconds_since(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
-
 /// Processor time of this thread in seconds; wall-clock time where the system does not tell.
 inline double thread_seconds() {
 #ifdef CLOCK_THREAD_CPUTIME_ID

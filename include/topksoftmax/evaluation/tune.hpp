@@ -33,6 +33,7 @@
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/registry/registry.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -26,6 +26,7 @@
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/progress.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
