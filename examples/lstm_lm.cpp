@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "any_penalties.hpp"
 #include "language_model_steps.hpp"
 #include "lstm_model.hpp"
 #include "positive.hpp"
@@ -153,10 +154,6 @@ std::unique_ptr<TopKSoftmax> build_head(const LstmModel& model, const std::strin
   auto l2s = L2S::train(layer, contexts, options);
   show_progress("L2S", 1.0);
   return l2s;
-}
-
-bool are_any(const Penalties& penalties) {
-  return penalties.repetition != 1.0 || penalties.presence != 0.0 || penalties.frequency != 0.0;
 }
 
 /// Appends words to a text, each drawn by a Sampler or a BackendSampler.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A German-English translation model whole: BLEU of beam searches with each head, and how much faster the
-// softmax layer and the decoder become.
+// softmax layer and the decoder become; or translations of a sentence of your own (translate_text.hpp).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
@@ -11,14 +11,17 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "progress.hpp"
+#include "sampling_arguments.hpp"
 #include "topksoftmax/evaluation/pinned_thread.hpp"
 #include "topksoftmax/fgd/build.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/stopwatch.hpp"
 #include "topksoftmax/topksoftmax.hpp"
+#include "translate_text.hpp"
 #include "translation_model.hpp"
 #include "translation_test.hpp"
 
@@ -34,6 +37,7 @@ struct Arguments {
   std::size_t limit = 1000;
   std::size_t shown = 3;
   double budget = 200;
+  TextArguments own;
 };
 
 /// What a head has translated, and how long it took.
@@ -178,13 +182,52 @@ int run(const Arguments& arguments) {
   return 0;
 }
 
+/// Declares --text and what is to be done with it.
+void add_text_options(CLI::App& app, TextArguments& arguments) {
+  CLI::Option* const text = app.add_option(
+      "--text", arguments.text, "Translate this with Certified, and end: words like those of the test");
+  app.add_option("--beam", arguments.beam, "How many translations of it are followed and shown")
+      ->check(CLI::PositiveNumber)
+      ->needs(text)
+      ->capture_default_str();
+  CLI::Option* const draws =
+      app.add_option("--draws", arguments.draws, "How many translations of it are drawn instead")
+          ->check(CLI::PositiveNumber)
+          ->needs(text);
+  CLI::App* const penalties = app.add_option_group("Penalties", "Of words that a translation of it has");
+  add_penalties(*penalties, arguments.penalties);
+  penalties->needs(text);
+  CLI::App* const drawing = app.add_option_group("Draws", "What they are made by");
+  drawing->add_option("--seed", arguments.seed, "Of the draws")->capture_default_str();
+  add_sampling_options(*drawing, arguments.sampling, "Keep this many of the likeliest words; 0 is all");
+  add_further_sampling_options(*drawing, arguments.sampling);
+  drawing->needs(draws);
+}
+
+/// Translates the text of the command line.
+int translate_own(const Arguments& arguments) {
+  const TranslationModel model(arguments.model);
+  CertifiedOptions options;
+  options.progress = [](std::string_view step, double done) {
+    show_progress("Certified: " + std::string(step), done);
+  };
+  const RowMajorMatrix contexts = HeadFile::open(arguments.contexts).train_contexts();
+  const auto certified = Certified::build(model.layer(), contexts, options);
+  show_progress("Certified", 1.0);
+  TextTranslator translator(model, *certified, arguments.own);
+  const auto translations = arguments.own.draws > 0 ? translator.draw() : translator.find();
+  for (const std::string& translation : translations) std::printf("%s\n", translation.c_str());
+  return 0;
+}
+
 }  // namespace
 }  // namespace topksoftmax::examples
 
 int main(int argc, char** argv) {
   topksoftmax::examples::Arguments arguments;
-  CLI::App app("Translates with each head: BLEU, and the speed of the softmax layer and of all.",
-               "translate");
+  CLI::App app(
+      "Translates with each head: BLEU, and the speed of the softmax layer and of all. Or translates --text.",
+      "translate");
   app.add_option("model", arguments.model,
                  "The translation model (safetensors; examples/translation_model.hpp lists its tensors)")
       ->required();
@@ -196,9 +239,11 @@ int main(int argc, char** argv) {
   app.add_option("--show", arguments.shown, "Translations to show")->capture_default_str();
   app.add_option("--budget", arguments.budget, "Candidates that L2S may score on average")
       ->capture_default_str();
+  topksoftmax::examples::add_text_options(app, arguments.own);
   CLI11_PARSE(app, argc, argv);
   try {
-    return topksoftmax::examples::run(arguments);
+    return arguments.own.text.empty() ? topksoftmax::examples::run(arguments)
+                                      : topksoftmax::examples::translate_own(arguments);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "translate: %s\n", error.what());
     return 1;

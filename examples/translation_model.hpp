@@ -26,6 +26,7 @@ namespace topksoftmax::examples {
 /// tokens 0 to 3 are <pad>, <unk>, <s> and </s>.
 class TranslationModel {
  public:
+  static constexpr TokenId kPadding = 0;
   static constexpr TokenId kUnknown = 1;
   static constexpr TokenId kStart = 2;
   static constexpr TokenId kEnd = 3;
