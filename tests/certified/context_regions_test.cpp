@@ -67,9 +67,9 @@ TEST(ContextRegions, AreLearnedFromAThousandContextsEach) {
   const Learned world;
   const auto head = world.build(SerialExecutor());
   const detail::CertifiedIndex& index = head->screener().index();
-  ASSERT_EQ(index.regions.count(), 3U);
-  ASSERT_TRUE(index.outside_mass);
-  EXPECT_EQ(index.outside_mass->groups(), 3 * detail::kOutsideModels);
+  ASSERT_EQ(index.outside.regions.count(), 3U);
+  ASSERT_TRUE(index.outside.models);
+  EXPECT_EQ(index.outside.models->groups(), 3 * detail::kOutsideModels);
 
   Workspace workspace;
   std::map<Eigen::Index, std::map<std::size_t, int>> regions_of_kind;
@@ -77,7 +77,7 @@ TEST(ContextRegions, AreLearnedFromAThousandContextsEach) {
   for (Eigen::Index i = 0; i < world.contexts.rows(); ++i) {
     Query query;
     query.h = world.contexts.row(i).data();
-    const std::size_t region = index.regions.of(detail::bound(index, query, workspace).coordinates);
+    const std::size_t region = index.outside.regions.of(detail::bound(index, query, workspace).coordinates);
     ++regions_of_kind[i % Learned::kKinds][region];
     used.insert(region);
   }

@@ -57,27 +57,6 @@ struct Learned {
   std::unique_ptr<Certified> head;
 };
 
-TEST(PlaceOfSize, IsByTheLogarithmOfK) {
-  using detail::OutsideOf;
-  using detail::PlaceOfSize;
-  const auto expect = [](const PlaceOfSize& place, OutsideOf size, double to_next) {
-    EXPECT_EQ(place.size, size);
-    EXPECT_NEAR(place.to_next, to_next, 1e-12);
-  };
-  expect(PlaceOfSize(1, 9, 5000), OutsideOf::fewest, 0.0);
-  expect(PlaceOfSize(3, 9, 5000), OutsideOf::fewest, 0.5);
-  expect(PlaceOfSize(9, 9, 5000), OutsideOf::expected, 0.0);
-  expect(PlaceOfSize(18, 9, 5000), OutsideOf::expected, 1.0 / 3.0);
-  expect(PlaceOfSize(72, 9, 5000), OutsideOf::many, 0.0);
-  expect(PlaceOfSize(1000, 9, 5000), OutsideOf::many, 0.0);
-  expect(PlaceOfSize(1, 1, 5000), OutsideOf::expected, 0.0);
-  // A small layer's models are of no more than all its tokens.
-  expect(PlaceOfSize(18, 9, 36), OutsideOf::expected, 0.5);
-  expect(PlaceOfSize(36, 9, 36), OutsideOf::many, 0.0);
-  expect(PlaceOfSize(6, 100, 36), OutsideOf::fewest, 0.5);
-  expect(PlaceOfSize(1, 9, 1), OutsideOf::many, 0.0);
-}
-
 class OutsideOfTheBounds : public ::testing::TestWithParam<BoundBoxes> {};
 
 TEST_P(OutsideOfTheBounds, IsLearned) {
@@ -146,9 +125,9 @@ TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
   const CertifiedOptions options = {.prefix = 8, .width = 32, .boxes = BoundBoxes::never};
   const auto head = Certified::build(layer, contexts.topRows(800), options);
   const detail::CertifiedIndex& index = head->screener().index();
-  ASSERT_TRUE(index.outside_mass);
-  EXPECT_EQ(index.outside_features.coordinates(), 16U);
-  EXPECT_EQ(index.outside_mass->models().dim(), index.outside_features.count());
+  ASSERT_TRUE(index.outside.models);
+  EXPECT_EQ(index.outside.features.coordinates(), 16U);
+  EXPECT_EQ(index.outside.models->models().dim(), index.outside.features.count());
   EXPECT_FALSE(Certified::build(layer, contexts.topRows(600), options)->log_z_error());
 
   const testing::TemporaryFolder folder;

@@ -111,7 +111,7 @@ inline CertifiedIndex build_certified_index(const SoftmaxLayer& layer, const Con
       step_of(options.progress, "placing the rows", boxed ? kOrdered : kChosen, kPlaced);
   RowPacker(layer, projector, index.order, index.options).pack(typical, placed, executor, index);
   const StepProgress learned = step_of(options.progress, "learning the estimate of log Z", kPlaced, 1.0);
-  index.outside_position = typical_position(layer, index, trials, executor);
+  index.outside.position = typical_position(layer, index, trials, executor);
   learn_outside(layer, sampled, options.outside_sample, learned, executor, index);
   tell(options.progress, "learning the estimate of log Z", 1.0);
   return index;

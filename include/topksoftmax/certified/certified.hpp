@@ -49,6 +49,7 @@
 //   boxes.hpp        the boxes (building/box_maker.hpp; kernels/prefix_boxes.hpp); ŵ₁ is in rows/prefix_*.hpp
 //   building/outside_position.hpp  α of log Z's estimate, and
 //   building/learn_outside.hpp  what it is learned from
+//   outside_estimate.hpp  what is learned of the rows that stay below a threshold
 //   index.hpp        all that is kept and saved
 // Asking:
 //   bounds.hpp       estimate and radius of all rows, or of boxes first
@@ -210,7 +211,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
   /// The backend of an index that was saved for the same layer: see load_index().
   static std::unique_ptr<Certified> load(const IndexReader& in);
 
-  std::optional<LogZError> log_z_error() const override { return screener().index().log_z_error(); }
+  std::optional<LogZError> log_z_error() const override { return screener().index().outside.error(); }
 
  private:
   Certified(const SoftmaxLayer& layer, std::shared_ptr<const detail::CertifiedIndex> index)

@@ -134,7 +134,7 @@ inline std::unique_ptr<Certify> Certify::load(const IndexReader& in) {
 }
 
 inline std::optional<LogZError> Certify::log_z_error() const {
-  return index_->log_z_error();
+  return index_->outside.error();
 }
 
 inline std::size_t Certify::index_bytes() const {

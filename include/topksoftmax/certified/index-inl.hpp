@@ -11,7 +11,7 @@
 #include "topksoftmax/certified/boxes.hpp"
 #include "topksoftmax/certified/index.hpp"
 #include "topksoftmax/certified/options.hpp"
-#include "topksoftmax/certified/outside_features.hpp"
+#include "topksoftmax/certified/outside_estimate.hpp"
 #include "topksoftmax/certified/radii.hpp"
 #include "topksoftmax/certified/row_covariance.hpp"
 #include "topksoftmax/certified/tails.hpp"
@@ -19,7 +19,6 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
-#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/row_order.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
@@ -40,10 +39,6 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   longest_row = norms[2];
   largest_bias = norms[3];
   read_weights(in);
-  outside_position = in.doubles(kOutsidePosition, {1})[0];
-  if (!(outside_position >= 0.0 && outside_position <= 1.0)) {
-    throw in.damaged(kOutsidePosition, "is not between 0 and 1");
-  }
   if (boxed) order = RowOrder(in.distinct_tokens(kOrder, {in.vocab()}));
   if (options.code_width() > 0) {
     if (options.prefix + options.code_width() > transform.width()) {
@@ -67,14 +62,7 @@ TOPKSOFTMAX_INLINE CertifiedIndex::CertifiedIndex(const IndexReader& in) {
   if (boxed) box_store = BoxStore(in, prefixes.blocks().blocks(), options.box_width);
   tails = TailStore(in, in.vocab(), options.width - options.prefix);
   covariance = RowCovariance::load(in);
-  regions = ContextRegions::load(in, OutsideFeatures::paired(stored_width()));
-  outside_mass = OutsideMass::load(in, regions.count() * kOutsideModels, IndexReader::any);
-  if (outside_mass) {
-    const std::size_t features = outside_mass->models().dim();
-    outside_features = OutsideFeatures::at_most(features, stored_width());
-    if (outside_features.count() != features)
-      throw in.damaged(OutsideMass::kWeights, "has no column for each feature");
-  }
+  outside = OutsideEstimate(in, stored_width());
 }
 
 TOPKSOFTMAX_INLINE void CertifiedIndex::read_weights(const IndexReader& in) {
@@ -117,7 +105,6 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   }
   const std::size_t kinds = weights.size() / kBoundTerms;
   out.array(kBoundWeights, {kinds, kBoundTerms}, StoredArray<double>::own(std::move(weights)));
-  out.array(kOutsidePosition, {1}, StoredArray<double>::own(std::vector{outside_position}));
   prefixes.save(out, kPrefixes);
   if (has_boxes()) {
     out.array(kOrder, {rows()}, order.tokens());
@@ -125,8 +112,7 @@ TOPKSOFTMAX_INLINE void CertifiedIndex::save(IndexWriter& out) const {
   }
   tails.save(out);
   if (covariance) covariance->save(out);
-  regions.save(out);
-  if (outside_mass) outside_mass->save(out);
+  outside.save(out);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

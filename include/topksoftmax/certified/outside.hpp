@@ -9,6 +9,7 @@
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/outside_estimate.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/outside_mass.hpp"
@@ -39,21 +40,22 @@ inline double forbidden_outside(const BoundedQuery& bounded, float cut, std::siz
 /// without contexts to learn from, what it typically is between its bounds.
 inline double estimated_outside(const BoundedQuery& bounded, float cut, double low, double high,
                                 std::size_t& bytes_read) {
-  const CertifiedIndex& index = bounded.index;
-  if (!index.outside_mass || !OutsideMass::serves(bounded.query) || !(low < high) || !std::isfinite(high)) {
-    return index.outside_between(low, high);
+  const OutsideEstimate& estimate = bounded.index.outside;
+  if (!estimate.models || !OutsideMass::serves(bounded.query) || !(low < high) || !std::isfinite(high)) {
+    return estimate.between(low, high);
   }
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   const bool masked = !bounded.query.edits.allowed.empty();
   const double forbidden = masked ? forbidden_outside(bounded, cut, bytes_read) : nothing;
-  auto* const features = bounded.scratch().features.get<float>(index.outside_features.count());
+  auto* const features = bounded.scratch().features.get<float>(estimate.features.count());
   const float* const coordinates = bounded.bounds.coordinates;
-  index.outside_features.put(coordinates, kernels::log_add_exp(low, forbidden),
-                             kernels::log_add_exp(high, forbidden), features);
-  const double all = index.learned_outside(coordinates, features, bounded.query.k);
-  if (!std::isfinite(all)) return index.outside_between(low, high);
-  const double estimate = all > forbidden ? all + std::log1p(-std::exp(forbidden - all)) : nothing;
-  return std::clamp(estimate, low, high);
+  estimate.features.put(coordinates, kernels::log_add_exp(low, forbidden),
+                        kernels::log_add_exp(high, forbidden), features);
+  const PlaceOfSize place(bounded.query.k, bounded.index.options.expected_k, bounded.index.rows());
+  const double all = estimate.learned(coordinates, features, place);
+  if (!std::isfinite(all)) return estimate.between(low, high);
+  const double allowed = all > forbidden ? all + std::log1p(-std::exp(forbidden - all)) : nothing;
+  return std::clamp(allowed, low, high);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -14,6 +14,7 @@
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/context_regions.hpp"
 #include "topksoftmax/certified/index.hpp"
+#include "topksoftmax/certified/outside_estimate.hpp"
 #include "topksoftmax/certified/outside_features.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
@@ -124,16 +125,17 @@ inline void learn_outside(const SoftmaxLayer& layer, const RowMajorMatrix& conte
   const auto features = OutsideFeatures::at_most(std::max(most / kContextsOfFeature, fewest), width);
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
   OutsideSample sample = measure_bounded(layer, index, features, some, report, executor);
-  index.outside_features = features;
-  index.regions = learn_regions(sample, leading, executor);
+  OutsideEstimate& estimate = index.outside;
+  estimate.features = features;
+  estimate.regions = learn_regions(sample, leading, executor);
   const std::vector<std::size_t> sizes = sample.groups;
   std::array<std::optional<OutsideMass>, kOutsideModels> of_size;
   for (std::size_t size = 0; size < kOutsideModels; ++size) {
     for (std::size_t i = 0; i < sample.size(); ++i)
-      sample.groups[i] = sizes[i] == size ? index.regions.of(sample.context(i)) : Candidates::no_group;
-    of_size[size] = fit_outside_mass(sample, index.regions.count(), executor);
+      sample.groups[i] = sizes[i] == size ? estimate.regions.of(sample.context(i)) : Candidates::no_group;
+    of_size[size] = fit_outside_mass(sample, estimate.regions.count(), executor);
   }
-  index.outside_mass = all_models(of_size);
+  estimate.models = all_models(of_size);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

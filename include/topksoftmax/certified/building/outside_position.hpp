@@ -27,7 +27,7 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// CertifiedIndex::outside_position of a context; NaN where there is none between the bounds.
+/// OutsideEstimate::position of a context; NaN where there is none between the bounds.
 inline double position_of_outside(const SoftmaxLayer& layer, const CertifiedIndex& index,
                                   const Trials& trials, Eigen::Index trial, Workspace& workspace) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -61,7 +61,7 @@ inline double typical_position(const SoftmaxLayer& layer, const CertifiedIndex& 
     }
   });
   std::erase_if(positions, [](double position) { return std::isnan(position); });
-  if (positions.empty()) return index.outside_position;
+  if (positions.empty()) return index.outside.position;
   return quantile(std::move(positions), 0.5);
 }
 
