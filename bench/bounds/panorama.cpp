@@ -11,6 +11,7 @@
 #include "bounds/rounding.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 
 namespace topksoftmax::bench {
@@ -30,23 +31,36 @@ struct PanoramaScratch {
   ScratchBuffer best;
 };
 
+/// Some rows of a layer [count×d] in float64; of all of them that would be too much.
+MatrixXd some_rows(const SoftmaxLayer& layer, std::size_t first, std::size_t count) {
+  return detail::rows_from(layer, first, count).cast<double>();
+}
+
+/// Principal components of all rows, one a column, the largest first [d×d].
+MatrixXd principal_components(const SoftmaxLayer& layer) {
+  const auto dim = static_cast<Index>(layer.dim());
+  MatrixXd gram = MatrixXd::Zero(dim, dim);
+  for (std::size_t first = 0; first < layer.vocab(); first += detail::kLayerRowsAtOnce) {
+    const std::size_t count = std::min(detail::kLayerRowsAtOnce, layer.vocab() - first);
+    gram.selfadjointView<Eigen::Lower>().rankUpdate(some_rows(layer, first, count).transpose());
+  }
+  return Eigen::SelfAdjointEigenSolver<MatrixXd>(gram).eigenvectors().rowwise().reverse();
+}
+
 }  // namespace
 
 PanoramaScreener::PanoramaScreener(const SoftmaxLayer& layer, const PanoramaOptions& options)
     : layer_(layer) {
-  const MatrixXd W = layer.weights().cast<double>();
   const std::size_t dim = layer.dim();
-  const MatrixXd directions =
-      Eigen::SelfAdjointEigenSolver<MatrixXd>(W.transpose() * W).eigenvectors().rowwise().reverse();
-  components_ = directions.transpose().cast<float>();
-  const MatrixXd rotated = W * components_.cast<double>().transpose();
-  longest_row_ = W.rowwise().norm().maxCoeff();
+  components_ = principal_components(layer).transpose().cast<float>();
+  const MatrixXd directions = components_.cast<double>().transpose();
   largest_bias_ = layer.biases().cast<double>().cwiseAbs().maxCoeff();
   const std::size_t levels = std::min(options.levels, dim);
   for (std::size_t level = 0; level <= levels; ++level) begin_.push_back(level * dim / levels);
   for (std::size_t first = 0; first < layer.vocab(); first += kBatchRows) {
-    const auto batch = rotated.middleRows(static_cast<Index>(first),
-                                          static_cast<Index>(std::min(kBatchRows, layer.vocab() - first)));
+    const MatrixXd rows = some_rows(layer, first, std::min(kBatchRows, layer.vocab() - first));
+    longest_row_ = std::max(longest_row_, rows.rowwise().norm().maxCoeff());
+    const MatrixXd batch = rows * directions;
     for (std::size_t level = 0; level < levels; ++level) {
       const auto at = static_cast<Index>(begin_[level]);
       const auto end = static_cast<Index>(begin_[level + 1]);
