@@ -199,7 +199,7 @@ void test_draws_of_a_backend(void) {
   enum { kListed = 5 };
   problem p = make_problem();
   topk_backend* const certified = build(&p, "certified", NULL);
-  topk_backend* const l2s = build(&p, "l2s", "clusters=8 budget=150 rounds=2");
+  topk_backend* const l2s = build(&p, "l2s", "clusters=8 budget=60 rounds=2");
   topk_sampler* const sampler = sampler_of(1.0, 0, 1.0);
   topk_sampled_token expected[kDraws];
   draw(&p, certified, sampler, 5, NULL, expected);

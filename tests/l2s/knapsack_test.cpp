@@ -101,11 +101,59 @@ TEST(Knapsack, KeepsTheBudgetAndItsLossIsEquationSeven) {
 }
 
 TEST(Knapsack, EmptyClustersGetEmptySets) {
+  for (const double prior : {0.0, 1.0}) {
+    const CandidateSets sets =
+        choose_candidates(std::vector<std::int32_t>{2}, labels_of({5}, 1), 4, {.budget = 10, .prior = prior});
+    EXPECT_EQ(sets.size(), 4U);
+    EXPECT_TRUE(sets[0].empty());
+    EXPECT_EQ(sets[2].size(), 1U);
+  }
+}
+
+TEST(Knapsack, APriorAddsWhatIsCommonInAllClusters) {
+  // Token 9 is a label of every context but that of cluster 2, tokens 1 to 3 of one each.
+  const Labels labels = labels_of({9, 1, 9, 2, 9, 1, 3, 4}, 2);
+  const std::vector<std::int32_t> assignment = {0, 0, 1, 2};
+  const CandidateSets seen = choose_candidates(assignment, labels, 3, {.budget = 100});
+  EXPECT_EQ(set_of(seen, 2), (std::vector<TokenId>{3, 4}));
+  const CandidateSets all = choose_candidates(assignment, labels, 3, {.budget = 100, .prior = 1.0});
+  for (std::size_t t = 0; t < 3; ++t) EXPECT_EQ(set_of(all, t), (std::vector<TokenId>{1, 2, 3, 4, 9}));
+  // In cluster 2 token 9 has the value 3/4, tokens 1 and 2 have 1/2 and 1/4, less the price of 0.6 for all.
+  const CandidateSets dear =
+      choose_candidates(assignment, labels, 3, {.budget = 100, .lambda = 0.6, .prior = 1.0});
+  EXPECT_EQ(set_of(dear, 2), (std::vector<TokenId>{1, 3, 4, 9}));
+}
+
+TEST(Knapsack, APriorCountsAsContextsOfEveryCluster) {
+  std::mt19937 engine(5);
+  std::vector<TokenId> ids;
+  std::vector<std::int32_t> assignment;
+  for (int i = 0; i < 200; ++i) {
+    assignment.push_back(static_cast<int>(engine() % 6));
+    for (int n = 0; n < 3; ++n) ids.push_back(n * 40 + static_cast<TokenId>((engine() % 6) * (engine() % 6)));
+  }
+  const Labels labels = labels_of(ids, 3);
+  constexpr double kLambda = 0.01;
+  constexpr double kPrior = 2.0;
   const CandidateSets sets =
-      choose_candidates(std::vector<std::int32_t>{2}, labels_of({5}, 1), 4, {.budget = 10});
-  EXPECT_EQ(sets.size(), 4U);
-  EXPECT_TRUE(sets[0].empty());
-  EXPECT_EQ(sets[2].size(), 1U);
+      choose_candidates(assignment, labels, 6, {.budget = 1000, .lambda = kLambda, .prior = kPrior});
+  for (std::size_t t = 0; t < 6; ++t) {
+    std::vector<TokenId> expected;
+    const auto members = static_cast<double>(std::ranges::count(assignment, static_cast<std::int32_t>(t)));
+    for (TokenId s = 0; s < 120; ++s) {
+      double here = 0.0;
+      double everywhere = 0.0;
+      for (std::size_t i = 0; i < assignment.size(); ++i) {
+        const auto y = labels.of(i);
+        const auto count = static_cast<double>(std::count(y.begin(), y.end(), s));
+        everywhere += count;
+        if (assignment[i] == static_cast<std::int32_t>(t)) here += count;
+      }
+      const double value = (here + kPrior * everywhere / 200.0) * (1.0 + kLambda) - kLambda * members;
+      if (value > 0.0) expected.push_back(s);
+    }
+    EXPECT_EQ(set_of(sets, t), expected) << t;
+  }
 }
 
 }  // namespace

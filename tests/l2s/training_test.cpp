@@ -67,6 +67,7 @@ TEST(L2STraining, KeepsTheBestRound) {
   options.seed = 2;
   options.epochs = 1;
   options.learning_rate = 0.4;  // so large that later rounds spoil what earlier ones have found
+  options.prior = 0.0;
   const L2SModel model = train_l2s(contexts, task.labels, options);
   const auto best = std::min_element(
       model.history.begin(), model.history.end(),
@@ -82,6 +83,7 @@ TEST(L2STraining, TheLearningRateFallsToATenth) {
   const Contexts contexts = Contexts::of(task.H);
   L2SOptions options = small(20);
   options.learning_rate = 0.2;
+  options.prior = 0.0;
   options.rounds = 0;
   const L2SModel start = train_l2s(contexts, task.labels, options);
   GumbelTrainer trainer(start.v, options.clusters,

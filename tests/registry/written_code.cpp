@@ -28,9 +28,9 @@ std::vector<std::shared_ptr<const TopKSoftmax>> make_as_written(
   all.push_back(Exact::make(layer));
   all.push_back(Fused::make(layer));
   all.push_back(L2S::train(layer, contexts));
-  all.push_back(L2S::train(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .gamma = 10, .temperature = 1, .rounds = 5, .epochs = 2, .batch_size = 512, .learning_rate = 0.05, .sharpness = 0.8, .outside_sample = 15000}));
+  all.push_back(L2S::train(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .gamma = 10, .temperature = 1, .rounds = 5, .epochs = 2, .batch_size = 512, .learning_rate = 0.05, .sharpness = 0.8, .prior = 1, .outside_sample = 15000}));
   all.push_back(L2S::train_kmeans(layer, contexts));
-  all.push_back(L2S::train_kmeans(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .outside_sample = 15000}));
+  all.push_back(L2S::train_kmeans(layer, contexts, {.clusters = 100, .budget = 100, .lambda = 3e-04, .kmeans_iterations = 15, .label_count = 5, .label_depth = 16, .near_miss_value = 1, .near_miss_temperature = 1, .seed = 1, .prior = 1, .outside_sample = 15000}));
   all.push_back(Fgd::build(layer, contexts));
   all.push_back(Fgd::build(layer, contexts, {.M = 16, .ef_construction = 200, .ef_search = 100, .seed = 1, .entry_points = 16, .context_sample = 2000, .outside_sample = 5000}));
   all.push_back(SvdSoftmax::build(layer));

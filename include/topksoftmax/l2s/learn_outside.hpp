@@ -57,9 +57,11 @@ inline std::optional<OutsideMass> learn_l2s_outside(const SoftmaxLayer& layer, c
   const std::size_t taken = std::min(options.outside_sample, contexts.count);
   if (taken < kFewestSampled) return std::nullopt;
   const std::vector<std::int32_t> assignment = assign_clusters(contexts, model.v, model.clusters, executor);
+  const KnapsackOptions knapsack = {
+      .budget = options.budget, .lambda = options.lambda, .prior = options.prior};
   std::vector<L2SScreener> screeners;
   for (std::size_t fifth = 0; fifth < kFifths; ++fifth) {
-    L2SModel of_others = without_fifth(fifth, model, assignment, labels, {options.budget, options.lambda});
+    L2SModel of_others = without_fifth(fifth, model, assignment, labels, knapsack);
     screeners.emplace_back(std::move(of_others), options, layer, "l2s");
   }
   const auto screener_of = [&](std::size_t i) -> const L2SScreener& {

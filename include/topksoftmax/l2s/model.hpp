@@ -23,7 +23,8 @@ struct L2SModel {
   std::size_t clusters = 0;
   /// The candidates of each cluster.
   CandidateSets sets;
-  /// Eq. 7 on the training contexts after k-means and after each round; the model is the best of them.
+  /// Eq. 7 on the training contexts after k-means and after each round, without L2SOptions::prior; the
+  /// clusters are the best of them.
   std::vector<ScreeningLoss> history;
 };
 

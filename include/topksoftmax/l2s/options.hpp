@@ -12,8 +12,8 @@
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// How L2S learns. The defaults are the paper's where it gives one, but for near misses, which it has none
-/// of: near_miss_value = 0 is the paper's form.
+/// How L2S learns. The defaults are the paper's where it gives one, but for near misses and the prior, which
+/// it has none of: near_miss_value = 0 and prior = 0 are the paper's form.
 struct L2SOptions {
   /// r, at least 1; no more than there are contexts are made. The paper advises 100 or 200.
   std::size_t clusters = 100;
@@ -41,6 +41,10 @@ struct L2SOptions {
   /// 0 and below 1. Scaling all v_t alike changes no prediction, only how soft that softmax is.
   double sharpness = 0.8;
 
+  /// Contexts like the mean of all that every cluster has besides its own where its set is chosen in the end:
+  /// 0 to 10⁶. Where clusters have few contexts each, sets get the tokens that are common everywhere.
+  double prior = 1.0;
+
   /// Contexts, evenly spaced ones, that the mass outside of the sets is learned from (Normalizer::learned);
   /// 0, or fewer than 100 contexts: it is not.
   std::size_t outside_sample = 15000;
@@ -64,6 +68,12 @@ struct L2SOptions {
     visit("seed", options.seed, "of the random numbers");
   }
 
+  template <class Self, class Visit>
+  static void visit_prior(Self& options, Visit&& visit) {
+    visit("prior", options.prior, "contexts like the mean of all that every cluster has besides its own",
+          from_to(0, 1e6));
+  }
+
   /// What its indexes have of them.
   template <class Self, class Visit>
   static void visit_index(Self& options, Visit&& visit) {
@@ -83,6 +93,7 @@ struct L2SOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_index(options, visit);
+    visit_prior(options, visit);
     detail::visit_outside_sample(options, visit);
   }
 };
@@ -93,6 +104,7 @@ struct L2SKMeansOptions : L2SOptions {
   template <class Self, class Visit>
   static void visit(Self& options, Visit&& visit) {
     visit_kmeans(options, visit);
+    visit_prior(options, visit);
     detail::visit_outside_sample(options, visit);
   }
 };

@@ -80,7 +80,7 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
   detail::check_labels(contexts, labels);
   detail::check(options);
   const std::size_t clusters = std::min(options.clusters, contexts.count);
-  const KnapsackOptions knapsack = {options.budget, options.lambda};
+  KnapsackOptions knapsack = {.budget = options.budget, .lambda = options.lambda};
   L2SModel best;
   best.clusters = clusters;
   const auto told = [&options](double done) {
@@ -115,6 +115,11 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
       best.v = trainer.v();
       best.sets = sets;
     }
+  }
+  if (options.prior > 0.0) {
+    knapsack.prior = options.prior;
+    assignment = assign_clusters(contexts, best.v, clusters, executor);
+    best.sets = choose_candidates(assignment, labels, clusters, knapsack);
   }
   detail::tell(options.progress, "learning the clusters", 1.0);
   return best;
