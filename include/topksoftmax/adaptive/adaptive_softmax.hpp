@@ -275,7 +275,7 @@ class AdaptiveTiers {
 
   // What only the building constructor needs, defined with it.
   struct Gates;
-  inline Eigen::VectorXd largest_of_tiers(const Eigen::VectorXf& products) const;
+  inline Eigen::VectorXd largest_of_tiers(const float* products) const;
   TOPKSOFTMAX_BUILD_INLINE void learn_gates(const SoftmaxLayer& layer, const Contexts& contexts,
                                             const Executor& executor, Gates& out) const;
   TOPKSOFTMAX_BUILD_INLINE void bound_gates(const SoftmaxLayer& layer, Gates& out) const;

@@ -21,12 +21,13 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
-#include "topksoftmax/learning/chunks.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/learning/outside_sample.hpp"
 #include "topksoftmax/numeric/linear_algebra.hpp"
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -42,8 +43,7 @@ struct AdaptiveTiers::Gates {
 };
 
 /// The largest product of each tier with a context, from those of all tokens.
-TOPKSOFTMAX_BUILD_INLINE Eigen::VectorXd AdaptiveTiers::largest_of_tiers(
-    const Eigen::VectorXf& products) const {
+TOPKSOFTMAX_BUILD_INLINE Eigen::VectorXd AdaptiveTiers::largest_of_tiers(const float* products) const {
   Eigen::VectorXd largest(static_cast<Eigen::Index>(size()));
   for (std::size_t t = 0; t < size(); ++t) {
     float most = -std::numeric_limits<float>::infinity();
@@ -61,15 +61,16 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& lay
   Eigen::MatrixXd H(count, dim + 1);
   H << sample.cast<double>(), Eigen::VectorXd::Ones(count);
   Eigen::MatrixXd largest(count, static_cast<Eigen::Index>(size()));
-  for_each_chunk(executor, static_cast<std::size_t>(count), [&](std::size_t first, std::size_t in_chunk) {
-    const kernels::Rows rows = layer.products();
-    Eigen::VectorXf products(static_cast<Eigen::Index>(layer.vocab()));
-    for (std::size_t i = first; i < first + in_chunk; ++i) {
-      const auto at = static_cast<Eigen::Index>(i);
-      kernels::scan(rows, 0, layer.vocab(), sample.row(at).data(), products.data());
-      largest.row(at) = largest_of_tiers(products);
-    }
-  });
+  const kernels::Rows rows = layer.products();
+  for_each_part(executor, static_cast<std::size_t>(count), kMeasuredTogether,
+                [&](std::size_t first, std::size_t some) {
+                  std::vector<float> products(some * rows.count);
+                  const float* const h = sample.row(static_cast<Eigen::Index>(first)).data();
+                  kernels::scan_batch(rows, h, layer.dim(), some, products.data());
+                  for (std::size_t i = 0; i < some; ++i)
+                    largest.row(static_cast<Eigen::Index>(first + i)) =
+                        largest_of_tiers(products.data() + i * rows.count);
+                });
   Eigen::MatrixXd normal = gram(H, executor);
   normal.diagonal().array() += 1e-4 * normal.trace() / static_cast<double>(dim + 1);
   const Eigen::MatrixXd gates = normal.ldlt().solve(transposed_times(H, largest));  // [(d + 1)×tiers]
