@@ -347,6 +347,27 @@ TEST(Certified, IntervalsHoldLogZWhateverIsRounded) {
   }
 }
 
+// Padding is a context of zeros: it has no bounds, and none are made in vain.
+TEST(Certified, BoundsNoRowForAContextOfZeros) {
+  const SoftmaxLayer layer = random_layer(2000, 24, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, 24, 6, 9);
+  const Exact exact(layer);
+  RowMajorMatrix some = RowMajorMatrix::Zero(3, 24);
+  some.row(1) = contexts.row(7);
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto certified = Certified::build(layer, contexts, {.boxes = boxes});
+    const std::vector<TopK> together = certified->query_batch(some, {.k = 5});
+    for (const Eigen::Index row : {0, 1, 2}) {
+      const Eigen::VectorXf h = some.row(row);
+      const TopK answer = certified->query(h, {.k = 5});
+      EXPECT_TRUE(answer.certified);
+      EXPECT_EQ(answer.ids, exact.query(h, {.k = 5}).ids);
+      EXPECT_EQ(answer.ids, together[static_cast<std::size_t>(row)].ids);
+      EXPECT_EQ(answer.work.screened == 0, row != 1);
+    }
+  }
+}
+
 TEST(Certified, LogZIsFiniteWhereLogitsAre) {
   RowMajorMatrix W = random_matrix(2000, 16, 3);
   const RowMajorMatrix contexts = clustered_contexts(60, 16, 6, 4);

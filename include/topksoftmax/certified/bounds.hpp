@@ -37,7 +37,8 @@ struct ContextBounds {
   float* estimates = nullptr;   ///< of all rows by their prefixes, or of the boxes if there are any, …
   float* radii = nullptr;       ///< … rounded up to whole blocks
   const float* coordinates = nullptr;  ///< h' [width]
-  bool usable = false;  ///< false: h is too short or too long to be bounded, or logits may overflow
+  bool usable = false;  ///< false: h is too short or too long to be bounded, or logits may overflow; no bound
+                        ///< holds then
   // What it took to bound the context, which is nothing where the bounds were there already:
   std::size_t bytes_read = 0;
   std::size_t bounded = 0;  ///< rows, or boxes
@@ -260,6 +261,13 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
     prepare(index, applied[q], query.k, shorts + q * shorts_each, bytes + q * bytes_each, batch[q]);
+  }
+  if (std::ranges::none_of(batch, [](const ContextBounds& bounds) { return bounds.usable; })) {
+    for (ContextBounds& bounds : batch) {
+      bounds.bytes_read = index.transform.bytes();
+      bounds.bounded = 0;
+    }
+    return;
   }
   if (index.has_boxes()) {
     std::int16_t* const magnitudes = shorts + batch.size() * shorts_each;
