@@ -177,7 +177,11 @@ nlohmann::ordered_json to_json(const Head& head, const TuneOptions& options, con
   json["finished"] = result.finished;
   json["within_budget"] = result.within_budget;
   json["chosen"] = result.chosen;
-  if (tested) json["test"] = {{"contexts", head.test.rows()}, {"precision", *tested}};
+  if (tested) {
+    json["test"] = {{"contexts", head.test.rows()},
+                    {"precision", *tested},
+                    {"meets_target", *tested >= options.target.precision}};
+  }
   json["notes"] = notes_of(result);
   json["rows"] = nlohmann::ordered_json::array();
   for (const TuneRow& row : result.rows) {  // what was not measured, NaN, is written as null
@@ -222,7 +226,9 @@ void run_tune(const Request& request, const Invocation& invocation) {
   if (head.test.rows() > 0) {
     tested = test_precision(head.layer, head.test, result);
     out << name_of_precision(result) << " on the " << head.test.rows()
-        << " test contexts: " << fixed(*tested, 4) << '\n';
+        << " test contexts: " << fixed(*tested, 4)
+        << (*tested < options.target.precision ? ", below the target: they are unlike those judged on" : "")
+        << '\n';
   }
   out.flush();
   try_all({[&] {

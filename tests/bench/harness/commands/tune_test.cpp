@@ -65,7 +65,8 @@ TEST_F(TuneProgram, WritesJson) {
   EXPECT_EQ(report.at("fit"), 320);
   EXPECT_EQ(report.at("validation"), 80);
   EXPECT_EQ(report.at("within_budget"), true);
-  EXPECT_EQ(report.at("test"), (nlohmann::json{{"contexts", 90}, {"precision", 1.0}}));
+  EXPECT_EQ(report.at("test"),
+            (nlohmann::json{{"contexts", 90}, {"precision", 1.0}, {"meets_target", true}}));
   const nlohmann::json& rows = report.at("rows");
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows.at(report.at("chosen").get<std::size_t>()).at("backend"), "fused");
@@ -162,7 +163,8 @@ TEST_F(TuneProgram, RefusesWhatItCannotUse) {
   TinyHead none;
   none.train.resize(0, TinyHead::kDim);
   none.write(bare);
-  expect_error(run_tool("tune --head " + bare.string()), 1, "there are no contexts to learn from; --contexts FILE gives some");
+  expect_error(run_tool("tune --head " + bare.string()), 1,
+               "there are no contexts to learn from; --contexts FILE gives some");
 }
 
 TEST_F(TuneProgram, RefusesTestContextsThatAreNotFiniteBeforeItWorks) {
