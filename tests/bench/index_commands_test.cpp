@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench/program.hpp"
@@ -127,6 +128,19 @@ TEST_F(IndexCommands, InspectKnowsHeadFilesAndOthers) {
   EXPECT_THAT(run.out, HasSubstr("\nsix      F32  [2, 3]     24\n1 tensor, 24 bytes; "));
   expect_error(inspect(plain, "--verify"), 1, "is a safetensors file but not an index file");
   expect_error(inspect(plain, "--head " + head_.string()), 1, "is a safetensors file but not an index file");
+}
+
+TEST_F(IndexCommands, InspectTellsHowFarOffLogZWas) {
+  const std::filesystem::path json = folder_.path() / "inspected.json";
+  ASSERT_EQ(build("--backend l2s --set l2s.clusters=3 --out " + index_.string()).exit_code, 0);
+  const ProgramRun run = inspect(index_, "--json " + json.string());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("\nlog Z: off by 0."));
+  const nlohmann::json error = nlohmann::json::parse(testing::read_text(json)).at("log_z_error");
+  EXPECT_GT(error.at("median").get<double>(), 0.0);
+  EXPECT_GE(error.at("p99").get<double>(), error.at("median").get<double>());
+  ASSERT_EQ(build("--backend quantized --out " + index_.string()).exit_code, 0);
+  EXPECT_THAT(inspect(index_).out, Not(HasSubstr("log Z")));
 }
 
 TEST_F(IndexCommands, InspectTakesTheNamesOfTensors) {

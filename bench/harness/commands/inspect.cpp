@@ -23,12 +23,15 @@
 #include "harness/text/printable.hpp"
 #include "harness/text/table.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/storage/value_at.hpp"
+#include "topksoftmax/top_k.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -66,6 +69,16 @@ OpenedHead open_head(const std::filesystem::path& path) {
   }
 }
 
+/// How far off log Z was on held-out contexts; nothing where that was not learned, or with another effort.
+std::optional<LogZError> log_z_error_in(const SafetensorsFile& file) {
+  constexpr std::string_view kError = "outside.error";
+  if (!file.contains(kError) || file.metadata().contains("effort")) return std::nullopt;
+  const TensorView& error = file.tensor(kError);
+  if (error.type != DataType::float64 || error.bytes.size() < 2 * sizeof(double)) return std::nullopt;
+  return LogZError{.median = detail::value_at<double>(error.bytes.data(), 0),
+                   .p99 = detail::value_at<double>(error.bytes.data(), 1)};
+}
+
 void print_index(const SafetensorsFile& file, std::ostream& out, Json& json) {
   out << "an index of kind " << printable(value_of(file, "kind")) << ", format version "
       << printable(value_of(file, "format_version")) << "\nlayer: V = " << printable(value_of(file, "vocab"))
@@ -75,7 +88,13 @@ void print_index(const SafetensorsFile& file, std::ostream& out, Json& json) {
   if (file.metadata().contains("effort")) {
     out << "effort: " << printable(value_of(file, "effort")) << ", of queries that name none\n";
   }
+  const std::optional<LogZError> error = log_z_error_in(file);
+  if (error) {
+    out << "log Z: off by " << fixed(error->median, 4) << " nats in the median of held-out contexts, by "
+        << fixed(error->p99, 3) << " in their 99th percentile\n";
+  }
   json["is"] = "index";
+  if (error) json["log_z_error"] = {{"median", error->median}, {"p99", error->p99}};
   json["metadata"] = file.metadata();
   constexpr std::string_view option = "options.";
   for (const auto& [key, value] : file.metadata()) {  // with those of the index within this one
