@@ -124,17 +124,19 @@ class RowSample {
   /// See Tally::scatter.
   class Scatter {
    public:
-    /// A row's logit, its weight as a share of what is guessed, and by how much the logit is off.
+    /// A row's logit, its weight as a share of what is guessed, and by how much the logit is off. Rows that
+    /// are as far off as the one before them count with it.
     void add(float logit, double proportion, double off) {
+      const double alike = kAlike * std::max(1.0, std::abs(static_cast<double>(logit)));
+      const bool is_another = count_ == 0 || std::abs(off - last_off_) > alike;
+      last_off_ = off;
+      if (!is_another) return;
       sum_ += proportion;
       inverses_ += 1.0 / proportion;
-      const double alike = kAlike * std::max(1.0, std::abs(static_cast<double>(logit)));
-      if (count_ == 0 || std::abs(off - last_off_) > alike) ++unlike_;
-      last_off_ = off;
       ++count_;
     }
-    /// Whether there are enough rows, which are not all alike, to tell of others.
-    bool tells() const { return unlike_ >= kFewestScattered; }
+    /// Whether there are enough rows to tell of others.
+    bool tells() const { return count_ >= kFewestScattered; }
     double value() const {
       if (!tells()) return std::numeric_limits<double>::infinity();
       return mean() * inverses_ / static_cast<double>(count_);
@@ -148,7 +150,6 @@ class RowSample {
     double sum_ = 0.0;
     double inverses_ = 0.0;
     std::size_t count_ = 0;
-    std::size_t unlike_ = 0;  ///< rows that are not as far off as the one before them
     double last_off_ = 0.0;
   };
 
