@@ -11,6 +11,8 @@
 #include "bounds/rounding.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/rows/layer_moments.hpp"
 #include "topksoftmax/rows/layer_rows.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 
@@ -38,12 +40,7 @@ MatrixXd some_rows(const SoftmaxLayer& layer, std::size_t first, std::size_t cou
 
 /// Principal components of all rows, one a column, the largest first [d×d].
 MatrixXd principal_components(const SoftmaxLayer& layer) {
-  const auto dim = static_cast<Index>(layer.dim());
-  MatrixXd gram = MatrixXd::Zero(dim, dim);
-  for (std::size_t first = 0; first < layer.vocab(); first += detail::kLayerRowsAtOnce) {
-    const std::size_t count = std::min(detail::kLayerRowsAtOnce, layer.vocab() - first);
-    gram.selfadjointView<Eigen::Lower>().rankUpdate(some_rows(layer, first, count).transpose());
-  }
+  const MatrixXd gram = detail::layer_moments(layer, SerialExecutor()).gram();
   return Eigen::SelfAdjointEigenSolver<MatrixXd>(gram).eigenvectors().rowwise().reverse();
 }
 

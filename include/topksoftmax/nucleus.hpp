@@ -25,7 +25,8 @@ struct Nucleus {
 struct NucleusPlace {
   bool open = false;    ///< whether bounds do not tell; nothing else here counts then
   bool inside = false;  ///< whether the nucleus has it
-  /// log Σ exp(logit/temperature) over all tokens that are allowed, as far as it was needed.
+  /// log Σ exp(logit/temperature) over all tokens that are allowed, as far as it was needed: from a sample or
+  /// all rows, or the middle of what bounds prove, where `error` is half of that and no row counts as read.
   SampledLogZ log_z = {};
 };
 

@@ -41,6 +41,8 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
 
   /// The array that load() finds the weights in.
   static constexpr std::string_view kWeights = "outside.weights";
+  /// The tensor of error(), median first, in an index.
+  static constexpr std::string_view kError = "outside.error";
 
   /// What contexts have taught.
   explicit OutsideMass(Learned learned) : learned_(std::move(learned)) {}
@@ -126,7 +128,6 @@ class TOPKSOFTMAX_EXPORT OutsideMass {
  private:
   static constexpr std::string_view kSample = "outside_sample";
   static constexpr std::string_view kOffsets = "outside.offsets";
-  static constexpr std::string_view kError = "outside.error";
 
   static StoredArray<float> finite(const IndexReader& in, std::string_view name, StoredArray<float> values) {
     if (detail::all_finite(values.data(), values.size())) return values;

@@ -30,6 +30,7 @@
 #include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/outside_mass.hpp"
 #include "topksoftmax/storage/value_at.hpp"
 #include "topksoftmax/top_k.hpp"
 
@@ -71,9 +72,8 @@ OpenedHead open_head(const std::filesystem::path& path) {
 
 /// How far off log Z was on held-out contexts; nothing where that was not learned, or with another effort.
 std::optional<LogZError> log_z_error_in(const SafetensorsFile& file) {
-  constexpr std::string_view kError = "outside.error";
-  if (!file.contains(kError) || file.metadata().contains("effort")) return std::nullopt;
-  const TensorView& error = file.tensor(kError);
+  if (!file.contains(OutsideMass::kError) || file.metadata().contains("effort")) return std::nullopt;
+  const TensorView& error = file.tensor(OutsideMass::kError);
   if (error.type != DataType::float64 || error.bytes.size() < 2 * sizeof(double)) return std::nullopt;
   return LogZError{.median = detail::value_at<double>(error.bytes.data(), 0),
                    .p99 = detail::value_at<double>(error.bytes.data(), 1)};

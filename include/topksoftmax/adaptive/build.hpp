@@ -19,7 +19,6 @@
 #include "topksoftmax/adaptive/adaptive_softmax.hpp"
 #include "topksoftmax/adaptive/learn_tier_masses.hpp"
 #include "topksoftmax/contexts.hpp"
-#include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/learning/check_contexts.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/learning/outside_sample.hpp"
@@ -27,12 +26,12 @@
 #include "topksoftmax/numeric/products.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/parallel/executor.hpp"
-#include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/rows/frequency_order.hpp"
 #include "topksoftmax/rows/stored_rows.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
@@ -61,16 +60,10 @@ TOPKSOFTMAX_BUILD_INLINE void AdaptiveTiers::learn_gates(const SoftmaxLayer& lay
   Eigen::MatrixXd H(count, dim + 1);
   H << sample.cast<double>(), Eigen::VectorXd::Ones(count);
   Eigen::MatrixXd largest(count, static_cast<Eigen::Index>(size()));
-  const kernels::Rows rows = layer.products();
-  for_each_part(executor, static_cast<std::size_t>(count), kMeasuredTogether,
-                [&](std::size_t first, std::size_t some) {
-                  std::vector<float> products(some * rows.count);
-                  const float* const h = sample.row(static_cast<Eigen::Index>(first)).data();
-                  kernels::scan_batch(rows, h, layer.dim(), some, products.data());
-                  for (std::size_t i = 0; i < some; ++i)
-                    largest.row(static_cast<Eigen::Index>(first + i)) =
-                        largest_of_tiers(products.data() + i * rows.count);
-                });
+  const auto measure = [&](std::size_t i, const float* products, Workspace&) {
+    largest.row(static_cast<Eigen::Index>(i)) = largest_of_tiers(products);
+  };
+  for_each_scored(layer.with({}), sample, {}, executor, measure);
   Eigen::MatrixXd normal = gram(H, executor);
   normal.diagonal().array() += 1e-4 * normal.trace() / static_cast<double>(dim + 1);
   const Eigen::MatrixXd gates = normal.ldlt().solve(transposed_times(H, largest));  // [(d + 1)×tiers]
