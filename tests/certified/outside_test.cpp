@@ -128,7 +128,9 @@ TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
   ASSERT_TRUE(index.outside.models);
   EXPECT_EQ(index.outside.features.coordinates(), 16U);
   EXPECT_EQ(index.outside.models->models().dim(), index.outside.features.count());
-  EXPECT_FALSE(Certified::build(layer, contexts.topRows(600), options)->log_z_error());
+  // 96 of 600 choose the bounds; a feature takes four of the others.
+  const auto of_fewer = Certified::build(layer, contexts.topRows(600), options);
+  EXPECT_EQ(of_fewer->screener().index().outside.features.coordinates(), 14U);
 
   const testing::TemporaryFolder folder;
   save_index(*head, folder.path() / "index");
@@ -150,9 +152,42 @@ TEST(OutsideOfTheBoundsItself, KnowsAsManyCoordinatesAsContextsCanTeach) {
   EXPECT_LT(detail::quantile(errors, 0.5), detail::quantile(by_position, 0.5));
 }
 
-TEST(OutsideOfTheBoundsItself, IsNotLearnedFromAFewContexts) {
+TEST(OutsideOfTheBoundsItself, IsLearnedFromAFewHundredContexts) {
   const SoftmaxLayer layer = random_layer(1500, 32, 3);
-  const RowMajorMatrix contexts = clustered_contexts(300, 32, 6, 9);
+  const RowMajorMatrix contexts = clustered_contexts(600, 32, 6, 9);
+  const CertifiedOptions options = {.prefix = 8, .width = 32, .boxes = BoundBoxes::never};
+  const auto learned = Certified::build(layer, contexts.topRows(300), options);
+  ASSERT_TRUE(learned->log_z_error());
+  CertifiedOptions unlearned = options;
+  unlearned.outside_sample = 0;
+  const auto by_position = Certified::build(layer, contexts.topRows(300), unlearned);
+  ASSERT_FALSE(by_position->log_z_error());
+  std::vector<double> errors;
+  std::vector<double> others;
+  for (Eigen::Index row = 300; row < contexts.rows(); ++row) {
+    const Eigen::VectorXf h = contexts.row(row);
+    const double log_z = Reference(layer, h).log_z;
+    errors.push_back(std::abs(learned->query(h, {.k = 5}).log_z - log_z));
+    others.push_back(std::abs(by_position->query(h, {.k = 5}).log_z - log_z));
+  }
+  EXPECT_LT(detail::quantile(errors, 0.5), 0.5 * detail::quantile(others, 0.5));
+}
+
+// Of contexts in 25 runs every fifth run is held out: here those of longer contexts.
+TEST(OutsideOfTheBoundsItself, IsNotLearnedWhereThatHelpsNoOtherContexts) {
+  const SoftmaxLayer layer = random_layer(1500, 32, 3);
+  RowMajorMatrix contexts = clustered_contexts(1000, 32, 6, 9);
+  const RowMajorMatrix others = 4.0F * clustered_contexts(1000, 32, 6, 77);
+  for (Eigen::Index i = 0; i < 1000; ++i) {
+    if (i / 40 % 5 == 4) contexts.row(i) = others.row(i);
+  }
+  const CertifiedOptions options = {.prefix = 8, .width = 32, .boxes = BoundBoxes::never};
+  EXPECT_FALSE(Certified::build(layer, contexts, options)->log_z_error());
+}
+
+TEST(OutsideOfTheBoundsItself, IsNotLearnedFromTooFewContexts) {
+  const SoftmaxLayer layer = random_layer(1500, 32, 3);
+  const RowMajorMatrix contexts = clustered_contexts(190, 32, 6, 9);
   EXPECT_FALSE(Certified::build(layer, contexts)->log_z_error());
   EXPECT_FALSE(Certified::build(layer)->log_z_error());
 }

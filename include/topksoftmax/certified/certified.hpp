@@ -141,10 +141,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// (outside_features.hpp), learned by ridge regression from contexts (log_z_error() says how well), in each
 /// of up to 16 regions of contexts (context_regions.hpp) for k = 1, for expected_k and for eight times that;
 /// what is asked for between them is estimated between theirs. It knows as many coordinates as the contexts
-/// can teach. Where they are too few (712 are enough: 96 of them choose the bounds), and under a mask that
-/// forbids more than a few tokens (OutsideMass), it counts the rows outside as log Σ exp(logit) = low +
-/// α(high − low), with the α that was right for the median of some contexts at the build, for expected_k; ½
-/// without any.
+/// can teach. Where they are too few (200 are enough: 96 of them choose the bounds) or do not show it to be
+/// better, and under a mask that forbids more than a few tokens (OutsideMass), it counts the rows outside as
+/// log Σ exp(logit) = low + α(high − low), with the α that was right for the median of some contexts at the
+/// build, for expected_k; ½ without any.
 class TOPKSOFTMAX_EXPORT CertifiedScreener {
  public:
   /// Screens `layer` by an index that certified/build.hpp has made or load() has read.

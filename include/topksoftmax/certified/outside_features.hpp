@@ -46,6 +46,10 @@ class OutsideFeatures {
     *features++ = static_cast<float>(std::max(low, high - kWidest));
     *features = static_cast<float>(high);
   }
+  /// The lower bound among features, as put() has written them.
+  double low(const float* features) const { return features[count() - 2]; }
+  /// The upper one.
+  double high(const float* features) const { return features[count() - 1]; }
 
  private:
   std::size_t coordinates_ = 0;

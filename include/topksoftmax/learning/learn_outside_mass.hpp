@@ -61,7 +61,8 @@ inline constexpr std::array<double, 4> kRidges = {0.3, 3.0, 30.0, 300.0};
 /// Fewer contexts than this teach nothing: a hundredth of those that are held out would be none.
 inline constexpr std::size_t kFewestSampled = 100;
 
-/// |log Z − the exact one| of a context whose mass outside is taken to be exp(found).
+/// |log Z − the exact one| of a context whose mass outside is taken to be exp(found), but no more than
+/// exp(most) times that of the candidates.
 inline double log_z_error(const OutsideSample& sample, std::size_t i, double found, double most) {
   const double inside = sample.inside[i];
   return std::abs(kernels::log_add_exp(inside, std::min(found, inside + most)) -
@@ -120,14 +121,13 @@ struct ChosenRidges {
   }
 };
 
-/// The errors that a model makes in these contexts.
-inline LogZError error_of(const OutsideMass& mass, const OutsideSample& sample,
-                          std::span<const std::size_t> which) {
+/// The errors in these contexts where the mass outside of context i is taken to be exp(found(i)), but no more
+/// than exp(most) times that of its candidates.
+template <class Found>
+LogZError error_of(const Found& found, double most, const OutsideSample& sample,
+                   std::span<const std::size_t> which) {
   std::vector<double> errors;
-  for (const std::size_t i : which) {
-    const double found = mass.log_mass(sample.groups[i], sample.context(i));
-    errors.push_back(log_z_error(sample, i, found, mass.most()));
-  }
+  for (const std::size_t i : which) errors.push_back(log_z_error(sample, i, found(i), most));
   return {.median = quantile(errors, 0.5), .p99 = quantile(errors, 0.99)};
 }
 
@@ -165,7 +165,9 @@ inline std::optional<OutsideMass> fit_outside_mass(const OutsideSample& sample, 
 
   OutsideMass::Learned found = {
       .models = StoredRows(weights, std::move(offsets)), .error = {}, .most = most, .sample = sample.size()};
-  found.error = error_of(OutsideMass(found), sample, split.held_out);
+  const OutsideMass mass(found);
+  const auto by_models = [&](std::size_t i) { return mass.log_mass(sample.groups[i], sample.context(i)); };
+  found.error = error_of(by_models, most, sample, split.held_out);
   return OutsideMass(std::move(found));
 }
 

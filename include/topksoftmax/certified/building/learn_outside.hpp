@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -39,8 +40,8 @@ inline constexpr std::size_t kOutsideWork = std::size_t{1} << 37;
 inline constexpr std::size_t kOutsideContexts = 1000;
 /// Contexts for each feature: where there are fewer, less is wrong that knows fewer coordinates.
 inline constexpr std::size_t kContextsOfFeature = 16;
-/// Fewer than so many for each of the fewest features teach less than they mislead.
-inline constexpr std::size_t kFewestOfFeature = 4;
+/// The same for the leading coordinates and their products, which tell the most.
+inline constexpr std::size_t kContextsOfLeading = 4;
 /// Contexts that a region has in the mean, at least: a few have nothing to add to the models of all contexts.
 inline constexpr std::size_t kContextsOfRegion = 1000;
 
@@ -111,31 +112,54 @@ inline std::optional<OutsideMass> all_models(
   return OutsideMass(std::move(all));
 }
 
+/// The features that so many contexts can teach, of `width` coordinates at the most.
+inline OutsideFeatures features_for(std::size_t contexts, std::size_t width) {
+  const std::size_t leading = OutsideFeatures(OutsideFeatures::paired(width)).count();
+  const std::size_t most =
+      std::max(contexts / kContextsOfFeature, std::min(contexts / kContextsOfLeading, leading));
+  return OutsideFeatures::at_most(most, width);
+}
+
+/// Whether a model errs no more than the typical position would, in the median of the contexts of its sample
+/// that were held out.
+inline bool is_worth_keeping(const OutsideMass& mass, const OutsideEstimate& estimate,
+                             const OutsideSample& sample) {
+  const auto by_position = [&](std::size_t i) {
+    const float* const features = sample.context(i);
+    return estimate.between(estimate.features.low(features), estimate.features.high(features));
+  };
+  constexpr double most = std::numeric_limits<double>::infinity();
+  const LogZError typical = error_of(by_position, most, sample, OutsideSplit(sample).held_out);
+  return mass.error().median <= typical.median;
+}
+
 /// Learns the estimate of log Z of an index from at most `count` of the contexts [N×d], of as many leading
 /// coordinates as these can teach; from fewer, but no fewer than 1,000, where more would take over 2³⁷
-/// multiply-adds. Cost: V·d multiply-adds for each. Nothing where there are too few contexts.
+/// multiply-adds. Cost: V·d multiply-adds for each. Nothing where there are fewer than 100 contexts, and
+/// where the typical position errs less, for the expected k.
 inline void learn_outside(const SoftmaxLayer& layer, const RowMajorMatrix& contexts, std::size_t count,
                           const StepProgress& report, const Executor& executor, CertifiedIndex& index) {
   const std::size_t affordable = std::max(kOutsideWork / (layer.vocab() * layer.dim()), kOutsideContexts);
   const std::size_t most = std::min({count, affordable, static_cast<std::size_t>(contexts.rows())});
   const std::size_t width = index.stored_width();
-  const std::size_t leading = OutsideFeatures::paired(width);
-  const std::size_t fewest = OutsideFeatures(leading).count();
-  if (most < kFewestOfFeature * fewest) return;
-  const auto features = OutsideFeatures::at_most(std::max(most / kContextsOfFeature, fewest), width);
+  if (most < kFewestSampled) return;
+  const OutsideFeatures features = features_for(most, width);
   const RowMajorMatrix some = evenly_spaced(Contexts::of(contexts), most);
   OutsideSample sample = measure_bounded(layer, index, features, some, report, executor);
-  OutsideEstimate& estimate = index.outside;
+  OutsideEstimate estimate = index.outside;
   estimate.features = features;
-  estimate.regions = learn_regions(sample, leading, executor);
+  estimate.regions = learn_regions(sample, OutsideFeatures::paired(width), executor);
   const std::vector<std::size_t> sizes = sample.groups;
   std::array<std::optional<OutsideMass>, kOutsideModels> of_size;
   for (std::size_t size = 0; size < kOutsideModels; ++size) {
     for (std::size_t i = 0; i < sample.size(); ++i)
       sample.groups[i] = sizes[i] == size ? estimate.regions.of(sample.context(i)) : Candidates::no_group;
     of_size[size] = fit_outside_mass(sample, estimate.regions.count(), executor);
+    const bool expected = size == static_cast<std::size_t>(OutsideOf::expected);
+    if (expected && of_size[size] && !is_worth_keeping(*of_size[size], estimate, sample)) return;
   }
   estimate.models = all_models(of_size);
+  index.outside = std::move(estimate);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
