@@ -665,17 +665,6 @@ TEST(MappedVocabulary, OfEqualLogitsTheLowerIdGoesFirst) {
   EXPECT_EQ(answer.ids, ids);
 }
 
-TEST(MappedVocabulary, TakesTheOffsetsOfEagle) {
-  const std::vector<std::int64_t> d2t = {0, 0, 3, 3, 10};
-  EXPECT_EQ(token_ids_from_d2t(d2t), (std::vector<TokenId>{0, 1, 5, 6, 14}));
-  const std::vector<std::int64_t> negative = {0, -2};
-  EXPECT_EQ(error_of([&] { token_ids_from_d2t(negative); }),
-            "mapped: d2t has -2 for row 1; with the row's number it must be an id, at least 0 and at most "
-            "2147483647");
-  const std::vector<std::int64_t> large = {0, std::numeric_limits<std::int64_t>::max()};
-  EXPECT_NE(error_of([&] { token_ids_from_d2t(large); }), "");
-}
-
 // Up to 16 + V/512 rows of padding are taken off what was learned of all rows.
 TEST(MappedVocabulary, KeepsALearnedLogZWhereThereIsLittlePadding) {
   const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);

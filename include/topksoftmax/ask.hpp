@@ -7,6 +7,7 @@
 #include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/contexts.hpp"
+#include "topksoftmax/d2t.hpp"
 #include "topksoftmax/decoding/backend_sampler.hpp"
 #include "topksoftmax/decoding/batching.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"

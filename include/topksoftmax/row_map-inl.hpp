@@ -6,10 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
@@ -158,11 +156,6 @@ TOPKSOFTMAX_INLINE void RowMap::scatter(const float* of_rows, float* of_tokens) 
 TOPKSOFTMAX_INLINE std::size_t RowMap::bytes() const {
   return token_of_row_.size() * sizeof(TokenId) + blocks_.size() * sizeof(Block) +
          rows_.size() * sizeof(TokenId) + token_rows_.size() * sizeof(std::uint64_t);
-}
-
-TOPKSOFTMAX_INLINE std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t) {
-  return detail::token_ids_from_d2t(d2t,
-                                    [](const std::string& what) { return Error("mapped: d2t " + what); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

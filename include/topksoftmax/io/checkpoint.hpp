@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/d2t.hpp"
 #include "topksoftmax/io/checkpoint_head.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/io/safetensors_shards.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
-#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/d2t.hpp"
 #include "topksoftmax/io/gguf.hpp"
 #include "topksoftmax/io/gguf_head.hpp"
 #include "topksoftmax/io/stored_layer.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/numeric/half.hpp"
-#include "topksoftmax/row_map.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/value_at.hpp"
 #include "topksoftmax/types.hpp"
