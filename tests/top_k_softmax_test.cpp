@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -15,6 +16,7 @@
 #include "support/allocations.hpp"
 #include "support/layers.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/mapped_vocabulary.hpp"
 #include "topksoftmax/query_options.hpp"
 
 namespace topksoftmax {
@@ -129,6 +131,34 @@ TEST(LogitsBatch, AreRefusedWhereMemoryRunsOut) {
   }
   EXPECT_GE(failures, 2U);
   EXPECT_EQ(head.refused(), failures);
+}
+
+// Of a mask that allows an eighth of the tokens or fewer, their rows alone are read.
+TEST(LogitsBatch, AreTheSameHoweverFewTokensAreAllowed) {
+  constexpr std::size_t vocab = 1000;
+  const SoftmaxLayer layer = random_layer(vocab, kDim, 1).with({.scale = 1.5F, .soft_cap = 5.0F});
+  const RowMajorMatrix H = random_matrix(kBatch, kDim, 3);
+  std::vector<TokenId> rows(vocab);
+  for (std::size_t row = 0; row < vocab; ++row) rows[row] = static_cast<TokenId>(3 * row + 1);
+  const std::vector<TokenBias> biases = {{4, 2.0F}, {10, -3.0F}, {31, 1.0F}};
+  for (const bool mapped : {false, true}) {
+    std::unique_ptr<TopKSoftmax> head = Fused::make(layer);
+    if (mapped) head = MappedVocabulary::wrap(std::move(head), rows, 3 * vocab + 5);
+    Workspace workspace;
+    const std::span<const float> scanned = head->logits_batch(H, {.logit_bias = biases}, workspace);
+    const std::vector<float> all(scanned.begin(), scanned.end());
+    for (const std::size_t count : {1U, 5U, 125U, 126U, 500U}) {
+      TokenMask mask(head->vocab());
+      for (std::size_t i = 0; i < count; ++i) mask.allow(mapped ? rows[2 * i] : static_cast<TokenId>(2 * i));
+      const QueryOptions options = {.allowed = mask, .logit_bias = biases};
+      const std::span<const float> some = head->logits_batch(H, options, workspace);
+      ASSERT_EQ(some.size(), all.size());
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const bool allowed = mask.allows(static_cast<TokenId>(i % head->vocab()));
+        ASSERT_EQ(some[i], allowed ? all[i] : -std::numeric_limits<float>::infinity()) << count << " " << i;
+      }
+    }
+  }
 }
 
 TEST(LogitsOf, AreThoseOfAllTokens) {

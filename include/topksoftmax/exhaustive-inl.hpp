@@ -34,9 +34,15 @@ inline QueryWork gathering_work(const SoftmaxLayer& layer, std::size_t allowed) 
   return {.bytes_read = layer.rows().bytes(allowed), .candidates = allowed};
 }
 
-/// Takes the `allowed` tokens that query.edits allows into the heap and (if it is not null) the sum.
-inline void absorb_allowed(const SoftmaxLayer& layer, const Query& query, std::size_t allowed,
-                           Workspace& workspace, kernels::TopKHeap& heap, kernels::LogSumExp* sum) {
+/// Some tokens, ascending, and their logits.
+struct GatheredTokens {
+  const TokenId* ids;
+  const float* logits;
+};
+
+/// The `allowed` tokens that query.edits allows, in the workspace until it is used for this again.
+inline GatheredTokens gather_allowed(const SoftmaxLayer& layer, const Query& query, std::size_t allowed,
+                                     Workspace& workspace) {
   AnswerScratch& scratch = workspace.scratch<AnswerScratch>();
   auto* const ids = scratch.ids.get<TokenId>(allowed);
   std::size_t count = 0;
@@ -50,8 +56,15 @@ inline void absorb_allowed(const SoftmaxLayer& layer, const Query& query, std::s
     float& logit = logits[found - ids];
     logit = kernels::add_bias(logit, bias.bias);
   }
-  if (query.k > 0) kernels::select(logits, ids, allowed, heap);
-  if (sum != nullptr) kernels::add_exp(logits, allowed, *sum);
+  return {ids, logits};
+}
+
+/// Takes them into the heap and (if it is not null) the sum.
+inline void absorb_allowed(const SoftmaxLayer& layer, const Query& query, std::size_t allowed,
+                           Workspace& workspace, kernels::TopKHeap& heap, kernels::LogSumExp* sum) {
+  const GatheredTokens found = gather_allowed(layer, query, allowed, workspace);
+  if (query.k > 0) kernels::select(found.logits, found.ids, allowed, heap);
+  if (sum != nullptr) kernels::add_exp(found.logits, allowed, *sum);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
@@ -92,6 +105,19 @@ TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const Query& query,
   }
   if (query.edits.empty()) return;
   for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, rows, logits + q * rows);
+}
+
+TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                  std::size_t batch, Workspace& workspace, float* logits) {
+  if (!detail::is_gathered(layer, query)) return score_all(layer, query, stride, batch, logits);
+  const std::size_t rows = layer.vocab();
+  const std::size_t allowed = query.edits.allowed.count(rows);
+  std::fill_n(logits, batch * rows, detail::kForbidden);
+  Query one = query;
+  for (std::size_t q = 0; q < batch; ++q, one.h += stride, logits += rows) {
+    const detail::GatheredTokens found = detail::gather_allowed(layer, one, allowed, workspace);
+    for (std::size_t i = 0; i < allowed; ++i) logits[found.ids[i]] = found.logits[i];
+  }
 }
 
 TOPKSOFTMAX_INLINE QueryWork absorb_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,

@@ -20,6 +20,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
                                   std::size_t batch, float* logits);
 
+/// The same, but where an eighth of the tokens or fewer are allowed reads only their rows, for each context.
+TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
+                                  std::size_t batch, Workspace& workspace, float* logits);
+
 /// Takes every token that may be returned into the heaps and (if `sums` is not null) the sums of `batch`
 /// contexts at query.h, `stride` floats apart; query.k does not count. Returns the work of one. Reads V·d
 /// weights once, or where an eighth of the tokens or fewer are allowed, only their rows, for each context.

@@ -274,7 +274,7 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float*
     values = (row_map_ ? scratch.of_rows : scratch.values).get<float>(batch * rows_);
     return checked;
   });
-  do_logits_batch(query, stride, batch, values);
+  do_logits_batch(query, stride, batch, workspace, values);
   if (!row_map_) return {values, batch * rows_};
   auto* const of_tokens = workspace.scratch<detail::LogitsScratch>().values.get<float>(batch * vocab());
   for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows_, of_tokens + q * vocab());
@@ -476,8 +476,9 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_allowed(const Query& query, std::s
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_batch(const Query& query, std::size_t stride,
-                                                     std::size_t batch, float* logits) const {
-  score_all(layer_, query, stride, batch, logits);
+                                                     std::size_t batch, Workspace& workspace,
+                                                     float* logits) const {
+  score_all(layer_, query, stride, batch, workspace, logits);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_of(const float* h, std::span<const TokenId> rows,

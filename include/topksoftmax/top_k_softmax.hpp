@@ -109,7 +109,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// The logits of every token for the context h [d], mask and biases applied (−∞: forbidden): [V], in the
   /// workspace until it is used again. Bit for bit those of answers; effort and k are ignored. Reads V·d
-  /// weights, whatever the backend.
+  /// weights, whatever the backend; where a mask allows an eighth of the tokens or fewer, only theirs.
   std::span<const float> logits(const ConstVector& h, const QueryOptions& options,
                                 Workspace& workspace) const {
     return logits_batch(h.data(), 1, static_cast<std::size_t>(h.size()), static_cast<std::size_t>(h.size()),
@@ -300,10 +300,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   virtual void do_query_allowed(const Query& query, std::size_t stride, std::size_t batch,
                                 std::size_t allowed, Workspace& workspace, TopK* answers) const;
 
-  /// The logits of all rows for `batch` contexts at query.h, edits applied: [batch × rows]. The default scans
-  /// the layer.
+  /// The logits of all rows for `batch` contexts at query.h, edits applied: [batch × rows]. The default
+  /// reads the layer.
   virtual void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
-                               float* logits) const;
+                               Workspace& workspace, float* logits) const;
 
   /// The logits of some rows for the context h, as the layer has them. The default gathers these rows from
   /// it.

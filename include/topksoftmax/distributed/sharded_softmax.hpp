@@ -145,7 +145,7 @@ class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
                         Workspace& workspace, TopK* answers) const override {
     answer(query, true, stride, batch, workspace, answers);
   }
-  void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
+  void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
                        float* logits) const override;
   void do_logits_of(const float* h, std::span<const TokenId> rows, const Workspace& workspace,
                     std::span<float> logits) const override;
@@ -347,7 +347,7 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
 }
 
 inline void ShardedSoftmax::do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                            float* logits) const {
+                                            Workspace& /*workspace*/, float* logits) const {
   detail::Call call(detail::Call::Kind::logits);
   call.add(query, layer().dim(), stride, batch, rows());
   const auto pack = [&](std::byte* to) {
