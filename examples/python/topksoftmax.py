@@ -530,7 +530,7 @@ class _Query:
                  log_z_tolerance=np.inf):
         words = words32 = pairs = None
         if isinstance(mask, np.ndarray) and mask.dtype in (np.int32, np.uint32):
-            words32 = _vector(mask, mask.dtype, "n", "mask")
+            words32 = _vector(mask, mask.dtype, (vocab + 31) // 32, "a mask in words of 32 bits")
         elif mask is not None:
             words = np.zeros((vocab + 63) // 64, np.uint64)
             packed = np.packbits(_vector(mask, np.bool_, vocab, "a mask without words of 32 bits"),
@@ -538,7 +538,7 @@ class _Query:
             words.view(np.uint8)[: len(packed)] = packed
         if biases:
             pairs = np.array(sorted((_whole(token, vocab - 1, "a token of biases"), bias)
-                                    for token, bias in biases.items()), dtype=_BIAS)
+                                    for token, bias in dict(biases).items()), dtype=_BIAS)
         self.k = min(_whole(k, SIZE_MAX, "k", least=1), vocab)  # of which there is room for answers
         self._arrays = words, words32, pairs
         self._options = _QueryOptions(
@@ -798,8 +798,9 @@ class Sampler(_Handle):
     def draw(self, head, h, random, **options):
         """The Token after a context h [d] of float32, from exactly the layer's distribution.
 
-        Options: mask, biases, effort and probabilities of a query. probabilities=False may take less time;
-        log_prob may then be the middle of an interval as wide as the draw left it.
+        Options: mask, biases, effort, probabilities and log_z_tolerance of a query. log_prob may be the middle
+        of an interval that is no wider than log_z_tolerance; without that, as wide as the draw left it, which
+        may be nats. probabilities=False may take less time.
         """
         return self._draw("topk_draw", head, h, random, options)
 

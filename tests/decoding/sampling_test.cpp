@@ -558,6 +558,54 @@ TEST(Sampling, TheProbabilityOfATokenIsThatOfTheLayer) {
   }
 }
 
+TEST(Sampling, AProbabilityIsAsNarrowAsAskedFor) {
+  const Drawn world;
+  const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
+  const Fused fused(world.layer);
+  for (const SamplingOptions& options :
+       {SamplingOptions{}, SamplingOptions{.temperature = 0.8}, SamplingOptions{.top_p = 0.9}}) {
+    Sampler sampler(options);
+    Sampler wide(options);
+    Sampler exact(options);
+    RandomStream random(11);
+    RandomStream of_wide(11);
+    RandomStream of_exact(11);
+    std::size_t wider = 0;
+    for (Eigen::Index i = 0; i < 100; ++i) {
+      const Eigen::VectorXf h = world.contexts.row(i);
+      const SampledToken expected = exact.draw(fused, h, of_exact);
+      const SampledToken token = sampler.draw(*head, h, random, {.log_z_tolerance = 0.05});
+      ASSERT_EQ(token.id, expected.id);
+      ASSERT_NEAR(token.log_prob, expected.log_prob, 0.05);
+      ASSERT_LE(token.log_prob_high - token.log_prob_low, 0.05);
+      const SampledToken unasked = wide.draw(*head, h, of_wide);
+      wider += unasked.log_prob_high - unasked.log_prob_low > 0.05 ? 1U : 0U;
+    }
+    EXPECT_GT(wider, 10U);
+    EXPECT_GE(sampler.full_scans(), wider);
+    EXPECT_LE(sampler.full_scans(), wide.full_scans() + wider);
+  }
+}
+
+TEST(Sampling, OptionsMayChangeFromDrawToDraw) {
+  const Drawn world;
+  const auto head = Certified::build(world.layer, world.contexts, {.width = 16});
+  Sampler changed;
+  for (const SamplingOptions& options : kSamplingCases) {
+    changed.set_options(options);
+    Sampler fresh(options);
+    RandomStream random(7);
+    RandomStream other(7);
+    for (Eigen::Index i = 0; i < 20; ++i) {
+      const Eigen::VectorXf h = world.contexts.row(i);
+      ASSERT_EQ(changed.draw(*head, h, random).id, fresh.draw(*head, h, other).id);
+    }
+  }
+  changed.set_options({.temperature = 0.5});
+  EXPECT_THROW(changed.set_options({.temperature = -1.0}), std::invalid_argument);
+  EXPECT_EQ(changed.options().temperature, 0.5);
+}
+
 TEST(Sampling, GreedyTakesTheBest) {
   const Drawn world;
   const Fused fused(world.layer);

@@ -622,7 +622,9 @@ typedef struct topk_sampled_token {
 /// backend is asked, and the same one for a seed. Backends that cannot prove their answers are asked for a
 /// greedy choice alone. Of `query`, which may be NULL, the mask, the biases and the effort count, and whether
 /// probabilities are wanted: without, the bounds of log_prob are as wide as the draw left them, and log_prob
-/// may be no more than the middle between them. Takes one number of the stream, unless it fails.
+/// may be no more than the middle between them. With them they may still be nats apart, but no wider than
+/// log_z_tolerance: where they were, the logits of all tokens are taken. Takes one number of the stream,
+/// unless it fails.
 /// TOPK_INVALID_ARGUMENT as topk_query, and where no token is allowed.
 ///
 /// Cost: a query for 8 tokens (or top_k; 1 at temperature 0) or, without probabilities, the bounds of one;

@@ -64,7 +64,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
 
   /// Draws the token after the context h [d]. Of `query` the mask, the biases and the effort count, and
   /// whether probabilities are wanted: without, the bounds of SampledToken::log_prob are as wide as the draw
-  /// left them. Throws std::invalid_argument as a query does, and where no token is allowed.
+  /// left them. With them they may still be nats apart, but no wider than log_z_tolerance: where they were,
+  /// the logits of all tokens are taken. Throws std::invalid_argument as a query does, and where no token is
+  /// allowed.
   ///
   /// Cost: a query for 8 tokens (for top_k, unless top_n_sigma comes with it), or the bounds of one, V/16
   /// random numbers and some tens of rows of d weights; with top_n_sigma a logit_deviation; in the cases
@@ -82,6 +84,12 @@ class TOPKSOFTMAX_EXPORT Sampler {
 
   /// What draws are made by.
   const SamplingOptions& options() const { return options_; }
+  /// Other options for the draws that follow, in the memory that this one has warmed up. Throws as the
+  /// constructor does, and leaves the former ones then.
+  void set_options(const SamplingOptions& options) {
+    check(options);
+    options_ = options;
+  }
 
   /// How many of the tokens drawn needed the logits of all tokens.
   std::size_t full_scans() const { return full_scans_; }
@@ -221,7 +229,11 @@ inline std::optional<Nucleus> Sampler::only_nucleus(std::uint64_t seed) const {
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
   scanned_ = false;
-  const SampledToken token = draw_token(head, {h, dim}, random.bits(), query);
+  const std::uint64_t seed = random.bits();
+  SampledToken token = draw_token(head, {h, dim}, seed, query);
+  if (query.probabilities && token.log_prob_high - token.log_prob_low > query.log_z_tolerance) {
+    token = draw_from_all(head, {h, dim}, TokenGumbels(seed), query);
+  }
   full_scans_ += scanned_ ? 1U : 0U;
   return token;
 }
