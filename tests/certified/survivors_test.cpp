@@ -133,6 +133,31 @@ TEST(Survivors, AreNoneWhereNoCutMakesTheIntervalOfLogZNarrowEnough) {
   }
 }
 
+TEST(ExpectedSurvivors, GoOnAsTheyDid) {
+  const detail::TriedCut higher = {.width = 4.0, .survivors = 10.0};
+  const detail::TriedCut lower = {.width = 2.0, .survivors = 30.0};
+  EXPECT_NEAR(detail::expected_survivors(higher, lower, 2.0), 30.0, 1e-9);
+  EXPECT_NEAR(detail::expected_survivors(higher, lower, 1.0), 90.0, 1e-9);
+  EXPECT_NEAR(detail::expected_survivors(higher, lower, 0.5), 270.0, 1e-9);
+  EXPECT_TRUE(std::isinf(detail::expected_survivors(higher, lower, 0.0)));
+  EXPECT_TRUE(std::isinf(detail::expected_survivors(higher, {.width = 4.0, .survivors = 30.0}, 1.0)));
+}
+
+// What cannot get there is given up before much of the layer has been read.
+TEST(Survivors, OfAnIntervalThatWillNotBeNarrowEnoughAreHardlyScored) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = 0.5F * clustered_contexts(300, kDim, 6, 9);
+  const auto head = Certified::build(layer, contexts, {.prefix = 8, .width = 16});
+  const double bytes = static_cast<double>(layer.rows().bytes(kVocab));
+  double most = 0.0;
+  for (Eigen::Index q = 0; q < 100; ++q) {
+    const TopK answer = head->query(contexts.row(q), {.k = 5, .log_z_tolerance = 1e-3});
+    ASSERT_EQ(answer.normalizer, Normalizer::exact);
+    most = std::max(most, static_cast<double>(answer.work.bytes_read));
+  }
+  EXPECT_LT(most, 2.0 * bytes);
+}
+
 // A row whose logit may leave float's range on the way: no threshold is one that holds.
 TEST(Survivors, LogitsThatMayOverflowRuleNothingOut) {
   const RowMajorMatrix W = random_layer(kVocab, kDim, 3).weights();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "topksoftmax/candidates.hpp"
@@ -133,10 +134,25 @@ inline Candidates bounded_candidates(const BoundedQuery& bounded) {
   return candidates;
 }
 
+/// What a cut came to where the interval of log Z was to be narrower.
+struct TriedCut {
+  double width;      ///< of the interval
+  double survivors;  ///< rows that were scored
+};
+
+/// How many rows would be scored, about, for an interval of this width: both logarithms go on as they did
+/// from one cut to the next, which was lower.
+inline double expected_survivors(const TriedCut& higher, const TriedCut& lower, double width) {
+  const double narrowed = std::log(higher.width / lower.width);
+  if (!(narrowed > 0.0)) return std::numeric_limits<double>::infinity();
+  const double steps = std::log(lower.width / width) / narrowed;
+  return lower.survivors * std::pow(lower.survivors / higher.survivors, steps);
+}
+
 /// The tokens that may be among the k best when k tokens are known to reach the threshold that `rows` may
 /// reach: certified, with log Z as an interval no wider than the query tolerates. Every token where these are
-/// too many, or where their prefixes let more than `most` pass, which then costs no more than finding that
-/// out.
+/// too many, or would be for so narrow an interval by what two cuts came to, or where their prefixes let more
+/// than `most` pass, which then costs no more than finding that out.
 inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows rows, std::size_t most) {
   // How much lower the cut is for the first attempt at a narrower interval; twice as much every time.
   constexpr float kFirstStep = 1.0F;
@@ -146,12 +162,14 @@ inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows row
   const Query& query = bounded.query;
   Candidates candidates = bounded_candidates(bounded);
   const bool any_width = std::isinf(query.log_z_tolerance);
+  const std::size_t too_many = index.rows() / kBoundingShare;
+  std::optional<TriedCut> higher;
   float step = kFirstStep;
   for (float cut = rows.threshold;; rows = rows_reaching(bounded, cut)) {
     const Survivors found = survivors(bounded, rows, cut, most);
     candidates.bytes_read += rows.bytes_read + found.bytes_read;
     candidates.screened += rows.bounded + found.bounded;
-    if (found.ids.size() > std::min(most, index.rows() / kBoundingShare)) break;
+    if (found.ids.size() > std::min(most, too_many)) break;
     most = index.rows();  // a lower cut lets more pass, and says nothing of the threshold
     candidates.ids = found.ids;
     candidates.everything = false;
@@ -168,6 +186,12 @@ inline Candidates candidates_among(const BoundedQuery& bounded, ReachingRows row
     if (any_width) return candidates;
     const auto [low, high] = log_z_bounds(candidates, score(bounded, candidates));
     if (high - low <= query.log_z_tolerance) return candidates;
+    const TriedCut tried = {.width = high - low, .survivors = static_cast<double>(found.ids.size())};
+    const bool grows = higher && higher->survivors > 0.0 && tried.survivors > higher->survivors;
+    if (grows && expected_survivors(*higher, tried, query.log_z_tolerance) > static_cast<double>(too_many)) {
+      break;
+    }
+    higher = tried;
     cut -= step;
     step *= 2.0F;
   }
