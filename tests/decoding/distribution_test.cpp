@@ -48,6 +48,10 @@ TEST(Distribution, RefusesWhatIsNone) {
   EXPECT_THROW(Distribution::of_some({1}, {1.0, 1.0}), Error);
 }
 
+TEST(Distribution, RefusesToDrawWhereItWasNeverAssignedTo) {
+  EXPECT_THROW(Distribution().draw(0.5), Error);
+}
+
 TEST(Distribution, DrawsByTheCumulativeSum) {
   const Distribution one = Distribution::of_some({2, 5, 6}, {0.25, 0.5, 0.25});
   EXPECT_EQ(one.draw(0.0), 2);

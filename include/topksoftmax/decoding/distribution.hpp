@@ -106,6 +106,7 @@ inline double Distribution::operator[](TokenId id) const {
 }
 
 inline TokenId Distribution::draw(double u) const {
+  if (probabilities_.empty()) throw Error("distribution: it has no tokens; it was never assigned to");
   return id(detail::find_in_cumulative(probabilities_, u));
 }
 
