@@ -77,6 +77,17 @@ TEST_F(CandidatesTest, BiasedTokensAlwaysCompete) {
   EXPECT_EQ(found.work.candidates, 6U);
 }
 
+TEST_F(CandidatesTest, BiasedTokensDoNotStandForOthersThatWereNotProposed) {
+  TokenMask mask(500);
+  for (TokenId id = 100; id < 399; ++id) mask.allow(id);
+  const std::vector<TokenBias> bias = {{150, -0.5F}};
+  const QueryOptions options = {.k = 1, .allowed = mask, .logit_bias = bias};
+  const TopK found = answer({.ids = ids_}, options);
+  EXPECT_TRUE(found.work.fell_back);
+  EXPECT_EQ(found.ids, truth(options).ids);
+  EXPECT_TRUE(answer({.ids = ids_}, {.k = 6, .logit_bias = bias}).work.fell_back);
+}
+
 TEST_F(CandidatesTest, PackedRowsGiveTheSameAnswer) {
   const RowMajorMatrix W = layer_.weights();
   RowMajorMatrix copies(5, 9);

@@ -65,6 +65,8 @@ inline void normalise(const Candidates& candidates, double inside, double outsid
 /// tokens are left and the query wants to fall back.
 inline bool answer_from_logits(const Query& query, const Candidates& candidates, std::span<const TokenId> ids,
                                const QueryWork& work, float* logits, Workspace& workspace, TopK& answer) {
+  const bool may_lack = query.fall_back && query.edits.bias_count != 0 && !are_proven(candidates);
+  if (may_lack && !allows_k(query, candidates.ids)) return false;
   const bool learned = query.probabilities && candidates.normalizer == Normalizer::learned;
   const bool edited = edits_tokens(query, candidates);
   double outside = candidates.outside;

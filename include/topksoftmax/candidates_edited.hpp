@@ -55,15 +55,28 @@ inline std::span<const TokenId> with_edited_tokens(const Query& query, const Can
   return {all, count};
 }
 
-/// Whether an answer can be chosen from these candidates: at least k are proposed, and of
-/// with_edited_tokens() as many are allowed. Cost: O(1) without a mask.
-inline bool has_answer(const Candidates& candidates, const Query& query, std::size_t vocab,
-                       Workspace& workspace) {
-  if (candidates.ids.size() < query.k) return false;
+/// Whether these candidates are all that may be among the k best, surely or but for a small probability.
+inline bool are_proven(const Candidates& candidates) {
+  return candidates.certified || candidates.confidence > 0.0;
+}
+
+/// Whether k of these tokens are allowed. Cost: O(1) without a mask.
+inline bool allows_k(const Query& query, std::span<const TokenId> ids) {
+  if (ids.size() < query.k) return false;
   if (query.edits.allowed.empty()) return true;
-  const auto ids = with_edited_tokens(query, candidates, vocab, workspace);
   const auto is_allowed = [&query](TokenId id) { return query.edits.allows(id); };
   return static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), is_allowed)) >= query.k;
+}
+
+/// Whether an answer can be chosen from these candidates: at least k are proposed, and as many of these are
+/// allowed; where they are proven, of with_edited_tokens(). Others that are there for their biases alone do
+/// not stand for better ones that were not proposed. Cost: O(1) without a mask.
+inline bool has_answer(const Candidates& candidates, const Query& query, std::size_t vocab,
+                       Workspace& workspace) {
+  if (!are_proven(candidates)) return allows_k(query, candidates.ids);
+  if (candidates.ids.size() < query.k) return false;
+  return query.edits.allowed.empty() ||
+         allows_k(query, with_edited_tokens(query, candidates, vocab, workspace));
 }
 
 inline void edit(const kernels::LogitEdits& edits, std::span<const TokenId> ids, float* logits) {
