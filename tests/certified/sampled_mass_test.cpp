@@ -392,6 +392,41 @@ TEST(PlaceInNucleus, IsThatOfAllLogits) {
   }
 }
 
+// Whatever is guessed of a token's row: it is not before itself, and rows near it may be on either side.
+TEST(PlaceInNucleus, IsRightButForFewSeeds) {
+  std::size_t asked = 0;
+  std::size_t wrong = 0;
+  for (unsigned world = 1; world <= 12; ++world) {
+    const SoftmaxLayer layer = random_layer(700, 16, world);
+    const RowMajorMatrix contexts = clustered_contexts(300, 16, 6, world + 50);
+    const auto head = Certified::build(layer, contexts, {.width = 12});
+    Workspace workspace;
+    for (Eigen::Index q = 0; q < 4; ++q) {
+      const Eigen::VectorXf h = 0.5F * contexts.row(q).transpose();
+      const TopK all = Fused(layer).query(h, {.k = 700});
+      for (const double share : {0.01, 0.5, 0.9}) {
+        // Far enough from the end for any log Z within the error: the last tokens inside, and the first
+        // outside.
+        double before = 0.0;
+        std::size_t last = 0;
+        for (; last < 700 && before < share * std::exp(-1e-3); ++last) before += std::exp(all.log_prob(last));
+        for (const std::size_t place : {std::size_t{0}, last - 1}) {
+          const ScoredToken token = {all.logits[place], all.ids[place]};
+          for (std::uint64_t seed = 0; seed < 40; ++seed) {
+            const auto found = head->place_in_nucleus(
+                span_of(h), token, {.share = share, .error = 1e-3, .seed = seed}, {}, workspace);
+            ASSERT_TRUE(found);
+            ++asked;
+            wrong += found->inside ? 0U : 1U;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(asked, 12U * 4 * 3 * 2 * 40);
+  EXPECT_LE(wrong, asked / 1000);
+}
+
 TEST(PlaceInNucleus, KnowsMasksBiasesAndTransforms) {
   const World world;
   TokenMask mask(4000);

@@ -30,6 +30,8 @@ inline constexpr double kAlike = 1e-5;
 /// Once in a thousand times none of n draws meets rows that have 6.9/n of the mass. They are taken to be so
 /// many more draws, off by the variance of the proportions that are known: (6.9/kThreeNines)².
 inline constexpr double kUnseen = 3.7;
+/// Of rows whose guesses are within two deviations of a limit this share of the mass is on its other side.
+inline constexpr double kWrongSide = 0.25;
 
 /// What sampling works in.
 struct RowSampleScratch {
@@ -89,6 +91,7 @@ class RowSample {
     if (!is_usable()) return;
     best_ = guesses_.best();
     count_biased();
+    count_ranked();
   }
 
   bool is_usable() const { return std::isfinite(guesses_.best()); }
@@ -242,6 +245,15 @@ class RowSample {
     });
   }
 
+  /// The token whose place is sought is never before itself, whatever is guessed of its row.
+  void count_ranked() {
+    if (ranking_.token.id < 0) return;
+    const std::size_t place = bounded_.index.order.place(ranking_.token.id);
+    if (!(guesses_.weight(place) > 0.0F)) return;  // it is biased, or weighs nothing
+    read_.push_back(place);
+    read_from(0);
+  }
+
   /// Adds rows of which the weights are guessed to sum up to `sum`.
   void add_sample(double sum, std::size_t strata, Tally& tally, Scatter& scatter) {
     const double length = sum / static_cast<double>(strata);
@@ -277,7 +289,13 @@ class RowSample {
     }
     const double unseen = kUnseen * std::max(scatter.variance(), scatter_.variance());
     of_mass.count(length * unit, unseen, tally.mass);
-    of_margin.count(length * unit, unseen, tally.margin);
+    // Rows near the token that are guessed to be on its other side count for the whole of their mass.
+    const double sigma = std::min(1.0, 2.0 * std::sqrt(std::max(scatter.variance(), scatter_.variance())));
+    const auto guessed_above = [&](double logs) {
+      return guesses_.sum_above(static_cast<float>(static_cast<double>(limit) * std::exp(logs)));
+    };
+    const double near = ranking_.token.id < 0 ? 0.0 : guessed_above(-sigma) - guessed_above(sigma);
+    of_margin.count(length * unit, std::max(unseen, kWrongSide * near / length), tally.margin);
   }
 
   /// What rows weigh more than guessed, as a share of the guess.
