@@ -587,6 +587,23 @@ TEST(Sampling, AProbabilityIsAsNarrowAsAskedFor) {
   }
 }
 
+// Sixteen weights, the last of them nothing, may sum up to less than the first fifteen.
+TEST(Sampling, BoundsOfAProbabilityAreInOrder) {
+  const RowMajorMatrix contexts = clustered_contexts(60, 8, 4, 9);
+  Sampler sampler({.temperature = 1.3, .top_k = 16, .top_p = 0.9999999});
+  RandomStream random(3);
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    RowMajorMatrix W = random_layer(16, 8, seed).weights();
+    Eigen::VectorXf b = Eigen::VectorXf::Zero(16);
+    b[5] = -60.0F;
+    const auto head = Certified::build(SoftmaxLayer::own(W, b), contexts, {.boxes = BoundBoxes::always});
+    for (const auto& h : contexts.rowwise()) {
+      const SampledToken token = sampler.draw(*head, h, random);
+      ASSERT_LE(token.log_prob_low, token.log_prob_high);
+    }
+  }
+}
+
 TEST(Sampling, OptionsMayChangeFromDrawToDraw) {
   const Drawn world;
   const auto head = Certified::build(world.layer, world.contexts, {.width = 16});

@@ -153,8 +153,9 @@ class Narrowing {
   /// Bounds of the weights of all that stay.
   Bounds mass() {
     const bool all_others = stay_.others_sure && stay_.lowest == -std::numeric_limits<double>::infinity();
-    return {sum_of(listed(stay_.sure)) + (all_others ? outside().low : 0.0),
-            sum_of(listed(stay_.possible)) + (stay_.others ? outside().high : 0.0)};
+    const double low = sum_of(listed(stay_.sure)) + (all_others ? outside().low : 0.0);
+    const double high = sum_of(listed(stay_.possible)) + (stay_.others ? outside().high : 0.0);
+    return {low, std::max(low, high)};  // more weights, added in another order, may sum up to less
   }
 
  private:
