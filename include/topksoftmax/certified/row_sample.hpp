@@ -30,7 +30,8 @@ inline constexpr double kAlike = 1e-5;
 /// Once in a thousand times none of n draws meets rows that have 6.9/n of the mass. They are taken to be so
 /// many more draws, off by the variance of the proportions that are known: (6.9/kThreeNines)².
 inline constexpr double kUnseen = 3.7;
-/// Of rows whose guesses are within two deviations of a limit this share of the mass is on its other side.
+/// Of rows whose guesses are within two deviations of a limit, this share of the mass is taken to lie on its
+/// other side.
 inline constexpr double kWrongSide = 0.25;
 
 /// What sampling works in.
