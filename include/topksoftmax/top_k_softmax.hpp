@@ -109,7 +109,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
   /// The logits of every token for the context h [d], mask and biases applied (−∞: forbidden): [V], in the
   /// workspace until it is used again. Bit for bit those of answers; effort and k are ignored. Reads V·d
-  /// weights, whatever the backend; where a mask allows an eighth of the tokens or fewer, only theirs.
+  /// weights, whatever the backend; where a mask allows an eighth of the tokens or fewer, only theirs, unless
+  /// other processes have rows of the layer (collective()).
   std::span<const float> logits(const ConstVector& h, const QueryOptions& options,
                                 Workspace& workspace) const {
     return logits_batch(h.data(), 1, static_cast<std::size_t>(h.size()), static_cast<std::size_t>(h.size()),
