@@ -6,15 +6,29 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/errors.hpp"
 #include "support/layers.hpp"
 #include "support/weight_blocks.hpp"
 #include "topksoftmax/exact.hpp"
+#include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 namespace {
+
+template <class W, class... Bias>
+concept Borrowed = requires(W&& weights, Bias&&... bias) {
+  SoftmaxLayer::borrow(std::forward<W>(weights), std::forward<Bias>(bias)...);
+};
+static_assert(Borrowed<RowMajorMatrix&> && Borrowed<const RowMajorMatrix&, const Eigen::VectorXf&>);
+static_assert(Borrowed<Eigen::Map<const RowMajorMatrix>, Eigen::Map<const Eigen::VectorXf>>);
+static_assert(Borrowed<Eigen::Block<RowMajorMatrix>> && Borrowed<kernels::Rows, int>);
+static_assert(!Borrowed<RowMajorMatrix> && !Borrowed<RowMajorMatrix&, Eigen::VectorXf>,
+              "what is gone when the call is over");
+static_assert(!Borrowed<RowMajorMatrix, Eigen::VectorXf&> && !Borrowed<RowMajorMatrix, Eigen::VectorXf>);
 
 using testing::error_of;
 using testing::random_matrix;
@@ -140,7 +154,8 @@ TEST(SoftmaxLayer, RefusesValuesThatAreApart) {
 
 TEST(SoftmaxLayer, RefusesWrongShapes) {
   const RowMajorMatrix W = random_matrix(5, 3, 1);
-  EXPECT_EQ(error_of([&] { SoftmaxLayer::borrow(W, random_vector(4, 2).eval()); }),
+  const Eigen::VectorXf four = random_vector(4, 2);
+  EXPECT_EQ(error_of([&] { SoftmaxLayer::borrow(W, four); }),
             "softmax layer: b has 4 values, W has 5 rows; they must agree (or b be empty)");
   EXPECT_EQ(error_of([&] { SoftmaxLayer::own(RowMajorMatrix(0, 3)); }),
             "softmax layer: W has 0 rows; the vocabulary needs at least 1 token");

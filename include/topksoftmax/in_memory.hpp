@@ -26,6 +26,12 @@ concept RowsInMemory = InMemory<Dense> && bool{Dense::IsRowMajor};
 template <class Dense>
 concept VectorInMemory = InMemory<Dense> && bool{Dense::IsVectorAtCompileTime};
 
+/// What a function takes as T&& is a matrix or vector with values of its own, gone when the call is over.
+template <class T>
+concept TemporaryValues = !std::is_lvalue_reference_v<T> && requires(T & values) {
+  []<class Dense>(const Eigen::PlainObjectBase<Dense>&) {}(values);
+};
+
 /// Throws Error, which begins with `name`, where only run time tells that the values of a row or of a vector
 /// are apart: a column of a row-major matrix, say.
 template <InMemory Dense>

@@ -53,6 +53,13 @@ class TOPKSOFTMAX_EXPORT SoftmaxLayer {
     return borrow(W, Eigen::Map<const Eigen::VectorXf>(nullptr, 0));
   }
 
+  /// A matrix or vector that is gone when the call is over cannot be viewed: own() takes it over.
+  template <class Matrix, class Vector>
+  requires TemporaryValues<Matrix> || TemporaryValues<Vector>
+  static SoftmaxLayer borrow(Matrix&& W, Vector&& b) = delete;
+  template <TemporaryValues Matrix>
+  static SoftmaxLayer borrow(Matrix&& W) = delete;
+
   /// Takes W [V×d] and b [V] (empty: no bias) over.
   static SoftmaxLayer own(RowMajorMatrix W, Eigen::VectorXf b = {}) {
     struct Storage {

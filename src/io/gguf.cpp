@@ -140,7 +140,9 @@ const GgufTensor& GgufFile::tensor(std::string_view name) const {
   if (found == tensor_index_.end()) throw no_tensor_error(path_, name, tensor_index_);
   const GgufTensor& tensor = tensors_[found->second];
   if (!ggml_block(tensor.type)) {
-    throw error(name, "is of ggml's " + ggml_type_name(tensor.type) + ", which is not known here");
+    throw error(name,
+                "is of ggml's " + ggml_type_name(tensor.type) +
+                    ", which is not known here; layers are read from F32, F16, BF16, Q8_0, Q6_K and Q4_K");
   }
   return tensor;
 }

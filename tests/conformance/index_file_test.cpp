@@ -107,7 +107,7 @@ TEST_P(IndexFile, LayersOfAllShapesAndTypes) {
     // A copy of the layer with other distances between its rows is the same layer.
     RowMajorMatrix wide = RowMajorMatrix::Constant(vocab, dim + 3, 7.0F);
     wide.leftCols(dim) = W;
-    const SoftmaxLayer strided = SoftmaxLayer::borrow(wide.leftCols(dim), Eigen::VectorXf());
+    const SoftmaxLayer strided = SoftmaxLayer::borrow(wide.leftCols(dim));
     expect_same_answers(*head, *load(folder.path() / "f", strided), random_matrix(5, dim, 4));
   }
   Eigen::Matrix<Eigen::half, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> half =

@@ -149,7 +149,7 @@ TEST_F(GgufHeadTest, RefusesWhatIsNoHead) {
   EXPECT_THAT(error_of([&] {
                 head_of(GgufWriter().tensor("output.weight", {256, 2}, 16, std::string(132, 'w')));
               }),
-              HasSubstr("is of ggml's type 16, which is not known here"));
+              HasSubstr("is of ggml's type 16, which is not known here; layers are read from F32"));
   EXPECT_THAT(error_of([&] { head_of(embedding().tensor("output.bias", {4}, 0, std::string(16, 'b'))); }),
               HasSubstr("tensor \"output.bias\": shape is [4], expected [5]"));
 }

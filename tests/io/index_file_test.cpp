@@ -180,7 +180,7 @@ class PagedRows {
   PagedRows& operator=(const PagedRows&) = delete;
 
   SoftmaxLayer layer() const {
-    return SoftmaxLayer::borrow(Eigen::Map<const RowMajorMatrix>(W_, kRows, dim_), Eigen::VectorXf());
+    return SoftmaxLayer::borrow(Eigen::Map<const RowMajorMatrix>(W_, kRows, dim_));
   }
   Eigen::Index dim() const { return dim_; }
   float& weight(Eigen::Index row) { return W_[row * dim_]; }
