@@ -231,6 +231,13 @@ const std::vector<BadInput>& rows() {
          std::vector<TopK> answers(29);
          Fused::make(random_layer(kVocab, kDim, 1))->query_batch(contexts, {}, workspaces, answers);
        }},
+      {"one context's options, of several", argument,
+       "query_each: context 3: query: k is 0; at least 1 token must be asked for",
+       [] {
+         std::vector<QueryOptions> options(static_cast<std::size_t>(contexts.rows()));
+         options[3].k = 0;
+         Fused::make(random_layer(kVocab, kDim, 1))->query_each(Contexts::of(contexts), options);
+       }},
       {"memory that runs out", "std::bad_alloc", "std::bad_alloc",
        [] {
          const auto head = Fused::make(random_layer(kVocab, kDim, 1));

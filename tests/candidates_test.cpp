@@ -120,7 +120,7 @@ TEST_F(CandidatesTest, ContextsThatShareThemAreAnsweredAsEachAlone) {
         Workspace workspace;
         std::vector<TopK> together(batch);
         const Candidates shared = {.ids = ids_, .screened = 9, .bytes_read = 70};
-        answer_batch_from_candidates(layer_, query, 9, batch, shared, workspace, together.data());
+        answer_batch_from_candidates(layer_, {query, 9, batch}, shared, workspace, together.data());
         for (std::size_t q = 0; q < batch; ++q, query.h += 9) {
           TopK alone;
           answer_from_candidates(layer_, query, shared, workspace, alone);

@@ -400,6 +400,23 @@ TEST_P(MappedVocabularyTest, AllocatesNothingOnceWarm) {
   }
 }
 
+TEST_P(MappedVocabularyTest, ContextsHaveOptionsOfTheirOwn) {
+  const std::vector<Question> asked = questions(world_);
+  std::vector<QueryOptions> options;
+  for (const Question& question : asked) options.push_back(question.of_model(5));
+  const RowMajorMatrix H = world_.contexts.topRows(static_cast<Eigen::Index>(options.size()));
+  for (const auto& backend : world_.backends()) {
+    const auto head = world_.mapped(backend);
+    SCOPED_TRACE(head->name());
+    std::vector<Workspace> workspaces(2);
+    std::vector<TopK> answers(options.size());
+    head->query_each(Contexts::of(H), options, workspaces, answers);
+    for (std::size_t q = 0; q < options.size(); ++q) {
+      expect_same(answers[q], head->query(H.row(static_cast<Eigen::Index>(q)), options[q]));
+    }
+  }
+}
+
 TEST_P(MappedVocabularyTest, ABatchThatMemoryRunsOutOnHasWholeAnswersOrTheOldOnes) {
   if (!testing::can_fail_allocations()) GTEST_SKIP() << "operator new is not ours";
   const auto head = world_.mapped(world_.backends()[1]);

@@ -124,11 +124,13 @@ void fused_scan_batch(benchmark::State& state, const kernels::detail::Implementa
                       std::size_t bytes) {
   const Data data(WeightType::float32, bytes);
   std::vector<ScoredToken> best(kBatch * kTopK);
+  const std::vector<kernels::LogitEdits> none(kBatch);
   for ([[maybe_unused]] auto iteration : state) {
     std::vector<kernels::TopKHeap> heaps;
     for (std::size_t q = 0; q < kBatch; ++q) heaps.emplace_back(best.data() + q * kTopK, kTopK);
     std::vector<kernels::LogSumExp> sums(kBatch);
-    kernel.fused_scan_batch(data.rows, data.contexts.data(), kDim, kBatch, {}, heaps.data(), sums.data());
+    kernel.fused_scan_batch(data.rows, data.contexts.data(), kDim, kBatch, none.data(), heaps.data(),
+                            sums.data());
     benchmark::DoNotOptimize(sums.data());
   }
   count_bytes(state, data.rows.bytes(data.rows.count));

@@ -10,6 +10,8 @@
 #include "peers/describe_peer.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -63,18 +65,17 @@ class FullSoftmax final : public TopKSoftmax {
 
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
-    do_query_batch(query, 0, 1, workspace, &answer);
+    do_query_batch(QueryBatch(query), workspace, &answer);
   }
 
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override {
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override {
     const std::size_t vocab = layer().vocab();
-    auto* logits = workspace.scratch<FullSoftmaxScratch>().logits.get<float>(batch * vocab);
-    product_(query.h, batch, stride, logits);
-    for (std::size_t q = 0; q < batch; ++q, logits += vocab) {
+    auto* logits = workspace.scratch<FullSoftmaxScratch>().logits.get<float>(batch.size() * vocab);
+    product_(batch.contexts(), batch.size(), batch.stride(), logits);
+    for (std::size_t q = 0; q < batch.size(); ++q, logits += vocab) {
       kernels::transform(layer().transform(), logits, vocab);
-      kernels::apply_edits(query.edits, vocab, logits);
-      finish(query, logits, workspace, answers[q]);
+      kernels::apply_edits(batch.edits(q), vocab, logits);
+      finish(batch[q], logits, workspace, answers[q]);
     }
   }
 

@@ -130,10 +130,9 @@ class Mine final : public ScreenedSoftmax<MineScreener> {
 
   /// A batch shares its work: its contexts have the same candidates, whose weights are read once for 16 of
   /// them.
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override {
-    answer_batch_from_candidates(layer(), query, stride, batch, screener().screen(query, workspace),
-                                 workspace, answers);
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override {
+    if (!batch.same_options()) return answer_one_by_one(batch, workspace, answers);
+    answer_batch_from_candidates(layer(), batch, screener().screen(batch[0], workspace), workspace, answers);
   }
 };
 

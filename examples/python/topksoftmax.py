@@ -147,6 +147,7 @@ _CALLS = {
     "topk_workspace_new": [_N, _P, _P],
     "topk_query": [_BACKEND, _P, _N, _P, _WORKSPACE, _P, _P, _P],
     "topk_query_batch": [_BACKEND, _P, _N, _N, _N, _P, _WORKSPACE, _P],
+    "topk_query_each": [_BACKEND, _P, _N, _N, _N, _P, _WORKSPACE, _P],
     "topk_logits": [_BACKEND, _P, _N, _N, _N, _P, _WORKSPACE, _P],
     "topk_logits_of": [_BACKEND, _P, _N, _P, _N, _P, _WORKSPACE, _P],
     "topk_sample_log_z": [_BACKEND, _P, _N, _P, _P, _WORKSPACE, _P],
@@ -657,19 +658,35 @@ class Backend(_Handle):
 
     def query_batch(self, contexts, k=1, workspace=None, out=None, **options):
         """The Answers for contexts [B, d] of float32, into `out` if it is given; of a k above V, [B, V]."""
+        asked = _Query(self.shape[0], k, **options)
+        return self._answer("topk_query_batch", contexts, asked, asked.k, workspace, out)
+
+    def query_each(self, contexts, options, workspace=None, out=None):
+        """The Answers for contexts [B, d] of float32 with options of their own, a dict for each: k, mask, biases, …
+
+        They have places for the largest k of the options; those that an answer has no token for hold the id -1. Into
+        `out` if it is given.
+        """
+        asked = [_Query(self.shape[0], **dict(of_one)) for of_one in options]
+        if len(asked) != len(contexts):
+            raise ValueError(f"there are {len(contexts)} contexts and {len(asked)} options; they must be as many")
+        places = max((query.k for query in asked), default=1)
+        pointers = (ctypes.c_void_p * len(asked))(*(query._as_parameter_ for query in asked))
+        return self._answer("topk_query_each", contexts, pointers, places, workspace, out)
+
+    def _answer(self, function, contexts, asked, k, workspace, out):
+        """The Answers that a function gives for contexts [B, d], of k tokens each."""
         stride = _stride(contexts, np.float32, "contexts")
         count, dim = contexts.shape
-        asked = _Query(self.shape[0], k, **options)
         if out is None:
-            out = Answers.empty(count, asked.k)
-        for array, memory in zip(out, Answers.empty(0, asked.k)):
+            out = Answers.empty(count, k)
+        for array, memory in zip(out, Answers.empty(0, k)):
             is_plain = _is_plain(array, memory.dtype) and array.flags.writeable
             if not is_plain or array.shape != (count, *memory.shape[1:]):
-                raise ValueError(f"out must be as Answers.empty({count}, {asked.k}) makes it")
+                raise ValueError(f"out must be as Answers.empty({count}, {k}) makes it")
         flat = _FlatAnswers(ids=_address(out.ids), logits=_address(out.logits), log_z=_address(out.log_z),
                             certified=_address(out.certified))
-        _call("topk_query_batch", self, _address(contexts), count, dim, stride, asked,
-              workspace or Workspace(0), byref(flat))
+        _call(function, self, _address(contexts), count, dim, stride, asked, workspace or Workspace(0), byref(flat))
         return out
 
     def logits(self, contexts, workspace=None, **options):

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
@@ -28,20 +29,22 @@ class TorchSoftmax final : public TopKSoftmax {
 
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
-    do_query_batch(query, layer().dim(), 1, workspace, &answer);
+    do_query_batch(QueryBatch(query), workspace, &answer);
   }
 
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& /*workspace*/,
-                      TopK* answers) const override {
-    const at::Tensor contexts = at::from_blob(
-        const_cast<float*>(query.h), {static_cast<std::int64_t>(batch), weight_.size(1)},
-        {static_cast<std::int64_t>(stride), 1}, at::TensorOptions(at::kFloat));  // which only reads it
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override {
+    if (!batch.same_options()) return answer_one_by_one(batch, workspace, answers);
+    const Query query = batch[0];
+    const at::Tensor contexts =
+        at::from_blob(const_cast<float*>(query.h), {static_cast<std::int64_t>(batch.size()), weight_.size(1)},
+                      {static_cast<std::int64_t>(batch.stride()), 1},
+                      at::TensorOptions(at::kFloat));  // which only reads it
     const at::Tensor logits = at::linear(contexts, weight_, bias_);
     const auto k = static_cast<std::int64_t>(query.k);
     const auto [values, ids] = query.k == 1 && !query.probabilities
                                    ? at::max(logits, 1, true)
                                    : at::topk(at::log_softmax(logits, 1), k, 1);
-    for (std::size_t q = 0; q < batch; ++q) {
+    for (std::size_t q = 0; q < batch.size(); ++q) {
       const float* const of_values = values.data_ptr<float>() + q * query.k;
       const std::int64_t* const of_ids = ids.data_ptr<std::int64_t>() + q * query.k;
       TopK& answer = answers[q];

@@ -12,6 +12,7 @@ struct AnswerScratch {
   ScratchBuffer best;    ///< the k best so far, of every context of a batch
   ScratchBuffer heaps;   ///< of a batch
   ScratchBuffer sums;    ///< likewise
+  ScratchBuffer edits;   ///< likewise
   ScratchBuffer ids;     ///< of few allowed tokens
   ScratchBuffer edited;  ///< the candidates and the tokens that the query edits
   TokenSet seen;         ///< those among them

@@ -16,6 +16,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -133,27 +134,30 @@ TOPKSOFTMAX_INLINE void answer_from_candidates(const SoftmaxLayer& layer, const 
   }
 }
 
-TOPKSOFTMAX_INLINE void answer_batch_from_candidates(const SoftmaxLayer& layer, const Query& query,
-                                                     std::size_t stride, std::size_t batch,
+TOPKSOFTMAX_INLINE void answer_batch_from_candidates(const SoftmaxLayer& layer, const QueryBatch& batch,
                                                      const Candidates& candidates, Workspace& workspace,
                                                      TopK* answers) {
-  Query one = query;
+  const Query query = batch[0];
   if (query.fall_back && (candidates.everything || candidates.ids.size() < query.k)) {
-    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
-      detail::answer_from_all_after(layer, one, detail::work_of(layer, candidates, 0), workspace, answers[q]);
+    for (std::size_t q = 0; q < batch.size(); ++q) {
+      detail::answer_from_all_after(layer, batch[q], detail::work_of(layer, candidates, 0), workspace,
+                                    answers[q]);
     }
     return;
   }
   const auto ids = detail::with_edited_tokens(query, candidates, layer.vocab(), workspace);
   const QueryWork work = detail::work_of(layer, candidates, ids.size());
-  for (std::size_t first = 0; first < batch; first += detail::kContextsAtOnce) {
-    const std::size_t contexts = std::min(detail::kContextsAtOnce, batch - first);
-    auto* const logits = workspace.scratch<detail::AnswerScratch>().logits.get<float>(contexts * ids.size());
-    kernels::scan_gathered_batch(layer.rows(), ids.data(), ids.size(), one.h, stride, contexts, logits);
-    for (std::size_t q = first; q < first + contexts; ++q, one.h += stride) {
-      float* const row = logits + (q - first) * ids.size();
-      if (!detail::answer_from_logits(one, candidates, ids, work, row, workspace, answers[q])) {
-        detail::answer_from_all_after(layer, one, work, workspace, answers[q]);
+  for (std::size_t first = 0; first < batch.size(); first += detail::kContextsAtOnce) {
+    const QueryBatch some = batch.part(first, std::min(detail::kContextsAtOnce, batch.size() - first));
+    auto* const logits =
+        workspace.scratch<detail::AnswerScratch>().logits.get<float>(some.size() * ids.size());
+    kernels::scan_gathered_batch(layer.rows(), ids.data(), ids.size(), some.contexts(), some.stride(),
+                                 some.size(), logits);
+    for (std::size_t q = 0; q < some.size(); ++q) {
+      float* const row = logits + q * ids.size();
+      TopK& answer = answers[first + q];
+      if (!detail::answer_from_logits(some[q], candidates, ids, work, row, workspace, answer)) {
+        detail::answer_from_all_after(layer, some[q], work, workspace, answer);
       }
     }
   }

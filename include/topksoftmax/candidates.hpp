@@ -9,6 +9,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/rows.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
@@ -86,11 +87,10 @@ TOPKSOFTMAX_EXPORT void answer_from_candidates(const SoftmaxLayer& layer, const 
                                                const Candidates& candidates, Workspace& workspace,
                                                TopK& answer);
 
-/// The same for `batch` contexts at query.h, `stride` floats apart, that share their candidates: one batched
-/// product scores these for all of them. Candidates::screened and bytes_read are a context's share of what
-/// screening the batch took. Reads candidates·d weights once for every 16 contexts.
-TOPKSOFTMAX_EXPORT void answer_batch_from_candidates(const SoftmaxLayer& layer, const Query& query,
-                                                     std::size_t stride, std::size_t batch,
+/// The same for queries with the same options that share their candidates: one batched product scores these
+/// for all of them. Candidates::screened and bytes_read are a context's share of what screening the batch
+/// took. Reads candidates·d weights once for every 16 contexts.
+TOPKSOFTMAX_EXPORT void answer_batch_from_candidates(const SoftmaxLayer& layer, const QueryBatch& batch,
                                                      const Candidates& candidates, Workspace& workspace,
                                                      TopK* answers);
 

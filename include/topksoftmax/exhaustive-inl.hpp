@@ -11,8 +11,10 @@
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -27,6 +29,11 @@ inline constexpr std::size_t kGatheredShare = 8;
 inline bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
   return !query.edits.allowed.empty() &&
          query.edits.allowed.count(layer.vocab()) <= layer.vocab() / kGatheredShare;
+}
+
+/// Whether they are for all queries of a batch, which then have the same options.
+inline bool is_gathered(const SoftmaxLayer& layer, const QueryBatch& batch) {
+  return batch.same_options() && is_gathered(layer, batch[0]);
 }
 
 /// The work of scoring the allowed tokens alone.
@@ -95,51 +102,53 @@ TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
   answer.work = work;
 }
 
-TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
-                                  std::size_t batch, float* logits) {
+TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, float* logits) {
   const std::size_t rows = layer.vocab();
-  if (batch == 1) {
-    kernels::scan(layer.rows(), 0, rows, query.h, logits);
-  } else if (batch > 1) {
-    kernels::scan_batch(layer.rows(), query.h, stride, batch, logits);
+  if (batch.size() == 1) {
+    kernels::scan(layer.rows(), 0, rows, batch.contexts(), logits);
+  } else if (batch.size() > 1) {
+    kernels::scan_batch(layer.rows(), batch.contexts(), batch.stride(), batch.size(), logits);
   }
-  if (query.edits.empty()) return;
-  for (std::size_t q = 0; q < batch; ++q) kernels::apply_edits(query.edits, rows, logits + q * rows);
+  for (std::size_t q = 0; q < batch.size(); ++q)
+    kernels::apply_edits(batch.edits(q), rows, logits + q * rows);
 }
 
-TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
-                                  std::size_t batch, Workspace& workspace, float* logits) {
-  if (!detail::is_gathered(layer, query)) return score_all(layer, query, stride, batch, logits);
+TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, Workspace& workspace,
+                                  float* logits) {
+  if (!detail::is_gathered(layer, batch)) return score_all(layer, batch, logits);
   const std::size_t rows = layer.vocab();
-  const std::size_t allowed = query.edits.allowed.count(rows);
-  std::fill_n(logits, batch * rows, detail::kForbidden);
-  Query one = query;
-  for (std::size_t q = 0; q < batch; ++q, one.h += stride, logits += rows) {
-    const detail::GatheredTokens found = detail::gather_allowed(layer, one, allowed, workspace);
+  const std::size_t allowed = batch.edits(0).allowed.count(rows);
+  std::fill_n(logits, batch.size() * rows, detail::kForbidden);
+  for (std::size_t q = 0; q < batch.size(); ++q, logits += rows) {
+    const detail::GatheredTokens found = detail::gather_allowed(layer, batch[q], allowed, workspace);
     for (std::size_t i = 0; i < allowed; ++i) logits[found.ids[i]] = found.logits[i];
   }
 }
 
-TOPKSOFTMAX_INLINE QueryWork absorb_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
-                                        std::size_t batch, Workspace& workspace, kernels::TopKHeap* heaps,
+TOPKSOFTMAX_INLINE QueryWork absorb_all(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                        Workspace& workspace, kernels::TopKHeap* heaps,
                                         kernels::LogSumExp* sums) {
-  if (detail::is_gathered(layer, query)) {
-    const std::size_t allowed = query.edits.allowed.count(layer.vocab());
-    Query one = query;
-    for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
-      detail::absorb_allowed(layer, one, allowed, workspace, heaps[q], sums == nullptr ? nullptr : sums + q);
+  if (detail::is_gathered(layer, batch)) {
+    const std::size_t allowed = batch.edits(0).allowed.count(layer.vocab());
+    for (std::size_t q = 0; q < batch.size(); ++q) {
+      detail::absorb_allowed(layer, batch[q], allowed, workspace, heaps[q],
+                             sums == nullptr ? nullptr : sums + q);
     }
     return detail::gathering_work(layer, allowed);
   }
-  if (batch != 1) {
-    kernels::fused_scan_batch(layer.rows(), query.h, stride, batch, query.edits, heaps, sums);
+  detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
+  if (batch.size() != 1) {
+    auto* const edits = scratch.edits.get<kernels::LogitEdits>(batch.size());
+    for (std::size_t q = 0; q < batch.size(); ++q) new (edits + q) kernels::LogitEdits(batch.edits(q));
+    kernels::fused_scan_batch(layer.rows(), batch.contexts(), batch.stride(), batch.size(), edits, heaps,
+                              sums);
   } else if (workspace.crew().threads == 1) {
-    kernels::fused_scan(layer.rows(), query.h, query.edits, heaps[0], sums);
+    kernels::fused_scan(layer.rows(), batch.contexts(), batch.edits(0), heaps[0], sums);
   } else {
     // The logits of all tokens are a small part of what is read of W.
-    auto* const logits = workspace.scratch<detail::AnswerScratch>().logits.get<float>(layer.vocab());
-    scan(workspace, layer.rows(), 0, layer.vocab(), query.h, logits);
-    kernels::apply_edits(query.edits, layer.vocab(), logits);
+    auto* const logits = scratch.logits.get<float>(layer.vocab());
+    scan(workspace, layer.rows(), 0, layer.vocab(), batch.contexts(), logits);
+    kernels::apply_edits(batch.edits(0), layer.vocab(), logits);
     kernels::fused_select(logits, nullptr, layer.vocab(), heaps[0], sums);
   }
   return full_scan_work(layer);
@@ -151,24 +160,27 @@ TOPKSOFTMAX_INLINE void answer_from_all(const SoftmaxLayer& layer, const Query& 
   kernels::TopKHeap heap(tokens, query.k);
   kernels::LogSumExp sum;
   const QueryWork work =
-      absorb_all(layer, query, 0, 1, workspace, &heap, query.probabilities ? &sum : nullptr);
+      absorb_all(layer, QueryBatch(query), workspace, &heap, query.probabilities ? &sum : nullptr);
   store_exact(heap, query, sum, work, answer);
 }
 
-TOPKSOFTMAX_INLINE void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
-                                              std::size_t stride, std::size_t batch, Workspace& workspace,
-                                              TopK* answers) {
+TOPKSOFTMAX_INLINE void answer_batch_from_all(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                              Workspace& workspace, TopK* answers) {
   detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
-  auto* const tokens = scratch.best.get<ScoredToken>(batch * query.k);
-  auto* const heaps = scratch.heaps.get<kernels::TopKHeap>(batch);
-  auto* const sums = scratch.sums.get<kernels::LogSumExp>(batch);
-  for (std::size_t q = 0; q < batch; ++q) {
-    new (heaps + q) kernels::TopKHeap(tokens + q * query.k, query.k);
+  std::size_t room = 0;
+  for (std::size_t q = 0; q < batch.size(); ++q) room += batch[q].k;
+  auto* tokens = scratch.best.get<ScoredToken>(room);
+  auto* const heaps = scratch.heaps.get<kernels::TopKHeap>(batch.size());
+  auto* const sums = scratch.sums.get<kernels::LogSumExp>(batch.size());
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    const std::size_t k = batch[q].k;
+    new (heaps + q) kernels::TopKHeap(tokens, k);
     new (sums + q) kernels::LogSumExp();
+    tokens += k;
   }
-  const QueryWork work =
-      absorb_all(layer, query, stride, batch, workspace, heaps, query.probabilities ? sums : nullptr);
-  for (std::size_t q = 0; q < batch; ++q) store_exact(heaps[q], query, sums[q], work, answers[q]);
+  const bool with_sums = batch.any_of([](const Query& query) { return query.probabilities; });
+  const QueryWork work = absorb_all(layer, batch, workspace, heaps, with_sums ? sums : nullptr);
+  for (std::size_t q = 0; q < batch.size(); ++q) store_exact(heaps[q], batch[q], sums[q], work, answers[q]);
 }
 
 TOPKSOFTMAX_INLINE void answer_from_allowed(const SoftmaxLayer& layer, const Query& query,

@@ -9,26 +9,27 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/workspace.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// The logits of every token for `batch` contexts at query.h, `stride` floats apart, edits applied (−∞:
-/// forbidden): [batch × V]. Reads V·d weights once.
-TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
-                                  std::size_t batch, float* logits);
+/// The logits of every token for the contexts of a batch, edits applied (−∞: forbidden): [batch × V]. Reads
+/// V·d weights once.
+TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, float* logits);
 
-/// The same, but where an eighth of the tokens or fewer are allowed reads only their rows, for each context.
-TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
-                                  std::size_t batch, Workspace& workspace, float* logits);
+/// The same, but where an eighth of the tokens or fewer are allowed for all reads only their rows, for each
+/// context. Of queries with the same options.
+TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, Workspace& workspace,
+                                  float* logits);
 
-/// Takes every token that may be returned into the heaps and (if `sums` is not null) the sums of `batch`
-/// contexts at query.h, `stride` floats apart; query.k does not count. Returns the work of one. Reads V·d
-/// weights once, or where an eighth of the tokens or fewer are allowed, only their rows, for each context.
-TOPKSOFTMAX_EXPORT QueryWork absorb_all(const SoftmaxLayer& layer, const Query& query, std::size_t stride,
-                                        std::size_t batch, Workspace& workspace, kernels::TopKHeap* heaps,
+/// Takes every token that may be returned into the heaps and (if `sums` is not null) the sums of a batch's
+/// contexts; Query::k does not count. Returns the work of one. Reads V·d weights once, or where the same
+/// eighth of the tokens or fewer are allowed for all, only their rows, for each context.
+TOPKSOFTMAX_EXPORT QueryWork absorb_all(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                        Workspace& workspace, kernels::TopKHeap* heaps,
                                         kernels::LogSumExp* sums);
 
 /// Answers from the logits of every token that may be returned, in one fused pass: what any backend falls
@@ -37,11 +38,10 @@ TOPKSOFTMAX_EXPORT QueryWork absorb_all(const SoftmaxLayer& layer, const Query& 
 TOPKSOFTMAX_EXPORT void answer_from_all(const SoftmaxLayer& layer, const Query& query, Workspace& workspace,
                                         TopK& answer);
 
-/// The same for `batch` contexts at query.h, `stride` floats apart. Reads V·d weights once, or where an
-/// eighth of the tokens or fewer are allowed, only their rows, for each context.
-TOPKSOFTMAX_EXPORT void answer_batch_from_all(const SoftmaxLayer& layer, const Query& query,
-                                              std::size_t stride, std::size_t batch, Workspace& workspace,
-                                              TopK* answers);
+/// The same for a batch. Reads V·d weights once, or where the same eighth of the tokens or fewer are allowed
+/// for all, only their rows, for each context.
+TOPKSOFTMAX_EXPORT void answer_batch_from_all(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                              Workspace& workspace, TopK* answers);
 
 /// The same for few allowed tokens: gathers the rows of the `allowed` that query.edits allows. Reads
 /// allowed·d weights.

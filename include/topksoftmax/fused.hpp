@@ -9,6 +9,7 @@
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -44,17 +45,15 @@ class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
  private:
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
   void do_save(IndexWriter& out) const override;
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override;
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
 };
 
 inline void Fused::do_query(const Query& query, Workspace& workspace, TopK& answer) const {
   answer_from_all(layer(), query, workspace, answer);
 }
 
-inline void Fused::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                  Workspace& workspace, TopK* answers) const {
-  answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
+inline void Fused::do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
+  answer_batch_from_all(layer(), batch, workspace, answers);
 }
 
 inline void Fused::do_save(IndexWriter& out) const {

@@ -16,6 +16,7 @@
 #include "topksoftmax/index/index_reader.hpp"
 #include "topksoftmax/index/index_writer.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/row_map.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -84,9 +85,8 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
     ask(*backend_, query, workspace, answer);
   }
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override {
-    ask(*backend_, query, stride, batch, workspace, answers);
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override {
+    ask(*backend_, batch, workspace, answers);
   }
   std::size_t answered_together() const override { return ask_together(*backend_); }
   std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const override {

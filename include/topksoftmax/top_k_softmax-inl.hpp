@@ -17,6 +17,7 @@
 #include "topksoftmax/candidates_edited.hpp"
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/flat_answers.hpp"
@@ -27,6 +28,7 @@
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
 #include "topksoftmax/shared_scan.hpp"
@@ -47,9 +49,21 @@ struct ChunkAnswers {
   std::vector<TopK> found;
 };
 
+/// Memory for so many of them.
+inline TopK* chunk_answers(Workspace& workspace, std::size_t count) {
+  auto& chunk = workspace.scratch<ChunkAnswers>().found;
+  if (chunk.size() < count) chunk.resize(count);
+  return chunk.data();
+}
+
 /// Answers of a batch whose ids are still numbers of rows.
 struct RowAnswers {
   std::vector<TopK> found;
+};
+
+/// Queries with options of their own, checked.
+struct QueriesOfBatch {
+  std::vector<Query> queries;
 };
 
 /// All logits, for callers that ask for them.
@@ -144,21 +158,22 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::on_rows(Query query, Workspace& workspace)
   return query;
 }
 
-TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const Query& query, std::size_t stride, std::size_t batch,
-                                                  Workspace& workspace, TopK* answers) const {
-  if (!row_map_) return answer_rows(query, stride, batch, workspace, answers);
+/// Answers queries with the same options.
+TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const QueryBatch& batch, Workspace& workspace,
+                                                  TopK* answers) const {
+  if (!row_map_) return answer_rows(batch, workspace, answers);
   const auto name = [this](TopK& answer) {
     for (TokenId& id : answer.ids) id = row_map_->token_of(id);
   };
-  if (batch == 1) {
-    answer_rows(query, stride, batch, workspace, answers);
+  if (batch.size() == 1) {
+    answer_rows(batch, workspace, answers);
     return name(answers[0]);
   }
   // Not in `answers`: where memory runs out, some of them would be answers of rows.
   auto& found = workspace.scratch<detail::RowAnswers>().found;
-  if (found.size() < batch) found.resize(batch);
-  answer_rows(query, stride, batch, workspace, found.data());
-  for (std::size_t q = 0; q < batch; ++q) {
+  if (found.size() < batch.size()) found.resize(batch.size());
+  answer_rows(batch, workspace, found.data());
+  for (std::size_t q = 0; q < batch.size(); ++q) {
     name(found[q]);
     answers[q].ids.reserve(found[q].size());
     answers[q].logits.reserve(found[q].size());
@@ -174,21 +189,41 @@ TOPKSOFTMAX_INLINE std::optional<std::size_t> TopKSoftmax::few_allowed(const Que
   return allowed;
 }
 
-TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const Query& query, std::size_t stride, std::size_t batch,
-                                                 Workspace& workspace, TopK* answers) const {
+TOPKSOFTMAX_INLINE void TopKSoftmax::answer_rows(const QueryBatch& batch, Workspace& workspace,
+                                                 TopK* answers) const {
+  const Query query = batch[0];
   if (const std::optional<std::size_t> allowed = few_allowed(query)) {
     Query limited = query;
     limited.k = std::min(query.k, *allowed);
-    return do_query_allowed(limited, stride, batch, *allowed, workspace, answers);
+    return do_query_allowed({limited, batch.stride(), batch.size()}, *allowed, workspace, answers);
   }
-  if (batch == 1) return do_query(query, workspace, answers[0]);
-  do_query_batch(query, stride, batch, workspace, answers);
+  if (batch.size() == 1) return do_query(query, workspace, answers[0]);
+  do_query_batch(batch, workspace, answers);
+}
+
+/// Answers queries with options of their own: neighbours together where they may be, the others by
+/// themselves, after their masks and biases have been mapped to rows.
+TOPKSOFTMAX_INLINE void TopKSoftmax::answer_each(const QueryBatch& batch, Workspace& workspace,
+                                                 TopK* answers) const {
+  const auto may_share = [this](const Query& query) { return !row_map_ && !few_allowed(query); };
+  for (std::size_t first = 0; first < batch.size();) {
+    std::size_t end = first;
+    while (end < batch.size() && may_share(batch[end])) ++end;
+    if (end - first > 1) {
+      do_query_batch(batch.part(first, end - first), workspace, answers + first);
+    } else {
+      end = first + 1;
+      const Query query = on_rows(batch[first], workspace);
+      answer_chunk(QueryBatch(query), workspace, answers + first);
+    }
+    first = end;
+  }
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
                                            Workspace& workspace, TopK& answer) const {
   const Query query = admit([&] { return on_rows(check_one(h, options), workspace); });
-  answer_chunk(query, h.size(), 1, workspace, &answer);
+  answer_chunk(QueryBatch(query), workspace, &answer);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const QueryOptions& options,
@@ -229,7 +264,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
                  [&](std::size_t first, std::size_t count, std::size_t thread) {
                    Query part = query;
                    part.h = H + first * stride;
-                   answer_chunk(part, stride, count, workspaces[thread], answers.data() + first);
+                   answer_chunk({part, stride, count}, workspaces[thread], answers.data() + first);
                  });
 }
 
@@ -248,17 +283,89 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
                                                  std::span<Workspace> workspaces, const FlatAnswers& answers,
                                                  const Executor& executor) const {
   const Query query = admit([&] { return check_batch(H, batch, dim, stride, options, workspaces); });
-  for_each_chunk(executor, workspaces.size(), batch,
+  for_each_chunk(
+      executor, workspaces.size(), batch, [&](std::size_t first, std::size_t count, std::size_t thread) {
+        Query part = query;
+        part.h = H + first * stride;
+        TopK* const found = admit([&] { return detail::chunk_answers(workspaces[thread], count); });
+        answer_chunk({part, stride, count}, workspaces[thread], found);
+        for (std::size_t q = 0; q < count; ++q) answers.store(first + q, options.k, found[q]);
+      });
+}
+
+/// The queries, in the first workspace until it is used for others. Of rows, unless these are mapped: then
+/// each must be when it is asked, in the memory that there is for one.
+TOPKSOFTMAX_INLINE std::span<const Query> TopKSoftmax::check_each(const Contexts& contexts,
+                                                                  std::span<const QueryOptions> options,
+                                                                  std::span<Workspace> workspaces) const {
+  if (workspaces.empty()) {
+    throw std::invalid_argument("query_each: there is no workspace; one a thread is needed");
+  }
+  if (contexts.count != options.size()) {
+    throw std::invalid_argument("query_each: there are " + std::to_string(contexts.count) + " contexts and " +
+                                std::to_string(options.size()) + " options; they must be as many");
+  }
+  auto& queries = workspaces[0].scratch<detail::QueriesOfBatch>().queries;
+  queries.resize(options.size());
+  for (std::size_t q = 0; q < options.size(); ++q) {
+    try {
+      const Query query = check_one({contexts.row(q), contexts.dim}, options[q]);
+      queries[q] = row_map_ ? query : on_rows(query, workspaces[0]);
+    } catch (const std::invalid_argument& problem) {
+      throw std::invalid_argument("query_each: context " + std::to_string(q) + ": " + problem.what());
+    }
+  }
+  return queries;
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::query_each(const Contexts& contexts,
+                                                std::span<const QueryOptions> options,
+                                                std::span<Workspace> workspaces, std::span<TopK> answers,
+                                                const Executor& executor) const {
+  const std::span<const Query> queries = admit([&] {
+    if (contexts.count != answers.size()) {
+      throw std::invalid_argument("query_each: there are " + std::to_string(contexts.count) +
+                                  " contexts and " + std::to_string(answers.size()) +
+                                  " answers; they must be as many");
+    }
+    return check_each(contexts, options, workspaces);
+  });
+  if (queries.empty()) {  // which others may have to be told
+    return query_batch(contexts.data, 0, contexts.dim, contexts.stride, {}, workspaces, answers, executor);
+  }
+  const QueryBatch batch(queries, contexts.stride);
+  for_each_chunk(executor, workspaces.size(), batch.size(),
                  [&](std::size_t first, std::size_t count, std::size_t thread) {
-                   Query part = query;
-                   part.h = H + first * stride;
-                   TopK* const found = admit([&] {
-                     auto& chunk = workspaces[thread].scratch<detail::ChunkAnswers>().found;
-                     if (chunk.size() < count) chunk.resize(count);
-                     return chunk.data();
-                   });
-                   answer_chunk(part, stride, count, workspaces[thread], found);
-                   for (std::size_t q = 0; q < count; ++q) answers.store(first + q, options.k, found[q]);
+                   answer_each(batch.part(first, count), workspaces[thread], answers.data() + first);
+                 });
+}
+
+TOPKSOFTMAX_INLINE std::vector<TopK> TopKSoftmax::query_each(const Contexts& contexts,
+                                                             std::span<const QueryOptions> options,
+                                                             const Executor& executor) const {
+  auto [answers, workspaces] = admit([&] {
+    return std::pair(std::vector<TopK>(contexts.count), std::vector<Workspace>(executor.threads()));
+  });
+  query_each(contexts, options, workspaces, answers, executor);
+  return std::move(answers);
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::query_each(const Contexts& contexts,
+                                                std::span<const QueryOptions> options,
+                                                std::span<Workspace> workspaces, const FlatAnswers& answers,
+                                                const Executor& executor) const {
+  const std::span<const Query> queries = admit([&] { return check_each(contexts, options, workspaces); });
+  if (queries.empty()) {
+    return query_batch(contexts.data, 0, contexts.dim, contexts.stride, {}, workspaces, answers, executor);
+  }
+  const QueryBatch batch(queries, contexts.stride);
+  const std::size_t places = std::ranges::max(options, {}, &QueryOptions::k).k;
+  for_each_chunk(executor, workspaces.size(), batch.size(),
+                 [&](std::size_t first, std::size_t count, std::size_t thread) {
+                   TopK* const found =
+                       admit([&] { return detail::chunk_answers(workspaces[thread], count); });
+                   answer_each(batch.part(first, count), workspaces[thread], found);
+                   for (std::size_t q = 0; q < count; ++q) answers.store(first + q, places, found[q]);
                  });
 }
 
@@ -274,7 +381,7 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float*
     values = (row_map_ ? scratch.of_rows : scratch.values).get<float>(batch * rows_);
     return checked;
   });
-  do_logits_batch(query, stride, batch, workspace, values);
+  do_logits_batch({query, stride, batch}, workspace, values);
   if (!row_map_) return {values, batch * rows_};
   auto* const of_tokens = workspace.scratch<detail::LogitsScratch>().values.get<float>(batch * vocab());
   for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows_, of_tokens + q * vocab());
@@ -460,25 +567,16 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::do_save(IndexWriter&) const {
   throw Error(std::string(name()) + ": this backend has no index that can be saved");
 }
 
-TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                                    Workspace& workspace, TopK* answers) const {
-  Query one = query;
-  for (std::size_t q = 0; q < batch; ++q, one.h += stride) do_query(one, workspace, answers[q]);
-}
-
-TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_allowed(const Query& query, std::size_t stride,
-                                                      std::size_t batch, std::size_t allowed,
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_allowed(const QueryBatch& batch, std::size_t allowed,
                                                       Workspace& workspace, TopK* answers) const {
-  Query one = query;
-  for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
-    answer_from_allowed(layer_, one, allowed, workspace, answers[q]);
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    answer_from_allowed(layer_, batch[q], allowed, workspace, answers[q]);
   }
 }
 
-TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_batch(const Query& query, std::size_t stride,
-                                                     std::size_t batch, Workspace& workspace,
+TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_batch(const QueryBatch& batch, Workspace& workspace,
                                                      float* logits) const {
-  score_all(layer_, query, stride, batch, workspace, logits);
+  score_all(layer_, batch, workspace, logits);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_of(const float* h, std::span<const TokenId> rows,

@@ -11,10 +11,12 @@
 
 #include "topksoftmax/candidates.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/flat_answers.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -31,11 +33,11 @@ class IndexWriter;
 ///
 /// Every backend is one. Queries are const and thread-safe (one Workspace a thread) and deterministic: the
 /// higher logit first, of equal logits the lower token id, the same answer for every batch size and thread
-/// count (of WtaLsh, whose contexts share candidates, for every thread count). A query throws
-/// std::invalid_argument for an h of the wrong length or with a value that is not finite, for k = 0 and for
-/// unusable options, even if they would not count (the message says which); then, and when memory runs out
-/// (std::bad_alloc), its outputs are as they were. Only a batch that runs out of memory may leave some of its
-/// answers whole and the others as they were. Its workspaces remain usable.
+/// count (of WtaLsh, whose contexts share candidates in query_batch(), for every thread count). A query
+/// throws std::invalid_argument for an h of the wrong length or with a value that is not finite, for k = 0
+/// and for unusable options, even if they would not count (the message says which); then, and when memory
+/// runs out (std::bad_alloc), its outputs are as they were. Only a batch that runs out of memory may leave
+/// some of its answers whole and the others as they were. Its workspaces remain usable.
 class TOPKSOFTMAX_EXPORT TopKSoftmax {
  public:
   virtual ~TopKSoftmax() = default;
@@ -106,6 +108,25 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   void query_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                    const QueryOptions& options, std::span<Workspace> workspaces, const FlatAnswers& answers,
                    const Executor& executor = default_executor()) const;
+
+  /// Answers context q in answers[q] with options of its own, options[q], as query() does: a server's
+  /// requests with their masks, penalties and k. Neighbours are answered together where the backend's batches
+  /// allow it: Fused, Quantized and Certified read what they share once. Those with so few allowed tokens
+  /// that these are simply scored are asked one by one, and so are all of a MappedVocabulary or a
+  /// ShardedSoftmax. Throws std::invalid_argument as query() does, naming the context, and where options or
+  /// answers are not as many as contexts or there is no workspace.
+  void query_each(const Contexts& contexts, std::span<const QueryOptions> options,
+                  std::span<Workspace> workspaces, std::span<TopK> answers,
+                  const Executor& executor = default_executor()) const;
+
+  /// The same with answers and workspaces of its own, on every thread of the executor.
+  std::vector<TopK> query_each(const Contexts& contexts, std::span<const QueryOptions> options,
+                               const Executor& executor = default_executor()) const;
+
+  /// The same into the caller's flat memory, with places for the largest k of the options in every answer.
+  void query_each(const Contexts& contexts, std::span<const QueryOptions> options,
+                  std::span<Workspace> workspaces, const FlatAnswers& answers,
+                  const Executor& executor = default_executor()) const;
 
   /// The logits of every token for the context h [d], mask and biases applied (−∞: forbidden): [V], in the
   /// workspace until it is used again. Bit for bit those of answers; effort and k are ignored. Reads V·d
@@ -262,10 +283,10 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   static void ask(const TopKSoftmax& backend, const Query& query, Workspace& workspace, TopK& answer) {
     backend.do_query(backend.as_usual(query), workspace, answer);
   }
-  /// Its answers for `batch` contexts, `stride` floats from one to the next.
-  static void ask(const TopKSoftmax& backend, const Query& query, std::size_t stride, std::size_t batch,
-                  Workspace& workspace, TopK* answers) {
-    backend.do_query_batch(backend.as_usual(query), stride, batch, workspace, answers);
+  /// Its answers for a batch with the same options.
+  static void ask(const TopKSoftmax& backend, const QueryBatch& batch, Workspace& workspace, TopK* answers) {
+    const Query query = backend.as_usual(batch[0]);
+    backend.do_query_batch({query, batch.stride(), batch.size()}, workspace, answers);
   }
   /// How many contexts of a batch must be asked at a time; 0: any number.
   static std::size_t ask_together(const TopKSoftmax& backend) { return backend.answered_together(); }
@@ -277,6 +298,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// What its bounds tell; null where it has none.
   static const VocabularyBounds* ask_bounds(const TopKSoftmax& backend) {
     return backend.vocabulary_bounds();
+  }
+
+  /// Answers a batch of which nothing is shared.
+  void answer_one_by_one(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
+    for (std::size_t q = 0; q < batch.size(); ++q) do_query(batch[q], workspace, answers[q]);
   }
 
   /// What save() does. The default throws Error.
@@ -291,20 +317,21 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// What its bounds tell beside the best tokens. The default has none.
   virtual const VocabularyBounds* vocabulary_bounds() const { return nullptr; }
 
-  /// Answers `batch` contexts at query.h, `stride` floats apart, on one thread. The default asks them one by
-  /// one.
-  virtual void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                              TopK* answers) const;
+  /// Answers a batch on one thread. The default answers one by one, and so may a backend do that shares work
+  /// only among queries with the same options (QueryBatch::same_options).
+  virtual void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
+    answer_one_by_one(batch, workspace, answers);
+  }
 
-  /// Answers contexts for which only `allowed` tokens may be returned, so few that they are simply scored, or
-  /// no more than query.k was before it was lowered to that. The default gathers their rows from the layer.
-  virtual void do_query_allowed(const Query& query, std::size_t stride, std::size_t batch,
-                                std::size_t allowed, Workspace& workspace, TopK* answers) const;
+  /// Answers queries with the same options, by which only `allowed` tokens may be returned, so few that they
+  /// are simply scored, or no more than Query::k was before it was lowered to that. The default gathers their
+  /// rows from the layer.
+  virtual void do_query_allowed(const QueryBatch& batch, std::size_t allowed, Workspace& workspace,
+                                TopK* answers) const;
 
-  /// The logits of all rows for `batch` contexts at query.h, edits applied: [batch × rows]. The default
+  /// The logits of all rows for contexts with the same options, edits applied: [batch × rows]. The default
   /// reads the layer.
-  virtual void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
-                               Workspace& workspace, float* logits) const;
+  virtual void do_logits_batch(const QueryBatch& batch, Workspace& workspace, float* logits) const;
 
   /// The logits of some rows for the context h, as the layer has them. The default gathers these rows from
   /// it.
@@ -341,11 +368,12 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                     const QueryOptions& options, std::span<Workspace> workspaces) const;
   Query on_rows(Query query, Workspace& workspace) const;
+  std::span<const Query> check_each(const Contexts& contexts, std::span<const QueryOptions> options,
+                                    std::span<Workspace> workspaces) const;
   std::optional<std::size_t> few_allowed(const Query& query) const;
-  void answer_rows(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                   TopK* answers) const;
-  void answer_chunk(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                    TopK* answers) const;
+  void answer_rows(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
+  void answer_chunk(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
+  void answer_each(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
   template <class Body>
   void for_each_chunk(const Executor& executor, std::size_t threads, std::size_t batch,
                       const Body& body) const;

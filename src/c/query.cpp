@@ -11,6 +11,7 @@
 #include "c/workspace.hpp"
 #include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/flat_answers.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -53,6 +54,24 @@ std::size_t check_contexts(const float* contexts, std::size_t batch, std::size_t
                                 " floats apart, less than their length " + std::to_string(dim));
   }
   return stride != 0 ? stride : dim;
+}
+
+/// Where answers go. Throws std::invalid_argument for answers of contexts that have no ids.
+FlatAnswers flat_answers(const topk_flat_answers* given, std::size_t batch) {
+  c::required(given, "answers");
+  const topk_flat_answers out = c::known(given, TOPK_FLAT_ANSWERS_INIT, "answers");
+  if (batch != 0) c::required(out.ids, "answers.ids");
+  return {.ids = out.ids, .logits = out.logits, .log_z = out.log_z, .certified = out.certified};
+}
+
+/// Those of context q of several.
+QueryOptions options_of_context(std::size_t q, const topk_query_options* given,
+                                std::vector<TokenBias>& biases) {
+  try {
+    return c::options_of(given, biases);
+  } catch (const std::invalid_argument& problem) {
+    throw std::invalid_argument("context " + std::to_string(q) + ": " + problem.what());
+  }
 }
 
 }  // namespace
@@ -109,14 +128,29 @@ topk_status topk_query_batch(const topk_backend* backend, const float* contexts,
   return c::guarded(error, [&] {
     const TopKSoftmax& asked = *c::required(backend, "backend").backend;
     topk_workspace& memory = c::required(workspace, "workspace");
-    c::required(answers, "answers");
-    const topk_flat_answers out = c::known(answers, TOPK_FLAT_ANSWERS_INIT, "answers");
-    if (batch != 0) c::required(out.ids, "answers.ids");
+    const FlatAnswers flat = flat_answers(answers, batch);
     const std::size_t apart = check_contexts(contexts, batch, dim, stride);
-    const FlatAnswers flat = {
-        .ids = out.ids, .logits = out.logits, .log_z = out.log_z, .certified = out.certified};
     asked.query_batch(contexts, batch, dim, apart, c::options_of(options, memory.biases), memory.workspaces,
                       flat, memory.executor.get());
+  });
+}
+
+topk_status topk_query_each(const topk_backend* backend, const float* contexts, size_t batch, size_t dim,
+                            size_t stride, const topk_query_options* const* options,
+                            topk_workspace* workspace, const topk_flat_answers* answers, topk_error* error) {
+  return c::guarded(error, [&] {
+    const TopKSoftmax& asked = *c::required(backend, "backend").backend;
+    topk_workspace& memory = c::required(workspace, "workspace");
+    const FlatAnswers flat = flat_answers(answers, batch);
+    const std::size_t apart = check_contexts(contexts, batch, dim, stride);
+    if (batch != 0) c::required(options, "options");
+    if (memory.biases_of_each.size() < batch) memory.biases_of_each.resize(batch);
+    memory.options_of_each.clear();
+    for (std::size_t q = 0; q < batch; ++q) {
+      memory.options_of_each.push_back(options_of_context(q, options[q], memory.biases_of_each[q]));
+    }
+    asked.query_each({contexts, batch, dim, apart}, memory.options_of_each, memory.workspaces, flat,
+                     memory.executor.get());
   });
 }
 

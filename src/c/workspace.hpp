@@ -6,6 +6,7 @@
 
 #include "c/executor.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -17,5 +18,7 @@ struct topk_workspace {
   topksoftmax::c::ChosenExecutor executor;
   std::vector<topksoftmax::Workspace> workspaces;
   std::vector<topksoftmax::TokenBias> biases;
+  std::vector<std::vector<topksoftmax::TokenBias>> biases_of_each;  // contexts with options of their own
+  std::vector<topksoftmax::QueryOptions> options_of_each;
   topksoftmax::TopK answer;
 };

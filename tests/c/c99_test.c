@@ -25,6 +25,7 @@ static const struct {
     {"progress", test_progress},
     {"reference", test_reference},
     {"batch", test_batch},
+    {"options_of_each", test_options_of_each},
     {"masks_and_biases", test_masks_and_biases},
     {"masks_of_32_bits", test_masks_of_32_bits},
     {"logits", test_logits},

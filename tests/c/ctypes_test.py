@@ -85,6 +85,36 @@ class CtypesTest(unittest.TestCase):
                 exact = head.query(h, k=K, log_z_tolerance=0)
                 np.testing.assert_allclose(exact.log_probs, top.logits - reference.log_z[q], atol=1e-4)
 
+    def test_contexts_with_options_of_their_own(self):
+        allowed = np.arange(VOCAB) % 3 == 0
+        words = np.zeros((2, (VOCAB + 31) // 32), np.int32)
+        for token in (7, 40):
+            words[1, token // 32] |= 1 << token % 32
+        each = [{}, {"k": K, "mask": allowed}, {"k": 3, "biases": {0: 2.5, 599: -1.0}},
+                {"k": K, "mask": words[1]}, {"probabilities": False}] * 3
+        contexts = self.test[: len(each)]
+        for name in ("fused", "certified"):
+            head = tks.Backend.build(self.layer, name, self.train)
+            answers = head.query_each(contexts, each)
+            self.assertEqual(answers.ids.shape, (len(each), K))
+            for q, options in enumerate(each):
+                alone = head.query(contexts[q], **options)
+                np.testing.assert_array_equal(answers.ids[q, : len(alone.ids)], alone.ids)
+                np.testing.assert_array_equal(answers.logits[q, : len(alone.ids)], alone.logits)
+                self.assertTrue((answers.ids[q, len(alone.ids) :] == -1).all())
+                np.testing.assert_array_equal(answers.log_z[q], alone.log_z)
+            again = head.query_each(contexts, each, workspace=tks.Workspace(1), out=tks.Answers.empty(len(each), K))
+            np.testing.assert_array_equal(again.ids, answers.ids)
+            self.assertEqual(head.query_each(contexts[:0], []).ids.shape, (0, 1))
+        with self.assertRaisesRegex(ValueError, "2 contexts and 15 options"):
+            head.query_each(contexts[:2], each)
+        with self.assertRaisesRegex(TypeError, "sharpness"):
+            head.query_each(contexts[:1], [{"sharpness": 2}])
+        wrong = contexts.copy()
+        wrong[2, 0] = np.nan
+        with self.assertRaisesRegex(ValueError, "context 2: "):
+            head.query_each(wrong, each)
+
     def test_every_weight_type(self):
         bits = (self.W.view(np.uint32) >> 16).astype(np.uint16)
         scales = (np.abs(self.W).max(axis=1) / 127).astype(np.float32)

@@ -113,6 +113,70 @@ void test_batch(void) {
   free_problem(&p);
 }
 
+/* A server's requests. */
+void test_options_of_each(void) {
+  problem p = make_problem();
+  uint64_t allowed[kWords] = {0};
+  for (size_t t = 0; t < kVocab; t += 3) allowed[t / 64] |= (uint64_t)1 << t % 64;
+  const uint64_t two[kWords] = {(uint64_t)1 << 5 | (uint64_t)1 << 40};
+  const topk_token_bias biases[] = {{0, 2.0F}, {30, -1.5F}, {599, 40.0F}};
+  topk_query_options masked = TOPK_QUERY_OPTIONS_INIT;
+  masked.k = kK;
+  masked.allowed = allowed;
+  masked.allowed_words = kWords;
+  topk_query_options biased = TOPK_QUERY_OPTIONS_INIT;
+  biased.k = 2;
+  biased.biases = biases;
+  biased.bias_count = 3;
+  topk_query_options few = masked;
+  few.allowed = two;
+  enum { kBatch = 6 };
+  const topk_query_options* const each[kBatch] = {&masked, &biased, NULL, &few, &biased, &masked};
+  int32_t ids[kBatch * kK];
+  float logits[kBatch * kK];
+  double log_z[kBatch];
+  uint8_t certified[kBatch];
+  topk_flat_answers answers = {sizeof answers, ids, logits, log_z, certified};
+  const char* const names[] = {"fused", "certified", "quantized"};
+  topk_error error;
+  for (size_t n = 0; n < 3; ++n) {
+    topk_backend* const backend = build(&p, names[n], NULL);
+    CHECK_OK(topk_query_each(backend, p.contexts, kBatch, kDim, 0, each, p.workspace, &answers, &error),
+             error);
+    for (size_t q = 0; q < kBatch; ++q) {
+      int32_t id[kK];
+      float logit[kK];
+      topk_answer answer = TOPK_ANSWER_INIT;
+      CHECK_OK(
+          topk_query(backend, p.contexts + q * kDim, kDim, each[q], p.workspace, id, logit, &answer, &error),
+          error);
+      for (size_t i = 0; i < kK; ++i) {
+        if (i < answer.count) {
+          CHECK(ids[q * kK + i] == id[i] && logits[q * kK + i] == logit[i]);
+        } else {
+          CHECK(ids[q * kK + i] == -1);
+        }
+      }
+      CHECK(log_z[q] == answer.log_z && certified[q] == answer.certified);
+    }
+    CHECK_OK(topk_query_each(backend, NULL, 0, kDim, 0, NULL, p.workspace, &answers, &error), error);
+    memset(ids, 7, sizeof ids);
+    few.allowed_words = 1;
+    CHECK_FAILS(topk_query_each(backend, p.contexts, kBatch, kDim, 0, each, p.workspace, &answers, &error),
+                error, TOPK_INVALID_ARGUMENT, "context 3");
+    few.allowed_words = kWords;
+    few.allowed = NULL;
+    CHECK_FAILS(topk_query_each(backend, p.contexts, kBatch, kDim, 0, each, p.workspace, &answers, &error),
+                error, TOPK_INVALID_ARGUMENT, "context 3");
+    few.allowed = two;
+    CHECK_FAILS(topk_query_each(backend, p.contexts, kBatch, kDim, 0, NULL, p.workspace, &answers, &error),
+                error, TOPK_INVALID_ARGUMENT, "options");
+    for (size_t i = 0; i < kBatch * kK; ++i) CHECK(ids[i] == 0x07070707);
+    topk_backend_free(backend);
+  }
+  free_problem(&p);
+}
+
 void test_masks_and_biases(void) {
   problem p = make_problem();
   topk_backend* const backends[] = {build(&p, "fused", NULL), build(&p, "certified", NULL)};

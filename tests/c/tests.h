@@ -26,6 +26,7 @@ void test_progress(void);
 /* queries.c */
 void test_reference(void);
 void test_batch(void);
+void test_options_of_each(void);
 void test_masks_and_biases(void);
 void test_masks_of_32_bits(void);
 void test_logits(void);

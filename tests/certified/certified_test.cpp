@@ -18,6 +18,7 @@
 #include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "support/same_answers.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/error.hpp"
@@ -29,6 +30,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::clustered_contexts;
+using testing::expect_same_and_work;
 using testing::random_layer;
 using testing::random_matrix;
 using testing::random_vector;
@@ -710,6 +712,33 @@ TEST(Certified, BatchesThatShareAPassGiveTheSameAnswers) {
         ASSERT_EQ(answer.log_z_low, single.log_z_low);
         ASSERT_EQ(answer.log_z_high, single.log_z_high);
       }
+    }
+  }
+  by_bounds.expect_mostly_by_bounds();
+}
+
+// Those that nothing can be ruled out for, or that want log Z exact, do not keep the others from their pass.
+TEST(Certified, ContextsThatShareAPassHaveOptionsOfTheirOwn) {
+  const SoftmaxLayer layer = random_layer(30000, 12, 1);
+  const RowMajorMatrix contexts = clustered_contexts(27, 12, 3, 2);
+  TokenMask even(30000);
+  for (TokenId id = 0; id < 30000; id += 2) even.allow(id);
+  const std::vector<TokenBias> biases = {{5, 9.0F}, {20000, -30.0F}};
+  const std::vector<QueryOptions> options = {{.k = 3, .allowed = even},
+                                             {.k = 1, .probabilities = false},
+                                             {.k = 3, .logit_bias = biases},
+                                             {.k = 9000},
+                                             {.k = 2, .log_z_tolerance = 0.0}};
+  std::vector<QueryOptions> asked;
+  for (std::size_t q = 0; q < 27; ++q) asked.push_back(options[q % options.size()]);
+  testing::ByBounds by_bounds;
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto certified = Certified::build(layer, contexts, {.prefix = 12, .width = 12, .boxes = boxes});
+    const std::vector<TopK> together = certified->query_each(Contexts::of(contexts), asked);
+    for (std::size_t q = 0; q < 27; ++q) {
+      const TopK alone = certified->query(contexts.row(static_cast<Eigen::Index>(q)), asked[q]);
+      expect_same_and_work(together[q], alone);
+      if (asked[q].k < 9000 && asked[q].log_z_tolerance > 0.0) by_bounds.count(together[q], layer.vocab());
     }
   }
   by_bounds.expect_mostly_by_bounds();

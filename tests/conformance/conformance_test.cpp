@@ -350,6 +350,28 @@ TEST_P(Conformance, BadQueriesThrowAndLeaveTheAnswerAlone) {
   EXPECT_THROW(head().query_batch(world().test, {.k = 2}, workspaces, std::span(answers).first(3)),
                std::invalid_argument);
   EXPECT_THROW(head().query_batch(world().test, {.k = 2}, {}, answers), std::invalid_argument);
+
+  const auto refuses_each = [&](const Contexts& contexts, std::vector<QueryOptions> options,
+                                const std::string& why) {
+    try {
+      head().query_each(contexts, options, workspaces, answers);
+      ADD_FAILURE() << "should be refused: " << why;
+    } catch (const std::invalid_argument& problem) {
+      EXPECT_NE(std::string(problem.what()).find(why), std::string::npos) << problem.what();
+    }
+    for (const TopK& untouched : answers) expect_same(untouched, before);
+  };
+  std::vector<QueryOptions> each(answers.size(), {.k = 2});
+  refuses_each(Contexts::of(H), each, "context " + std::to_string(answers.size() - 1) + ": ");
+  refuses_each(Contexts::of(world().test), {each.begin() + 1, each.end()}, "options; they must be as many");
+  each[3].logit_bias = unordered;
+  refuses_each(Contexts::of(world().test), each, "context 3: ");
+  each[3] = {.k = 0};
+  refuses_each(Contexts::of(world().test), each, "context 3: query: k is 0");
+  each[3].k = 1;
+  EXPECT_THROW(head().query_each(Contexts::of(world().test), each, {}, answers), std::invalid_argument);
+  EXPECT_THROW(head().query_each(Contexts::of(world().test), each, workspaces, std::span(answers).first(3)),
+               std::invalid_argument);
 }
 
 /// An answer is what integers say it must be: all of it where that is proven, and otherwise its tokens'
@@ -604,6 +626,52 @@ TEST_P(Conformance, BatchesAndThreadsGiveTheSameAnswers) {
       }
     }
   }
+}
+
+TEST_P(Conformance, ContextsWithOptionsOfTheirOwnGetTheSameAnswers) {
+  TokenMask third(kVocab);
+  for (TokenId id = 0; id < kVocab; id += 3) third.allow(id);
+  TokenMask tenth(kVocab);
+  for (TokenId id = 5; id < kVocab; id += 10) tenth.allow(id);
+  TokenMask few(kVocab);
+  for (const TokenId id : {3, 64, 699}) few.allow(id);
+  const std::vector<TokenBias> biases = {{0, 3.0F}, {63, -1.0F}, {64, 2.0F}, {500, 4.0F}};
+  const std::vector<QueryOptions> options = {{.k = 5},
+                                             {.k = 1, .allowed = third},
+                                             {.k = 9, .allowed = third, .logit_bias = biases},
+                                             {.k = 5, .logit_bias = biases, .probabilities = false},
+                                             {.k = 5, .allowed = few},
+                                             {.k = 400},
+                                             {.k = 5, .log_z_tolerance = 0.0},
+                                             {.k = 7, .allowed = tenth},
+                                             {.k = 5, .effort = QueryOptions::full_effort},
+                                             {.k = 3, .probabilities = false}};
+  for (const std::size_t threads : {1U, 2U, 5U}) {
+    for (const std::size_t batch : {1U, 2U, 7U, 20U}) {
+      std::vector<QueryOptions> asked;
+      for (std::size_t q = 0; q < batch; ++q) asked.push_back(options[(q + batch) % options.size()]);
+      const RowMajorMatrix H = world().test.topRows(static_cast<Eigen::Index>(batch));
+      std::vector<Workspace> workspaces(threads);
+      std::vector<TopK> answers(batch);
+      head().query_each(Contexts::of(H), asked, workspaces, answers);
+      std::vector<TokenId> ids(batch * 400);
+      std::vector<double> log_z(batch);
+      const FlatAnswers flat = {.ids = ids.data(), .log_z = log_z.data()};
+      head().query_each(Contexts::of(H), asked, workspaces, flat);
+      const std::size_t places = std::ranges::max(asked, {}, &QueryOptions::k).k;
+      for (std::size_t q = 0; q < batch; ++q) {
+        SCOPED_TRACE("context " + std::to_string(q) + " of " + std::to_string(batch));
+        const TopK alone = head().query(context(static_cast<Eigen::Index>(q)), asked[q]);
+        expect_same(answers[q], alone);
+        const TokenId* const of_flat = ids.data() + q * places;
+        EXPECT_TRUE(std::equal(alone.ids.begin(), alone.ids.end(), of_flat));
+        EXPECT_EQ(std::count(of_flat, of_flat + places, TokenId{-1}),
+                  static_cast<std::ptrdiff_t>(places - alone.size()));
+        EXPECT_TRUE(testing::same(log_z[q], alone.log_z));
+      }
+    }
+  }
+  EXPECT_TRUE(head().query_each(Contexts::none(kDim), {}).empty());
 }
 
 TEST_P(Conformance, OneQueryOnManyThreadsGivesTheSameAnswer) {

@@ -150,6 +150,35 @@ TEST_P(OutOfMemory, ABatchThrowsOnceAndHalvesNoAnswer) {
   }
 }
 
+TEST_P(OutOfMemory, ContextsWithOptionsOfTheirOwnLeaveNoAnswerHalfMade) {
+  const TopK before = head().query(contexts_.row(1), {.k = 2});
+  std::vector<QueryOptions> options;
+  for (const Asked& asked : questions()) options.push_back(asked.options);
+  const std::size_t batch = options.size();
+  RowMajorMatrix H(static_cast<Eigen::Index>(batch), kDim);
+  for (Eigen::Index q = 0; q < H.rows(); ++q) H.row(q) = contexts_.row(q % contexts_.rows());
+  const std::vector<TopK> truth = head().query_each(Contexts::of(H), options);
+  Outcome outcome = Outcome::threw;
+  for (std::size_t n = 1; outcome != Outcome::done; ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    const std::ptrdiff_t live = live_allocations();
+    {
+      std::vector<Workspace> workspaces(1);
+      std::vector<TopK> answers(batch, before);
+      const auto ask = [&] { head().query_each(Contexts::of(H), options, workspaces, answers); };
+      outcome = fail_allocation(n, ask);
+      ASSERT_NE(outcome, Outcome::swallowed);
+      for (std::size_t q = 0; q < batch; ++q) {
+        const bool untouched = outcome == Outcome::threw && same(answers[q], before);
+        ASSERT_TRUE(untouched || same(answers[q], truth[q])) << "answer " << q;
+      }
+      ask();
+      for (std::size_t q = 0; q < batch; ++q) ASSERT_TRUE(same(answers[q], truth[q])) << "answer " << q;
+    }
+    ASSERT_EQ(live_allocations(), live);
+  }
+}
+
 /// TOPKSOFTMAX_EVERY_ALLOCATION: whether each allocation of a build fails once, rather than some of them.
 bool every_allocation_wanted() {
   return std::getenv("TOPKSOFTMAX_EVERY_ALLOCATION") != nullptr;

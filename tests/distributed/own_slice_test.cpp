@@ -72,10 +72,10 @@ TEST(OwnSlice, WritesTheBestOfItsRows) {
   OfThreeRanks ranks;
   const TopK expected = Fused::make(ranks.part)->query(ranks.h, {.k = 5});
   std::vector<std::byte> memory = room(5);
-  ranks.own.write_exact(ranks.query(5), kDim, 1, ranks.workspace, memory.data(), memory.size());
+  ranks.own.write_exact(QueryBatch(ranks.query(5)), ranks.workspace, memory.data(), memory.size());
   expect_tokens(read(memory), expected);
   EXPECT_NEAR(read(memory).part.sum.value(), expected.log_z, 1e-6);
-  ranks.own.write_found(ranks.query(5), kDim, 1, ranks.workspace, memory.data(), memory.size());
+  ranks.own.write_found(QueryBatch(ranks.query(5)), ranks.workspace, memory.data(), memory.size());
   expect_tokens(read(memory), expected);
   EXPECT_EQ(read(memory).part.normalizer, Normalizer::interval);
 }
@@ -86,9 +86,9 @@ TEST(OwnSlice, WritesNoTokenWhereNoneMayBeReturned) {
   Query query = ranks.query(5);
   query.edits.allowed = AllowedTokens(words.data(), words.size());
   std::vector<std::byte> memory = room(5);
-  ranks.own.write_exact(query, kDim, 1, ranks.workspace, memory.data(), memory.size());
+  ranks.own.write_exact(QueryBatch(query), ranks.workspace, memory.data(), memory.size());
   EXPECT_TRUE(read(memory).tokens.empty());
-  ranks.own.write_found(query, kDim, 1, ranks.workspace, memory.data(), memory.size());
+  ranks.own.write_found(QueryBatch(query), ranks.workspace, memory.data(), memory.size());
   EXPECT_TRUE(read(memory).tokens.empty());
   float told = 0.0F;
   ranks.own.find_above(
@@ -147,10 +147,10 @@ TEST(OwnSlice, OfNoRowsWritesNothing) {
   Workspace workspace;
   const Eigen::VectorXf h = random_vector(kDim, 2);
   std::vector<std::byte> memory = room(5);
-  own.write_found(query_of(h, 5), kDim, 1, workspace, memory.data(), memory.size());
+  own.write_found(QueryBatch(query_of(h, 5)), workspace, memory.data(), memory.size());
   EXPECT_TRUE(read(memory).tokens.empty());
   float logit = -1.0F;
-  own.write_logits(query_of(h, 5), kDim, 1, &logit);
+  own.write_logits(QueryBatch(query_of(h, 5)), &logit);
   own.write_logits_of(h.data(), std::vector<TokenId>{7}, workspace, &logit);
   EXPECT_EQ(logit, -1.0F);
 }

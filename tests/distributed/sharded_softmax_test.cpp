@@ -85,6 +85,16 @@ void expect_same_answers(const TopKSoftmax& head, const TopKSoftmax& whole, cons
       expect_same(batch[static_cast<std::size_t>(i)], expected);
     }
   }
+
+  std::vector<QueryOptions> options;
+  for (const Asked& asked : questions.all()) options.push_back(asked.options);
+  RowMajorMatrix H(static_cast<Eigen::Index>(options.size()), contexts.cols());
+  for (Eigen::Index i = 0; i < H.rows(); ++i) H.row(i) = contexts.row(i % contexts.rows());
+  const std::vector<TopK> each = head.query_each(Contexts::of(H), options);
+  for (Eigen::Index i = 0; i < H.rows(); ++i) {
+    const auto q = static_cast<std::size_t>(i);
+    expect_same(each[q], whole.query(H.row(i), options[q]));
+  }
 }
 
 TEST(ShardedSoftmax, OfExhaustiveBackendsAnswersAsOneProcessBitForBit) {

@@ -23,6 +23,7 @@
 namespace topksoftmax {
 namespace {
 
+using kernels::LogitEdits;
 using kernels::LogSumExp;
 using kernels::PrefixBlocks;
 using kernels::PrefixTails;
@@ -154,7 +155,9 @@ TEST_P(GuardedKernels, BatchesOfEverySize) {
         std::vector<TopKHeap> heaps;
         for (std::size_t q = 0; q < batch; ++q) heaps.emplace_back(storage.data() + q * k, k);
         std::vector<LogSumExp> sums(batch);
-        kernel().fused_scan_batch(rows, contexts.data(), stride, batch, {}, heaps.data(), sums.data());
+        const std::vector<LogitEdits> none(batch);
+        kernel().fused_scan_batch(rows, contexts.data(), stride, batch, none.data(), heaps.data(),
+                                  sums.data());
         for (std::size_t q = 0; q < batch; ++q) {
           const float* const h = contexts.data() + q * stride;
           Guarded<float> logits(kCount);

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,11 +19,14 @@
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/weight_blocks.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
+#include "topksoftmax/query_options.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 
 namespace topksoftmax {
 namespace {
 
+using kernels::LogitEdits;
 using kernels::LogSumExp;
 using kernels::Rows;
 using kernels::TopKHeap;
@@ -197,8 +201,8 @@ TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
       std::vector<ScoredToken> storage(5 * rows.count);
       std::vector<TopKHeap> heaps;
       for (std::size_t q = 0; q < 5; ++q) heaps.emplace_back(storage.data() + q * rows.count, rows.count);
-      kernel().fused_scan_batch(rows, H.data(), static_cast<std::size_t>(H.outerStride()), 5, {},
-                                heaps.data(), nullptr);
+      kernel().fused_scan_batch(rows, H.data(), static_cast<std::size_t>(H.outerStride()), 5,
+                                std::vector<LogitEdits>(5).data(), heaps.data(), nullptr);
       for (std::size_t q = 0; q < 5; ++q) {
         const std::vector<float> logits = scan(rows, H.row(static_cast<Eigen::Index>(q)));
         ASSERT_EQ(heaps[q].size(), rows.count);
@@ -255,7 +259,8 @@ TEST_P(Kernels, BatchAndSingleContextsGiveTheSameLogZ) {
   std::vector<TopKHeap> heaps;
   for (std::size_t q = 0; q < 7; ++q) heaps.emplace_back(storage.data() + q, 1);
   std::vector<LogSumExp> sums(7);
-  kernel().fused_scan_batch(layer.rows(), H.data(), 50, 7, {}, heaps.data(), sums.data());
+  kernel().fused_scan_batch(layer.rows(), H.data(), 50, 7, std::vector<LogitEdits>(7).data(), heaps.data(),
+                            sums.data());
   for (std::size_t q = 0; q < 7; ++q) {
     const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(q));
     TopKHeap heap(storage.data(), 1);
@@ -305,9 +310,10 @@ TEST_P(Kernels, BiasesAtTheEdgesOfBlocksAreAdded) {
   const RowMajorMatrix H = testing::random_matrix(2, 20, 10);
   const std::vector<TokenBias> bias = {{0, 1.0F},   {63, 2.0F},   {64, 3.0F}, {127, -4.0F},
                                        {128, 5.0F}, {192, -6.0F}, {199, 7.0F}};
+  const std::vector<LogitEdits> edits(2, {{}, bias.data(), bias.size()});
   std::vector<ScoredToken> storage(2 * kVocab);
   TopKHeap together[] = {{storage.data(), kVocab}, {storage.data() + kVocab, kVocab}};
-  kernel().fused_scan_batch(layer.rows(), H.data(), 20, 2, {{}, bias.data(), bias.size()}, together, nullptr);
+  kernel().fused_scan_batch(layer.rows(), H.data(), 20, 2, edits.data(), together, nullptr);
   for (std::size_t q = 0; q < 2; ++q) {
     const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(q));
     std::vector<float> expected = scan(layer.rows(), h);
@@ -320,6 +326,39 @@ TEST_P(Kernels, BiasesAtTheEdgesOfBlocksAreAdded) {
         ASSERT_EQ(token.logit, expected[static_cast<std::size_t>(token.id)]) << token.id;
       }
     }
+  }
+}
+
+TEST_P(Kernels, EachContextOfABatchHasItsOwnEdits) {
+  constexpr std::size_t kVocab = 200;
+  const SoftmaxLayer layer = testing::random_layer(kVocab, 20, 9);
+  const RowMajorMatrix H = testing::random_matrix(4, 20, 10);
+  const std::vector<TokenBias> bias = {{3, 9.0F}, {64, 3.0F}, {130, -4.0F}, {199, 7.0F}};
+  TokenMask late(kVocab);  // the first block of rows is wholly forbidden, and the third one
+  for (TokenId id = 64; id < 200; id += id == 100 ? 92 : 1) late.allow(id);
+  TokenMask early(kVocab);
+  for (TokenId id = 0; id < 70; ++id) early.allow(id);
+  const std::vector<LogitEdits> edits = {
+      {}, {late, bias.data(), bias.size()}, {early, nullptr, 0}, {{}, bias.data() + 1, 2}};
+  std::vector<ScoredToken> storage(4 * kVocab);
+  std::vector<TopKHeap> together;
+  for (std::size_t q = 0; q < 4; ++q) together.emplace_back(storage.data() + q * kVocab, kVocab);
+  std::vector<LogSumExp> sums(4);
+  kernel().fused_scan_batch(layer.rows(), H.data(), 20, 4, edits.data(), together.data(), sums.data());
+  for (std::size_t q = 0; q < 4; ++q) {
+    const Eigen::VectorXf h = H.row(static_cast<Eigen::Index>(q));
+    std::vector<ScoredToken> own(kVocab);
+    TopKHeap alone(own.data(), kVocab);
+    LogSumExp sum;
+    kernel().fused_scan(layer.rows(), h.data(), edits[q], alone, &sum);
+    const std::span<const ScoredToken> expected = alone.sort();
+    const std::span<const ScoredToken> found = together[q].sort();
+    ASSERT_EQ(found.size(), expected.size()) << q;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].id, expected[i].id) << q;
+      ASSERT_EQ(found[i].logit, expected[i].logit) << q;
+    }
+    EXPECT_EQ(sums[q].value(), sum.value()) << q;
   }
 }
 

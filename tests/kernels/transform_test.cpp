@@ -183,7 +183,8 @@ TEST_P(TransformKernels, EveryScanTransforms) {
     kernel.fused_scan(layer.rows(), h, {}, heap, &sum);
     kernels::TopKHeap heap_of_batch(best[1], 3);
     kernels::LogSumExp sum_of_batch;
-    kernel.fused_scan_batch(layer.rows(), h, 37, 1, {}, &heap_of_batch, &sum_of_batch);
+    const kernels::LogitEdits none;
+    kernel.fused_scan_batch(layer.rows(), h, 37, 1, &none, &heap_of_batch, &sum_of_batch);
     double exact = 0.0;
     for (const float logit : expected) exact += std::exp(static_cast<double>(logit));
     EXPECT_NEAR(sum.value(), std::log(exact), 1e-5);

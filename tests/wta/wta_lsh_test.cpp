@@ -148,8 +148,8 @@ TEST_F(WtaLshTest, ABatchSharesTheUnionOfItsContextsLists) {
       all.insert(own.begin(), own.end());
       sizes.push_back(own.size());
     }
-    const auto [candidates, own] =
-        head->screener().screen_batch(query_of(H_.data()), kDim, batch, workspace_);
+    const Query query = query_of(H_.data());
+    const auto [candidates, own] = head->screener().screen_batch({query, kDim, batch}, workspace_);
     EXPECT_EQ(set_of(candidates), all) << "batch of " << batch;
     EXPECT_EQ(std::vector<std::size_t>(own.begin(), own.end()), sizes);
   }
@@ -258,7 +258,7 @@ TEST_F(WtaLshTest, ForbiddenTokensAreNoCandidates) {
   const Eigen::VectorXf h = H_.row(4);
   Query query = query_of(h.data());
   query.edits.allowed = mask;
-  const auto shared = head->screener().screen_batch(query, kDim, 1, workspace_);
+  const auto shared = head->screener().screen_batch(QueryBatch(query), workspace_);
   std::set<TokenId> wanted;
   for (const TokenId id : expected(h, 6, 50)) {
     if (mask.allows(id)) wanted.insert(id);

@@ -7,6 +7,8 @@
 
 #include "harness/command_line/usage_error.hpp"
 #include "topksoftmax/exhaustive.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/rows/q8_0_copy.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 
@@ -30,10 +32,9 @@ class FusedCopy final : public TopKSoftmax {
     call_approximate(answer);
   }
 
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override {
-    answer_batch_from_all(copy_, query, stride, batch, workspace, answers);
-    for (std::size_t q = 0; q < batch; ++q) call_approximate(answers[q]);
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override {
+    answer_batch_from_all(copy_, batch, workspace, answers);
+    for (std::size_t q = 0; q < batch.size(); ++q) call_approximate(answers[q]);
   }
 
   static void call_approximate(TopK& answer) {

@@ -421,6 +421,17 @@ TOPK_API topk_status topk_query_batch(const topk_backend* backend, const float* 
                                       topk_workspace* workspace, const topk_flat_answers* answers,
                                       topk_error* error);
 
+/// The same where each context has options of its own: those of context q at options[q], [batch], NULL for
+/// the defaults: a server's requests with their masks, penalties and k. Each answer is that of topk_query,
+/// and has places for the largest k of the options: ids [B×k]. Neighbours are answered together where the
+/// backend's batches allow it.
+///
+/// Errors: as of topk_query_batch; the message names the context.
+TOPK_API topk_status topk_query_each(const topk_backend* backend, const float* contexts, size_t batch,
+                                     size_t dim, size_t stride, const topk_query_options* const* options,
+                                     topk_workspace* workspace, const topk_flat_answers* answers,
+                                     topk_error* error);
+
 /// The logits of every token for `batch` contexts, with mask and biases (−∞: forbidden), to `logits` [B×V].
 /// Those of answers, bit for bit; k, which must be at least 1, and effort count for nothing. Reads V·d
 /// weights, whatever the backend. Errors: as of topk_query.

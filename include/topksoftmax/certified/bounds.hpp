@@ -21,6 +21,7 @@
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/numeric/round_outwards.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/shared_scan.hpp"
@@ -82,10 +83,10 @@ struct BoundedQuery {
   CertifiedScratch& scratch() const { return workspace.scratch<CertifiedScratch>(); }
 };
 
-/// Bounds all rows by their prefixes, or all boxes if there are any, for batch.size() ≤ kernels::kPrefixBatch
-/// contexts at query.h, `stride` floats apart, in one pass. Reads index.bytes_scanned().
-void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
-                 std::span<ContextBounds> batch, Workspace& workspace);
+/// Bounds all rows by their prefixes, or all boxes if there are any, for at most kernels::kPrefixBatch
+/// contexts in one pass, each to its own bounds. Reads index.bytes_scanned().
+void bound_batch(const CertifiedIndex& index, const QueryBatch& queries, std::span<ContextBounds> batch,
+                 Workspace& workspace);
 
 /// The same for one, in the workspace until it bounds another. Nothing is read where it still has these
 /// bounds (QueryOptions::same_context).
@@ -235,7 +236,7 @@ inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds
         });
 }
 
-inline void bound_batch(const CertifiedIndex& index, const Query& query, std::size_t stride,
+inline void bound_batch(const CertifiedIndex& index, const QueryBatch& queries,
                         std::span<ContextBounds> batch, Workspace& workspace) {
   const kernels::PrefixBlocks& all = index.prefixes.blocks();
   const std::size_t room = (index.has_boxes() ? index.boxes().centres.blocks() : all.blocks()) * kBlockRows;
@@ -252,7 +253,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
   ContextTransform::Application applied[kernels::kPrefixBatch];
   for (std::size_t q = 0; q < batch.size(); ++q) {
     float* const projected = coordinates + q * coordinates_each;
-    applied[q] = {query.h + q * stride, projected, projected + index.transform.projected_room()};
+    applied[q] = {queries[q].h, projected, projected + index.transform.projected_room()};
   }
   index.transform.apply({applied, batch.size()}, workspace);
   for (std::size_t q = 0; q < batch.size(); ++q) {
@@ -260,7 +261,7 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     batch[q].bounded = index.bounds_scanned();
     batch[q].estimates = estimates + q * room;
     batch[q].radii = radii + q * room;
-    prepare(index, applied[q], query.k, shorts + q * shorts_each, bytes + q * bytes_each, batch[q]);
+    prepare(index, applied[q], queries[q].k, shorts + q * shorts_each, bytes + q * bytes_each, batch[q]);
   }
   if (std::ranges::none_of(batch, [](const ContextBounds& bounds) { return bounds.usable; })) {
     for (ContextBounds& bounds : batch) {
@@ -279,8 +280,8 @@ inline void bound_batch(const CertifiedIndex& index, const Query& query, std::si
     products[q] = {batch[q].prefix, batch[q].estimates, batch[q].radii};
   }
   prefix_bounds_batch(workspace, all, {products, batch.size()});
-  for (const ContextBounds& bounds : batch) {
-    kernels::leave_out_edited(query.edits, index.rows(), bounds.estimates, bounds.radii);
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    kernels::leave_out_edited(queries.edits(q), index.rows(), batch[q].estimates, batch[q].radii);
   }
 }
 
@@ -294,7 +295,7 @@ inline const ContextBounds& bound(const CertifiedIndex& index, const Query& quer
     last.bounds.bytes_read = last.bounds.bounded = 0;
     return last.bounds;
   }
-  bound_batch(index, query, 0, {&last.bounds, 1}, workspace);
+  bound_batch(index, QueryBatch(query), {&last.bounds, 1}, workspace);
   last.context.remember(index.identity, query, dim, index.rows(), with_edits);
   last.k = query.k;
   return last.bounds;

@@ -26,9 +26,13 @@
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
+#include "topksoftmax/top_k.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
 
 // From contexts to an answer, in the order of the proof below. Building (build.hpp; in building/ what no
 // query needs):
@@ -220,8 +224,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
   const detail::CertifiedIndex& bounds() const override { return screener().index(); }
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
-  inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                             TopK* answers) const override;
+  inline void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -271,21 +274,24 @@ inline void Certified::do_query(const Query& query, Workspace& workspace, TopK& 
   ScreenedSoftmax::do_query(query, workspace, answer);
 }
 
-inline void Certified::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                      Workspace& workspace, TopK* answers) const {
+inline void Certified::do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
   const detail::CertifiedIndex& index = screener().index();
-  if (!detail::is_worth_bounding(query, index)) {
-    return answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
-  }
+  const auto is_worth_it = [&](const Query& query) { return detail::is_worth_bounding(query, index); };
+  if (!batch.any_of(is_worth_it)) return answer_batch_from_all(layer(), batch, workspace, answers);
   detail::ContextBounds bounds[kernels::kPrefixBatch];
-  Query one = query;
   const std::size_t together = index.gains_from_batches() ? kernels::kPrefixBatch : 1;
-  for (std::size_t first = 0; first < batch; first += together) {
-    const std::size_t count = std::min(together, batch - first);
-    detail::bound_batch(index, one, stride, {bounds, count}, workspace);
-    for (std::size_t q = 0; q < count; ++q, one.h += stride) {
-      const Candidates candidates = detail::screen_bounded({layer(), index, one, bounds[q], workspace});
-      answer_from_candidates(layer(), one, candidates, workspace, answers[first + q]);
+  for (std::size_t first = 0; first < batch.size(); first += together) {
+    const QueryBatch some = batch.part(first, std::min(together, batch.size() - first));
+    detail::bound_batch(index, some, {bounds, some.size()}, workspace);
+    for (std::size_t q = 0; q < some.size(); ++q) {
+      const Query query = some[q];
+      TopK& answer = answers[first + q];
+      if (!is_worth_it(query)) {
+        answer_from_all(layer(), query, workspace, answer);
+        continue;
+      }
+      const Candidates candidates = detail::screen_bounded({layer(), index, query, bounds[q], workspace});
+      answer_from_candidates(layer(), query, candidates, workspace, answer);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/numeric/split_mix.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/types.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -38,9 +39,10 @@ class Call {
     add(rest);
   }
 
-  /// `batch` contexts of `dim` values at query.h, `stride` apart, and all else that the query says. `rows` is
-  /// what its mask has bits for, at the least.
-  void add(const Query& query, std::size_t dim, std::size_t stride, std::size_t batch, std::size_t rows) {
+  /// The contexts of a batch, of `dim` values each, and all else that its queries say, which have the same
+  /// options. `rows` is what their mask has bits for, at the least.
+  void add(const QueryBatch& batch, std::size_t dim, std::size_t rows) {
+    const Query query = batch[0];
     for (const std::uint64_t number :
          {std::uint64_t{query.k}, std::uint64_t{query.effort}, std::uint64_t{query.probabilities},
           std::bit_cast<std::uint64_t>(query.log_z_tolerance), std::uint64_t{query.edits.allowed.empty()}}) {
@@ -51,7 +53,7 @@ class Call {
       add(query.edits.allowed.block(i) & ~beyond);
     }
     add(std::span<const TokenBias>(query.edits.bias, query.edits.bias_count));
-    for (std::size_t q = 0; q < batch; ++q) add(std::span<const float>(query.h + q * stride, dim));
+    for (std::size_t q = 0; q < batch.size(); ++q) add(std::span<const float>(batch[q].h, dim));
   }
 
   std::uint64_t hash() const { return split_mix(hash_, 0); }

@@ -20,6 +20,7 @@
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/shared_scan.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -51,30 +52,32 @@ class OwnSlice {
   const TopKSoftmax* backend() const { return backend_.get(); }
   const VocabularySlice& slice() const { return slice_; }
 
+  // Batches have the same options.
+
   /// Writes answers that count every row to messages, `apart` bytes from one to the next.
-  void write_exact(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                   std::byte* to, std::size_t apart) {
-    const Query own = of_slice(query);
-    if (own.k == 0) return write_nothing(batch, to, apart);
-    auto* const best = best_.get<ScoredToken>(batch * own.k);
-    auto* const heaps = heaps_.get<kernels::TopKHeap>(batch);
-    auto* const sums = sums_.get<kernels::LogSumExp>(batch);
-    for (std::size_t q = 0; q < batch; ++q) {
+  void write_exact(const QueryBatch& batch, Workspace& workspace, std::byte* to, std::size_t apart) {
+    const Query own = of_slice(batch[0]);
+    if (own.k == 0) return write_nothing(batch.size(), to, apart);
+    auto* const best = best_.get<ScoredToken>(batch.size() * own.k);
+    auto* const heaps = heaps_.get<kernels::TopKHeap>(batch.size());
+    auto* const sums = sums_.get<kernels::LogSumExp>(batch.size());
+    for (std::size_t q = 0; q < batch.size(); ++q) {
       new (heaps + q) kernels::TopKHeap(best + q * own.k, own.k);
       new (sums + q) kernels::LogSumExp();
     }
-    const QueryWork work =
-        absorb_all(layer_, own, stride, batch, workspace, heaps, own.probabilities ? sums : nullptr);
-    for (std::size_t q = 0; q < batch; ++q, to += apart) write_message({work, sums[q]}, heaps[q].sort(), to);
+    const QueryWork work = absorb_all(layer_, {own, batch.stride(), batch.size()}, workspace, heaps,
+                                      own.probabilities ? sums : nullptr);
+    for (std::size_t q = 0; q < batch.size(); ++q, to += apart) {
+      write_message({work, sums[q]}, heaps[q].sort(), to);
+    }
   }
 
   /// Writes the backend's answers likewise.
-  void write_found(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                   std::byte* to, std::size_t apart) {
-    const Query own = of_slice(query);
-    if (own.k == 0) return write_nothing(batch, to, apart);
-    find(own, stride, batch, workspace);
-    for (std::size_t q = 0; q < batch; ++q, to += apart) write_message(found_[q], to);
+  void write_found(const QueryBatch& batch, Workspace& workspace, std::byte* to, std::size_t apart) {
+    const Query own = of_slice(batch[0]);
+    if (own.k == 0) return write_nothing(batch.size(), to, apart);
+    find({own, batch.stride(), batch.size()}, workspace);
+    for (std::size_t q = 0; q < batch.size(); ++q, to += apart) write_message(found_[q], to);
   }
 
   /// Finds what a Certified answers above a threshold that raise() makes of its own: see answer_above().
@@ -96,11 +99,11 @@ class OwnSlice {
   }
 
   /// Writes the logits of the rows, edits applied: [batch × slice].
-  void write_logits(const Query& query, std::size_t stride, std::size_t batch, float* logits) {
+  void write_logits(const QueryBatch& batch, float* logits) {
     if (slice_.empty()) return;
-    Query own = query;
-    own.edits = edits_.of(query.edits, slice_);
-    score_all(layer_, own, stride, batch, logits);
+    Query own = batch[0];
+    own.edits = edits_.of(own.edits, slice_);
+    score_all(layer_, {own, batch.stride(), batch.size()}, logits);
   }
 
   /// Writes the logits of those of some rows of the whole layer that are among them, in their order.
@@ -129,17 +132,18 @@ class OwnSlice {
     for (std::size_t q = 0; q < batch; ++q) write_message({}, {}, to + q * apart);
   }
 
-  void find(const Query& own, std::size_t stride, std::size_t batch, Workspace& workspace) {
+  void find(const QueryBatch& batch, Workspace& workspace) {
+    const Query own = batch[0];
     const QueryOptions options = {.k = own.k,
                                   .allowed = own.edits.allowed,
                                   .logit_bias = {own.edits.bias, own.edits.bias_count},
                                   .probabilities = own.probabilities,
                                   .effort = own.effort,
                                   .log_z_tolerance = own.log_z_tolerance};
-    if (found_.size() < batch) found_.resize(batch);
-    if (batch == 1) return backend_->query({own.h, layer_.dim()}, options, workspace, found_[0]);
-    backend_->query_batch(own.h, batch, layer_.dim(), stride, options, {&workspace, 1},
-                          std::span(found_).first(batch), SerialExecutor());
+    if (found_.size() < batch.size()) found_.resize(batch.size());
+    if (batch.size() == 1) return backend_->query({own.h, layer_.dim()}, options, workspace, found_[0]);
+    backend_->query_batch(own.h, batch.size(), layer_.dim(), batch.stride(), options, {&workspace, 1},
+                          std::span(found_).first(batch.size()), SerialExecutor());
   }
 
   SoftmaxLayer layer_;

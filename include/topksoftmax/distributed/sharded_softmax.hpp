@@ -30,6 +30,7 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/top_k_heap.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -135,28 +136,26 @@ class TOPKSOFTMAX_EXPORT ShardedSoftmax final : public TopKSoftmax {
                  std::unique_ptr<detail::Exchange> exchange, std::span<const detail::Greeting> greetings);
 
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override {
-    do_query_batch(query, layer().dim(), 1, workspace, &answer);
+    do_query_batch(QueryBatch(query), workspace, &answer);
   }
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override {
-    answer(query, counts_all(query), stride, batch, workspace, answers);
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override {
+    if (!batch.same_options()) return answer_one_by_one(batch, workspace, answers);
+    answer(batch, counts_all(batch[0]), workspace, answers);
   }
-  void do_query_allowed(const Query& query, std::size_t stride, std::size_t batch, std::size_t /*allowed*/,
-                        Workspace& workspace, TopK* answers) const override {
-    answer(query, true, stride, batch, workspace, answers);
+  void do_query_allowed(const QueryBatch& batch, std::size_t /*allowed*/, Workspace& workspace,
+                        TopK* answers) const override {
+    answer(batch, true, workspace, answers);
   }
-  void do_logits_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                       float* logits) const override;
+  void do_logits_batch(const QueryBatch& batch, Workspace& workspace, float* logits) const override;
   void do_logits_of(const float* h, std::span<const TokenId> rows, const Workspace& workspace,
                     std::span<float> logits) const override;
   void do_refuse() const override { exchange_->refuse(); }
   void do_save(IndexWriter& out) const override;
 
   bool counts_all(const Query& query) const;
-  void answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch, Workspace& workspace,
-              TopK* answers) const;
-  bool shares_threshold(const Query& query, bool from_all, std::size_t batch) const {
-    return share_thresholds_ && ranks() > 1 && batch == 1 && !from_all && !query.probabilities;
+  void answer(const QueryBatch& batch, bool from_all, Workspace& workspace, TopK* answers) const;
+  bool shares_threshold(const QueryBatch& batch, bool from_all) const {
+    return share_thresholds_ && ranks() > 1 && batch.size() == 1 && !from_all && !batch[0].probabilities;
   }
   void find_above(const Query& query, const detail::Call& asked, std::size_t bytes,
                   Workspace& workspace) const;
@@ -302,30 +301,30 @@ inline void ShardedSoftmax::find_above(const Query& query, const detail::Call& a
   }
 }
 
-inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_t stride, std::size_t batch,
-                                   Workspace& workspace, TopK* answers) const {
-  const std::size_t dim = layer().dim();
+inline void ShardedSoftmax::answer(const QueryBatch& batch, bool from_all, Workspace& workspace,
+                                   TopK* answers) const {
+  const Query query = batch[0];
   const std::size_t apart = detail::PartialAnswer::message_bytes(std::min(query.k, largest_slice_));
   detail::Call call(detail::Call::Kind::query);
-  call.add(query, dim, stride, batch, rows());
-  const bool above = shares_threshold(query, from_all, batch);
+  call.add(batch, layer().dim(), rows());
+  const bool above = shares_threshold(batch, from_all);
   if (above) find_above(query, call, apart, workspace);
   const auto pack = [&](std::byte* to) {
-    for (std::size_t q = 0; q < batch; ++q) {
+    for (std::size_t q = 0; q < batch.size(); ++q) {
       answers[q].ids.reserve(query.k);
       answers[q].logits.reserve(query.k);
     }
     best_.get<ScoredToken>(query.k);
     if (from_all) {
-      own_.write_exact(query, stride, batch, workspace, to, apart);
+      own_.write_exact(batch, workspace, to, apart);
     } else if (above) {
       own_.write_found_above(query, to);
     } else {
-      own_.write_found(query, stride, batch, workspace, to, apart);
+      own_.write_found(batch, workspace, to, apart);
     }
   };
   const auto take = [&](const auto& said_by) {
-    for (std::size_t q = 0; q < batch; ++q) {
+    for (std::size_t q = 0; q < batch.size(); ++q) {
       kernels::TopKHeap heap(best_.get<ScoredToken>(query.k), query.k);
       detail::MergedAnswers merged;
       for (std::size_t r = 0; r < ranks(); ++r) {
@@ -343,26 +342,24 @@ inline void ShardedSoftmax::answer(const Query& query, bool from_all, std::size_
       }
     }
   };
-  exchange_->ask(call, batch * apart, pack, take);
+  exchange_->ask(call, batch.size() * apart, pack, take);
 }
 
-inline void ShardedSoftmax::do_logits_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                            Workspace& /*workspace*/, float* logits) const {
+inline void ShardedSoftmax::do_logits_batch(const QueryBatch& batch, Workspace& /*workspace*/,
+                                            float* logits) const {
   detail::Call call(detail::Call::Kind::logits);
-  call.add(query, layer().dim(), stride, batch, rows());
-  const auto pack = [&](std::byte* to) {
-    own_.write_logits(query, stride, batch, reinterpret_cast<float*>(to));
-  };
+  call.add(batch, layer().dim(), rows());
+  const auto pack = [&](std::byte* to) { own_.write_logits(batch, reinterpret_cast<float*>(to)); };
   const auto take = [&](const auto& said_by) {
     for (std::size_t r = 0; r < ranks(); ++r) {
       const std::size_t count = slices_[r].size();
-      for (std::size_t q = 0; q < batch; ++q) {
+      for (std::size_t q = 0; q < batch.size(); ++q) {
         std::memcpy(logits + q * rows() + slices_[r].first, said_by(r) + q * count * sizeof(float),
                     count * sizeof(float));
       }
     }
   };
-  exchange_->ask(call, batch * largest_slice_ * sizeof(float), pack, take);
+  exchange_->ask(call, batch.size() * largest_slice_ * sizeof(float), pack, take);
 }
 
 /// The rank that has a row.

@@ -40,7 +40,7 @@ struct Implementation {
   void (*fused_scan)(const Rows& rows, const float* h, const LogitEdits& edits, TopKHeap& heap,
                      LogSumExp* sum);
   void (*fused_scan_batch)(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
-                           const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums);
+                           const LogitEdits* edits, TopKHeap* heaps, LogSumExp* sums);
   void (*select)(const float* logits, const TokenId* ids, std::size_t count, TopKHeap& heap);
   void (*fused_select)(const float* products, const float* bias, std::size_t count, TopKHeap& heap,
                        LogSumExp* sum);

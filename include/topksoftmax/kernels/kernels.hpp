@@ -85,10 +85,11 @@ inline void fused_scan(const Rows& rows, const float* h, const LogitEdits& edits
   detail::active().fused_scan(rows, h, edits, heap, sum);
 }
 
-/// The same for `batch` contexts, context q at contexts + q·stride, with heaps[q] and sums[q] (`sums` may
-/// be null), reading the rows once. Answers are bit for bit those of fused_scan.
+/// The same for `batch` contexts, context q at contexts + q·stride, with edits[q], heaps[q] and sums[q]
+/// (`sums` may be null), reading the rows once. Answers are bit for bit those of fused_scan. Blocks that are
+/// wholly forbidden to all are not read.
 inline void fused_scan_batch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
-                             const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums) {
+                             const LogitEdits* edits, TopKHeap* heaps, LogSumExp* sums) {
   detail::active().fused_scan_batch(rows, contexts, stride, batch, edits, heaps, sums);
 }
 

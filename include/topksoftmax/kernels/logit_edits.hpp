@@ -24,12 +24,16 @@ struct LogitEdits {
   /// Whether a token may be returned.
   bool allows(TokenId id) const { return allowed.allows(id); }
 
+  /// The number of the first bias of a token that is not before `id`; bias_count where there is none.
+  std::size_t first_bias(TokenId id) const {
+    const auto before = [](const TokenBias& one, TokenId of) { return one.id < of; };
+    return static_cast<std::size_t>(std::lower_bound(bias, bias + bias_count, id, before) - bias);
+  }
+
   /// That of a token; null where it has none.
   const TokenBias* bias_of(TokenId id) const {
-    const TokenBias* const end = bias + bias_count;
-    const TokenBias* const found =
-        std::lower_bound(bias, end, id, [](const TokenBias& one, TokenId of) { return one.id < of; });
-    return found != end && found->id == id ? found : nullptr;
+    const std::size_t found = first_bias(id);
+    return found < bias_count && bias[found].id == id ? bias + found : nullptr;
   }
 };
 

@@ -158,15 +158,13 @@ inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t 
 constexpr std::size_t kGroupContexts = 64;
 
 inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
-                           const LogitEdits& edits, TopKHeap* heaps, LogSumExp* sums) {
-  if (batch == 0) return;
+                           const LogitEdits* edits, TopKHeap* heaps, LogSumExp* sums) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
     HWY_ALIGN float logits[kGroupContexts * kFusedBlock];
-    std::size_t block_bias = 0;
     for (std::size_t first = 0; first < rows.count; first += kFusedBlock) {
-      if (Forbidden(edits, first)) continue;
+      const auto forbidden = [first](const LogitEdits& of_context) { return Forbidden(of_context, first); };
+      if (std::all_of(edits, edits + batch, forbidden)) continue;
       const std::size_t count = std::min(kFusedBlock, rows.count - first);
-      std::size_t next_bias = block_bias;
       for (std::size_t group = 0; group < batch; group += kGroupContexts) {
         const ContextRows of_group = {contexts + group * stride, stride,
                                       std::min(kGroupContexts, batch - group)};
@@ -177,15 +175,18 @@ inline void FusedScanBatch(const Rows& rows, const float* contexts, std::size_t 
               of_group, group == 0 ? kAhead : 0, [](std::size_t) {}, logits + i, kFusedBlock);
         }
         for (std::size_t q = 0; q < of_group.count; ++q) {
+          const LogitEdits& edited = edits[group + q];
+          if (forbidden(edited)) continue;
           float* const of_context = logits + q * kFusedBlock;
-          next_bias = block_bias;
           TransformLogits(rows.transform, of_context, count);
-          if (!edits.empty()) Edit(edits, first, count, next_bias, of_context);
+          if (!edited.empty()) {
+            std::size_t next_bias = edited.first_bias(static_cast<TokenId>(first));
+            Edit(edited, first, count, next_bias, of_context);
+          }
           Absorb(of_context, first, count, Max(of_context, count), heaps[group + q],
                  sums == nullptr ? nullptr : &sums[group + q]);
         }
       }
-      block_bias = next_bias;
     }
   });
 }

@@ -24,6 +24,7 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/rows/context_rounding.hpp"
 #include "topksoftmax/rows/prefix_store.hpp"
 #include "topksoftmax/rows/row_order.hpp"
@@ -76,11 +77,10 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 
   /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
-  /// The same for count ≤ kernels::kPrefixBatch contexts at query.h, `stride` floats apart, in one pass:
-  /// take(q, one, candidates) is given those of each, one after the other, with its own query.
+  /// The same for at most kernels::kPrefixBatch queries in one pass: take(q, candidates) is given those of
+  /// each, one after the other.
   template <class Take>
-  void screen_batch(const Query& query, std::size_t stride, std::size_t count, Workspace& workspace,
-                    const Take& take) const;
+  void screen_batch(const QueryBatch& batch, Workspace& workspace, const Take& take) const;
   /// Whether a query's candidates are all tokens, for which no rows are read.
   bool takes_all(const Query& query) const;
   /// The backend's name.
@@ -125,8 +125,7 @@ class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScree
  private:
   using ScreenedSoftmax::ScreenedSoftmax;
 
-  inline void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                             TopK* answers) const override;
+  inline void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -179,8 +178,8 @@ inline bool QuantizedScreener::takes_all(const Query& query) const {
 }
 
 template <class Take>
-void QuantizedScreener::screen_batch(const Query& query, std::size_t stride, std::size_t count,
-                                     Workspace& workspace, const Take& take) const {
+void QuantizedScreener::screen_batch(const QueryBatch& batch, Workspace& workspace, const Take& take) const {
+  const std::size_t count = batch.size();
   const kernels::PrefixBlocks& blocks = rows_->blocks();
   const std::size_t room = blocks.blocks() * kernels::PrefixBlocks::kRows;
   detail::QuantizedScratch& scratch = workspace.scratch<detail::QuantizedScratch>();
@@ -190,27 +189,31 @@ void QuantizedScreener::screen_batch(const Query& query, std::size_t stride, std
   auto* const radii = scratch.radii.get<float>(room);
   kernels::PrefixProducts products[kernels::kPrefixBatch];
   for (std::size_t q = 0; q < count; ++q) {
-    std::fill(std::copy_n(query.h + q * stride, rows_->dim(), h), h + blocks.width, 0.0F);
+    std::fill(std::copy_n(batch[q].h, rows_->dim(), h), h + blocks.width, 0.0F);
     std::int16_t* const n = shorts + q * blocks.width;
     const float scale = detail::round_to_shorts(h, blocks.width, n);
     products[q] = {{.n = n, .scale = scale}, estimates + q * room, radii};
   }
   prefix_bounds_batch(workspace, blocks, {products, count});
-  Query one = query;
-  for (std::size_t q = 0; q < count; ++q, one.h += stride) {
-    Candidates candidates = detail::best_estimated(one, rows_->transform(), products[q].estimates,
+  for (std::size_t q = 0; q < count; ++q) {
+    const Query query = batch[q];
+    if (takes_all(query)) {
+      take(q, Candidates::all());
+      continue;
+    }
+    Candidates candidates = detail::best_estimated(query, rows_->transform(), products[q].estimates,
                                                    blocks.rows, wanted(query), workspace);
     candidates.screened = blocks.rows;
     candidates.bytes_read = blocks.bytes();
-    take(q, one, candidates);
+    take(q, candidates);
   }
 }
 
 inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
   if (takes_all(query)) return Candidates::all();
   Candidates found;
-  screen_batch(query, 0, 1, workspace,
-               [&](std::size_t, const Query&, const Candidates& candidates) { found = candidates; });
+  screen_batch(QueryBatch(query), workspace,
+               [&](std::size_t, const Candidates& candidates) { found = candidates; });
   return found;
 }
 
@@ -225,19 +228,15 @@ inline void QuantizedScreener::save(IndexWriter& out) const {
   rows_->save(out);
 }
 
-inline void Quantized::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                      Workspace& workspace, TopK* answers) const {
-  if (screener().takes_all(query)) {
-    return answer_batch_from_all(layer(), query, stride, batch, workspace, answers);
+inline void Quantized::do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
+  if (batch.all_of([this](const Query& query) { return screener().takes_all(query); })) {
+    return answer_batch_from_all(layer(), batch, workspace, answers);
   }
-  Query some = query;
-  for (std::size_t first = 0; first < batch; first += kernels::kPrefixBatch) {
-    const std::size_t count = std::min(kernels::kPrefixBatch, batch - first);
-    screener().screen_batch(some, stride, count, workspace,
-                            [&](std::size_t q, const Query& one, const Candidates& candidates) {
-                              answer_from_candidates(layer(), one, candidates, workspace, answers[first + q]);
-                            });
-    some.h += count * stride;
+  for (std::size_t first = 0; first < batch.size(); first += kernels::kPrefixBatch) {
+    const QueryBatch some = batch.part(first, std::min(kernels::kPrefixBatch, batch.size() - first));
+    screener().screen_batch(some, workspace, [&](std::size_t q, const Candidates& candidates) {
+      answer_from_candidates(layer(), some[q], candidates, workspace, answers[first + q]);
+    });
   }
 }
 

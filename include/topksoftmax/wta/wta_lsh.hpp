@@ -24,6 +24,7 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/screened_softmax.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/storage/stored_array.hpp"
@@ -100,8 +101,8 @@ class TOPKSOFTMAX_EXPORT WtaLshScreener {
     std::span<const std::uint64_t> own;  ///< [batch], the number of allowed tokens in each one's list
   };
 
-  /// For `batch` contexts at query.h, `stride` floats apart.
-  Shared screen_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace) const;
+  /// For queries with the same options.
+  Shared screen_batch(const QueryBatch& batch, Workspace& workspace) const;
 
   /// The backend's name.
   std::string_view name() const { return "wta-lsh"; }
@@ -165,8 +166,7 @@ class TOPKSOFTMAX_EXPORT WtaLsh final : public ScreenedSoftmax<WtaLshScreener> {
  private:
   using ScreenedSoftmax::ScreenedSoftmax;
 
-  void do_query_batch(const Query& query, std::size_t stride, std::size_t batch, Workspace& workspace,
-                      TopK* answers) const override;
+  void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
   std::size_t answered_together() const override { return shared_by; }
 };
 
@@ -182,14 +182,15 @@ TOPKSOFTMAX_EXPORT void check_threshold(std::size_t threshold, std::size_t bands
 namespace TOPKSOFTMAX_NAMESPACE {
 
 inline Candidates WtaLshScreener::screen(const Query& query, Workspace& workspace) const {
-  Candidates candidates = screen_batch(query, 0, 1, workspace).candidates;
+  Candidates candidates = screen_batch(QueryBatch(query), workspace).candidates;
   candidates.edited_apart = !query.edits.allowed.empty();
   if (!candidates.everything && query.effort == 0) candidates.group = 0;
   return candidates;
 }
 
-inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, std::size_t stride,
-                                                           std::size_t batch, Workspace& workspace) const {
+inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const QueryBatch& batch,
+                                                           Workspace& workspace) const {
+  const Query query = batch[0];
   const std::size_t bands = index_->bands();
   std::size_t threshold = threshold_;
   if (query.effort != 0) threshold = query.effort > bands ? 0 : bands + 1 - query.effort;
@@ -199,21 +200,22 @@ inline WtaLshScreener::Shared WtaLshScreener::screen_batch(const Query& query, s
   detail::WtaLshScratch& scratch = workspace.scratch<detail::WtaLshScratch>();
   const std::span<std::uint64_t> shared(scratch.shared.get<std::uint64_t>(words), words);
   const std::span<std::uint64_t> marks(scratch.marks.get<std::uint64_t>(words), words);
-  const std::span<std::uint64_t> own(scratch.own.get<std::uint64_t>(batch), batch);
+  const std::span<std::uint64_t> own(scratch.own.get<std::uint64_t>(batch.size()), batch.size());
   std::fill(shared.begin(), shared.end(), 0);
   Candidates candidates;
-  index_->for_each_context(
-      query.h, stride, batch, workspace, [&](std::size_t q, const detail::WtaIndex::Hits& hits) {
-        std::copy(frequent_.begin(), frequent_.end(), marks.begin());
-        own[q] =
-            kernels::mark_reaching(hits.of_token, words, static_cast<std::uint16_t>(threshold), marks.data());
-        if (!query.edits.allowed.empty()) own[q] = detail::keep_allowed(query.edits.allowed, marks);
-        for (std::size_t word = 0; word < words; ++word) shared[word] |= marks[word];
-        candidates.screened += hits.total;
-        candidates.bytes_read += index_->bytes_read(hits);
-      });
-  candidates.screened /= batch;
-  candidates.bytes_read /= batch;
+  index_->for_each_context(batch.contexts(), batch.stride(), batch.size(), workspace,
+                           [&](std::size_t q, const detail::WtaIndex::Hits& hits) {
+                             std::copy(frequent_.begin(), frequent_.end(), marks.begin());
+                             own[q] = kernels::mark_reaching(
+                                 hits.of_token, words, static_cast<std::uint16_t>(threshold), marks.data());
+                             if (!query.edits.allowed.empty())
+                               own[q] = detail::keep_allowed(query.edits.allowed, marks);
+                             for (std::size_t word = 0; word < words; ++word) shared[word] |= marks[word];
+                             candidates.screened += hits.total;
+                             candidates.bytes_read += index_->bytes_read(hits);
+                           });
+  candidates.screened /= batch.size();
+  candidates.bytes_read /= batch.size();
   auto* const ids = scratch.ids.get<TokenId>(index_->vocab());
   candidates.ids = {ids, detail::collect_tokens(shared, ids)};
   return {candidates, own};
@@ -227,16 +229,16 @@ inline std::unique_ptr<WtaLsh> WtaLsh::load(const IndexReader& in) {
   return std::unique_ptr<WtaLsh>(new WtaLsh(in.layer(), WtaLshScreener(in), OutsideMass::load(in, 1)));
 }
 
-inline void WtaLsh::do_query_batch(const Query& query, std::size_t stride, std::size_t batch,
-                                   Workspace& workspace, TopK* answers) const {
-  auto [candidates, own] = screener().screen_batch(query, stride, batch, workspace);
-  answer_batch_from_candidates(layer(), query, stride, batch, candidates, workspace, answers);
-  if (candidates.everything || candidates.ids.size() < query.k) return;
+inline void WtaLsh::do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
+  if (!batch.same_options()) return answer_one_by_one(batch, workspace, answers);
+  auto [candidates, own] = screener().screen_batch(batch, workspace);
+  answer_batch_from_candidates(layer(), batch, candidates, workspace, answers);
+  const std::size_t k = batch[0].k;
+  if (candidates.everything || candidates.ids.size() < k) return;
   // A context with fewer than k candidates of its own is answered from the whole vocabulary, as it is alone.
   candidates.everything = true;
-  Query one = query;
-  for (std::size_t q = 0; q < batch; ++q, one.h += stride) {
-    if (own[q] < query.k) answer_from_candidates(layer(), one, candidates, workspace, answers[q]);
+  for (std::size_t q = 0; q < batch.size(); ++q) {
+    if (own[q] < k) answer_from_candidates(layer(), batch[q], candidates, workspace, answers[q]);
   }
 }
 
