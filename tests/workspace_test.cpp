@@ -80,6 +80,18 @@ TEST(TokenSet, IsEmptyWhereItsStampsBeginAgain) {
   EXPECT_FALSE(set.contains(1));
 }
 
+TEST(Workspace, ACrewIsLentForAsLongAsItIsWanted) {
+  const SerialExecutor executor;
+  Workspace workspace;
+  {
+    const detail::LentCrew crew(workspace, {&executor, 3});
+    EXPECT_EQ(workspace.crew().executor, &executor);
+    EXPECT_EQ(workspace.crew().threads, 3U);
+  }
+  EXPECT_EQ(workspace.crew().executor, nullptr);
+  EXPECT_EQ(workspace.crew().threads, 1U);
+}
+
 TEST(Workspace, EveryThreadOfACrewGetsAsManyParts) {
   const SerialExecutor executor;
   const std::size_t item = executor.grain() / 8;

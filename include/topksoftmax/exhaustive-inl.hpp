@@ -115,8 +115,12 @@ TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& b
 
 TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, Workspace& workspace,
                                   float* logits) {
-  if (!detail::is_gathered(layer, batch)) return score_all(layer, batch, logits);
   const std::size_t rows = layer.vocab();
+  if (!detail::is_gathered(layer, batch)) {
+    if (batch.size() != 1) return score_all(layer, batch, logits);
+    scan(workspace, layer.rows(), 0, rows, batch.contexts(), logits);
+    return kernels::apply_edits(batch.edits(0), rows, logits);
+  }
   const std::size_t allowed = batch.edits(0).allowed.count(rows);
   std::fill_n(logits, batch.size() * rows, detail::kForbidden);
   for (std::size_t q = 0; q < batch.size(); ++q, logits += rows) {

@@ -82,18 +82,6 @@ struct RowsOfTokens {
   ScratchBuffer rows;
 };
 
-/// Lends a workspace a crew for one query.
-class CrewOfQuery {
- public:
-  CrewOfQuery(Workspace& workspace, const Crew& crew) : workspace_(workspace) { workspace.set_crew(crew); }
-  ~CrewOfQuery() { workspace_.set_crew({}); }
-  CrewOfQuery(const CrewOfQuery&) = delete;
-  CrewOfQuery& operator=(const CrewOfQuery&) = delete;
-
- private:
-  Workspace& workspace_;
-};
-
 /// Up to this many allowed tokens are simply scored: no index is faster, and the answer is exact.
 inline std::size_t few(std::size_t vocab) {
   return std::max<std::size_t>(64, vocab / 32);
@@ -233,7 +221,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query(std::span<const float> h, const Query
     if (!workspaces.empty()) return;
     throw std::invalid_argument("query: there is no workspace; one a thread is needed");
   });
-  const detail::CrewOfQuery crew(workspaces[0], {&executor, std::min(workspaces.size(), executor.threads())});
+  const detail::LentCrew crew(workspaces[0], {&executor, std::min(workspaces.size(), executor.threads())});
   query(h, options, workspaces[0], answer);
 }
 

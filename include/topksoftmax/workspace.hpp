@@ -128,6 +128,18 @@ class TOPKSOFTMAX_EXPORT Workspace {
 
 namespace detail {
 
+/// Lends a workspace a crew for as long as this lives.
+class LentCrew {
+ public:
+  LentCrew(Workspace& workspace, const Crew& crew) : workspace_(workspace) { workspace.set_crew(crew); }
+  ~LentCrew() { workspace_.set_crew({}); }
+  LentCrew(const LentCrew&) = delete;
+  LentCrew& operator=(const LentCrew&) = delete;
+
+ private:
+  Workspace& workspace_;
+};
+
 /// Items of a part, at least 1, where `total` of them, of `bytes` each to be read, are shared by the
 /// workspace's crew.
 TOPKSOFTMAX_EXPORT std::size_t shared_size(const Workspace& workspace, std::size_t total, std::size_t bytes);

@@ -20,6 +20,7 @@
 #include "decoding/expected_distribution.hpp"
 #include "decoding/sampling_cases.hpp"
 #include "support/errors.hpp"
+#include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/statistics.hpp"
@@ -31,6 +32,7 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -162,6 +164,53 @@ TEST(Sampling, EveryBackendGivesTheSameToken) {
         ASSERT_EQ(ours.draw(*head, h, random, query).id, theirs.draw(fused, h, same).id) << backend.name;
       }
     }
+  }
+}
+
+/// Counts the loops that it is given.
+class CountedExecutor final : public Executor {
+ public:
+  std::size_t threads() const override { return executor_.threads(); }
+  std::size_t grain() const override { return executor_.grain(); }
+  void run(std::size_t parts, std::size_t threads, Body body) const override {
+    ++loops_;
+    executor_.run(parts, threads, body);
+  }
+  std::size_t loops() const { return loops_; }
+
+ private:
+  testing::ReversedExecutor executor_;
+  mutable std::size_t loops_ = 0;
+};
+
+TEST(Sampling, ThreadsChangeNoDraw) {
+  const SoftmaxLayer layer = random_layer(9000, 48, 21);  // large enough for its work to be shared
+  const RowMajorMatrix contexts = clustered_contexts(300, 48, 10, 22);
+  std::vector<std::unique_ptr<TopKSoftmax>> heads;
+  heads.push_back(Fused::make(layer));
+  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::never}));
+  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::always}));
+  for (const auto& head : heads) {
+    const CountedExecutor executor;
+    for (const SamplingOptions& options : kSamplingCases) {
+      Sampler one(options);
+      Sampler many(options);
+      RandomStream random(5);
+      RandomStream same(5);
+      for (Eigen::Index q = 0; q < 6; ++q) {
+        const Eigen::VectorXf h = contexts.row(q);
+        const std::span<const float> context(h.data(), static_cast<std::size_t>(h.size()));
+        const QueryOptions query = {.probabilities = q % 2 == 0};
+        const SampledToken alone = one.draw(*head, h, random, query);
+        const SampledToken shared = many.draw(*head, context, same, query, executor);
+        ASSERT_EQ(shared.id, alone.id) << head->name();
+        ASSERT_EQ(shared.logit, alone.logit);
+        ASSERT_EQ(shared.log_prob, alone.log_prob);
+        ASSERT_EQ(shared.log_prob_low, alone.log_prob_low);
+        ASSERT_EQ(shared.log_prob_high, alone.log_prob_high);
+      }
+    }
+    EXPECT_GT(executor.loops(), 100U) << "nothing was shared: " << head->name();
   }
 }
 

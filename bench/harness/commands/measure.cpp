@@ -87,7 +87,7 @@ void check_sense(const CLI::App& app, const MeasureRequest& request) {
       refuse(app, "--ablation", {"--backends", "--as", "--json", "--html"});
       return refuse(app, "--ablation " + request.ablation, find_ablation(request.ablation).unused);
     case Measurand::sampling:
-      refuse(app, "--sampling", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});
+      refuse(app, "--sampling", {"--html", "--as", "--k", "--queries", "--batch"});
       return check_usable(request.drawn_by);
     case Measurand::cursor:
       return refuse(app, "--cursor", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});

@@ -21,7 +21,8 @@ struct TimedBesideReads {
   std::vector<std::string> notes;  ///< what is to be known of the timing
 };
 
-/// Times works on `count` contexts, so many in one go, on one pinned thread.
+/// Times works on `count` contexts, so many in one go, and reads on as many threads as they have. One is
+/// pinned.
 TimedBesideReads time_beside_reads(std::vector<TimedWork> works, std::size_t count, std::size_t slice,
                                    const Head& head, const MeasureOptions& measure, Progress& progress);
 

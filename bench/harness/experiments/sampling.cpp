@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <ostream>
+#include <string>
 #include <utility>
 
 #include "harness/backends/build_backend.hpp"
@@ -16,6 +17,8 @@
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/parallel/thread_pool.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -31,24 +34,28 @@ struct Drawer {
   std::string name;
   std::shared_ptr<const TopKSoftmax> head;
   Sampler sampler;
+  const Executor* executor;
   RandomStream random{kSeed};
 
   TokenId draw(const RowMajorMatrix& contexts, std::size_t i) {
-    const auto row = static_cast<Eigen::Index>(i);
-    return sampler.draw(*head, contexts.row(row).data(), head->layer().dim(), random, kQuery).id;
+    const float* const h = contexts.row(static_cast<Eigen::Index>(i)).data();
+    return sampler.draw(*head, {h, head->layer().dim()}, random, kQuery, *executor).id;
   }
 };
 
 /// At least one of them takes the logits of all tokens.
 std::vector<Drawer> make_drawers(const Head& head, std::span<const Choice> choices,
-                                 const SamplingOptions& options, Progress& progress) {
+                                 const SamplingOptions& options, const Executor& executor,
+                                 Progress& progress) {
   std::vector<Drawer> drawers;
   for (const Choice& choice : choices) {
-    drawers.push_back({choice.backend->name, build_backend(choice, head, progress), Sampler(options)});
+    drawers.push_back(
+        {choice.backend->name, build_backend(choice, head, progress), Sampler(options), &executor});
   }
   const auto scans = [](const Drawer& drawer) { return drawer.head->exhaustive(); };
   if (std::none_of(drawers.begin(), drawers.end(), scans)) {
-    drawers.insert(drawers.begin(), {"fused", std::make_shared<const Fused>(head.layer), Sampler(options)});
+    drawers.insert(drawers.begin(),
+                   {"fused", std::make_shared<const Fused>(head.layer), Sampler(options), &executor});
   }
   return drawers;
 }
@@ -68,8 +75,9 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
                                      Progress& progress) {
   const RowMajorMatrix contexts = detail::evenly_spaced(Contexts::of(head.test), measure.timed);
   const auto count = static_cast<std::size_t>(contexts.rows());
-  std::vector<Drawer> drawers = make_drawers(head, choices, options, progress);
-  SamplingMeasurement measurement = {.options = options, .contexts = count};
+  const ThreadPool pool(measure.threads);
+  std::vector<Drawer> drawers = make_drawers(head, choices, options, pool, progress);
+  SamplingMeasurement measurement = {.options = options, .contexts = count, .threads = measure.threads};
   progress.show("drawing");
   const auto scans = [](const Drawer& drawer) { return drawer.head->exhaustive(); };
   Drawer& all = *std::find_if(drawers.begin(), drawers.end(), scans);
@@ -113,8 +121,9 @@ void print_sampling(const Machine& machine, const Head& head, const SamplingMeas
                     std::ostream& out) {
   const SamplingOptions& options = measurement.options;
   print_beside_reads(machine, measurement.read_gb_s, head, out);
-  out << "; a token drawn after " << measurement.contexts << " of " << head.test.rows()
-      << " test contexts, one thread\ntemperature " << three_digits(options.temperature);
+  out << "; a token drawn after " << measurement.contexts << " of " << head.test.rows() << " test contexts, "
+      << (measurement.threads == 1 ? "one thread" : std::to_string(measurement.threads) + " threads")
+      << "\ntemperature " << three_digits(options.temperature);
   if (options.top_p < 1.0) out << ", top-p " << three_digits(options.top_p);
   if (options.min_p > 0.0) out << ", min-p " << fixed(options.min_p, 3);
   if (options.typical_p < 1.0) out << ", typical-p " << three_digits(options.typical_p);
@@ -143,6 +152,7 @@ nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head
   json["machine"] = to_json(machine, measurement.read_gb_s);
   json["head"] = to_json(head);
   json["contexts"] = measurement.contexts;
+  json["threads"] = measurement.threads;
   json["notes"] = measurement.notes;
   json["reference"] = {{"backend", measurement.reference}, {"us_per_token", measurement.reference_us}};
   json["sampling"] = nlohmann::ordered_json::array();
