@@ -67,6 +67,13 @@ class AllowedTokens {
     return bits;
   }
 
+  /// Its words, of 32 bits: token t is bit t % 32 of word t / 32. Null where they are of 64 bits, and bytes
+  /// stand the other way round.
+  const std::int32_t* words() const {
+    const bool are_in_order = std::endian::native == std::endian::little || of_32_bits_;
+    return are_in_order ? reinterpret_cast<const std::int32_t*>(bytes_) : nullptr;
+  }
+
   /// How many of `vocab` tokens it allows.
   std::size_t count(std::size_t vocab) const {
     if (empty()) return vocab;

@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "support/layers.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
+#include "topksoftmax/types.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -53,6 +58,41 @@ TEST_P(BoundedKernels, ReachingKeepsTiesAndWhatIsNoNumber) {
   EXPECT_EQ(ids[0], 3);
   EXPECT_EQ(ids[1], 40);
   EXPECT_EQ(ids[2], 68);
+}
+
+/// The rows of forbidden tokens have no bounds, whatever kind of words the mask has.
+template <class Word>
+void expect_left_out(const Implementation& kernel, std::size_t count) {
+  constexpr std::size_t kBits = 8 * sizeof(Word);
+  constexpr std::size_t kVocab = 1003;
+  std::mt19937 random(static_cast<unsigned>(count));
+  std::vector<TokenId> tokens(kVocab);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::shuffle(tokens.begin(), tokens.end(), random);
+  tokens.resize(count);
+  std::vector<Word> words((kVocab + kBits - 1) / kBits, Word{0});
+  std::vector<bool> allowed(kVocab);
+  for (std::size_t id = 0; id < kVocab; ++id) {
+    allowed[id] = random() % 3 != 0;
+    if (allowed[id]) words[id / kBits] |= static_cast<Word>(Word{1} << (id % kBits));
+  }
+  std::vector<float> estimates(count + 1);
+  std::iota(estimates.begin(), estimates.end(), 1.0F);
+  std::vector<float> radii(count + 1, 0.5F);
+  kernel.leave_out_forbidden(words, tokens.data(), count, estimates.data(), radii.data());
+  for (std::size_t i = 0; i <= count; ++i) {
+    const bool stays = i == count || allowed[static_cast<std::size_t>(tokens[i])];
+    ASSERT_EQ(estimates[i], stays ? static_cast<float>(i + 1) : -kInfinity) << i << " of " << count;
+    ASSERT_EQ(radii[i], stays ? 0.5F : 0.0F) << i << " of " << count;
+  }
+}
+
+TEST_P(BoundedKernels, ForbiddenRowsAreLeftOut) {
+  for (const std::size_t count : {0U, 1U, 7U, 15U, 16U, 17U, 500U, 1003U}) {
+    expect_left_out<std::uint64_t>(GetParam(), count);
+    expect_left_out<std::uint32_t>(GetParam(), count);
+    expect_left_out<std::int32_t>(GetParam(), count);
+  }
 }
 
 TEST_P(BoundedKernels, SumBoundsHoldTheSum) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/certified/bounds.hpp"
 #include "topksoftmax/certified/bounds_view.hpp"
 #include "topksoftmax/certified/divided_bounds.hpp"
@@ -35,17 +36,28 @@ struct BoundedRows : BoundsView {
 inline constexpr std::size_t kFirstBoxes = 16;
 inline constexpr std::size_t kWantedOfBox = 4;
 
+/// Leaves forbidden rows out of those of some blocks.
+inline void leave_out_forbidden(const CertifiedIndex& index, const AllowedTokens& allowed,
+                                std::span<const TokenId> blocks, float* estimates, float* radii) {
+  for (const TokenId block : blocks) {
+    const std::size_t first = static_cast<std::size_t>(block) * kBlockRows;
+    const std::size_t count = std::min(kBlockRows, index.rows() - first);
+    if (index.order.is_natural()) {
+      for (std::size_t r = 0; r < count; ++r) {
+        if (!allowed.allows(static_cast<TokenId>(first + r))) kernels::leave_out(estimates[r], radii[r]);
+      }
+    } else {
+      kernels::leave_out_forbidden(allowed, index.order.tokens().data() + first, count, estimates, radii);
+    }
+    estimates += kBlockRows;
+    radii += kBlockRows;
+  }
+}
+
 /// Leaves rows whose bounds do not hold out of those of some blocks.
 inline void leave_out_edited(const CertifiedIndex& index, const kernels::LogitEdits& edits,
                              std::span<const TokenId> blocks, float* estimates, float* radii) {
-  if (!edits.allowed.empty()) {
-    const BoundedRows rows = {{}, blocks};
-    for (std::size_t i = 0; i < blocks.size() * kBlockRows; ++i) {
-      const std::size_t place = rows.place(i);
-      if (place < index.rows() && !edits.allows(index.token(place)))
-        kernels::leave_out(estimates[i], radii[i]);
-    }
-  }
+  if (!edits.allowed.empty()) leave_out_forbidden(index, edits.allowed, blocks, estimates, radii);
   for (std::size_t b = 0; b < edits.bias_count; ++b) {
     const std::size_t place = index.order.place(edits.bias[b].id);
     const auto block = static_cast<TokenId>(place / kBlockRows);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is done with numbers that are known to lie in estimate ± radius: those that may reach a threshold are
-// picked out, and the sum of all others' exponentials is bounded.
+// picked out, and the sum of all others' exponentials is bounded. Forbidden ones have no bounds.
 // Included once for every instruction set.
 
 #if defined(TOPKSOFTMAX_KERNELS_BOUNDED_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,10 +19,13 @@
 #include <cstdint>
 #include <limits>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
+#include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/kernels/reduce-inl.h"
 #include "topksoftmax/kernels/row_dot-inl.h"
+#include "topksoftmax/types.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace TOPKSOFTMAX_NAMESPACE::kernels {
@@ -110,6 +113,29 @@ struct Dropped {
   HWY_INLINE void AddTo(Lanes&, V, V, M) const {}
   HWY_INLINE void Take(const Lanes&) {}
 };
+
+inline void LeaveOutForbidden(const AllowedTokens& allowed, const TokenId* HWY_RESTRICT tokens,
+                              std::size_t count, float* HWY_RESTRICT estimates, float* HWY_RESTRICT radii) {
+  const FloatTag d;
+  const hn::Rebind<std::int32_t, FloatTag> d32;
+  const hn::Rebind<std::uint32_t, FloatTag> unsigned32;
+  const auto nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  if (const std::int32_t* const words = allowed.words(); words != nullptr) {
+    for (; i + kLanes <= count; i += kLanes) {
+      const auto token = hn::LoadU(d32, tokens + i);
+      const auto word = hn::GatherIndex(d32, words, hn::ShiftRight<5>(token));
+      const auto at = hn::And(token, hn::Set(d32, 31));
+      const auto bits = hn::Shr(hn::BitCast(unsigned32, word), hn::BitCast(unsigned32, at));
+      const auto stays = hn::RebindMask(d, hn::TestBit(bits, hn::Set(unsigned32, 1)));
+      hn::StoreU(hn::IfThenElse(stays, hn::LoadU(d, estimates + i), nothing), d, estimates + i);
+      hn::StoreU(hn::IfThenElseZero(stays, hn::LoadU(d, radii + i)), d, radii + i);
+    }
+  }
+  for (; i < count; ++i) {
+    if (!allowed.allows(tokens[i])) leave_out(estimates[i], radii[i]);
+  }
+}
 
 /// Calls visit(estimate, radius, valid) for vectors of them, and flush() at least once in kSumBlock times.
 template <class Visit, class Flush>

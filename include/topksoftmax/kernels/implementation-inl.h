@@ -71,6 +71,7 @@ constexpr detail::Implementation ImplementationIn(
       .box_bounds = &BoxBounds<Form>,
       .tail_bounds = &TailBounds<Form>,
       .promising = &Promising,
+      .leave_out_forbidden = &LeaveOutForbidden,
       .reaching = &Reaching,
       .partition = &PartitionAt,
       .transform = &TransformLogits,

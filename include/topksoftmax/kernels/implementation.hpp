@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/log_sum_exp.hpp"
@@ -63,6 +64,8 @@ struct Implementation {
                       std::size_t count, float* estimates, float* radii);
   std::size_t (*promising)(const float* values, std::size_t count, std::size_t wanted, float* maxima,
                            TokenId* ids);
+  void (*leave_out_forbidden)(const AllowedTokens& allowed, const TokenId* tokens, std::size_t count,
+                              float* estimates, float* radii);
   std::size_t (*reaching)(const float* estimates, const float* radii, std::size_t count, float threshold,
                           TokenId* ids);
   Partition (*partition)(const float* estimates, const float* radii, std::size_t count, float threshold,

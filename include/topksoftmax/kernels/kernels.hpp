@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/implementation.hpp"
@@ -200,6 +201,13 @@ constexpr std::size_t maxima_room(std::size_t count) {
 inline std::size_t promising(const float* values, std::size_t count, std::size_t wanted, float* maxima,
                              TokenId* ids) {
   return detail::active().promising(values, count, wanted, maxima, ids);
+}
+
+/// Makes the bounds of rows whose tokens are forbidden −∞, as leave_out() does: row i < count is tokens[i].
+/// The mask is not empty.
+inline void leave_out_forbidden(const AllowedTokens& allowed, const TokenId* tokens, std::size_t count,
+                                float* estimates, float* radii) {
+  detail::active().leave_out_forbidden(allowed, tokens, count, estimates, radii);
 }
 
 /// The i < count for which estimates[i] + radii[i] ≥ threshold (or is NaN), ascending; returns how

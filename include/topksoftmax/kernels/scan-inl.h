@@ -13,7 +13,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -60,12 +62,16 @@ inline void ScanGathered(const Rows& rows, const TokenId* ids, std::size_t count
 /// a batch.
 constexpr std::size_t kFusedBlock = 64;
 
-/// Applies a query's mask and biases to the logits of tokens first … first + count − 1. `next_bias` walks on.
+/// Applies a query's mask and biases to the logits of tokens first … first + count − 1: where there is a
+/// mask, to those of a block of kFusedBlock. `next_bias` walks on.
 inline void Edit(const LogitEdits& edits, std::size_t first, std::size_t count, std::size_t& next_bias,
                  float* HWY_RESTRICT logits) {
   if (!edits.allowed.empty()) {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!edits.allows(static_cast<TokenId>(first + i))) logits[i] = -std::numeric_limits<float>::infinity();
+    std::uint64_t forbidden = ~edits.allowed.block(first / kFusedBlock);
+    for (; forbidden != 0; forbidden &= forbidden - 1) {
+      const auto i = static_cast<std::size_t>(std::countr_zero(forbidden));
+      if (i >= count) break;
+      logits[i] = -std::numeric_limits<float>::infinity();
     }
   }
   for (; next_bias < edits.bias_count; ++next_bias) {
