@@ -77,8 +77,7 @@ class AllowedTokens {
   /// How many of `vocab` tokens it allows.
   std::size_t count(std::size_t vocab) const {
     if (empty()) return vocab;
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < vocab / 64; ++i) count += static_cast<std::size_t>(std::popcount(block(i)));
+    const std::size_t count = detail::count_bits(vocab / 64, [this](std::size_t i) { return block(i); });
     if (vocab % 64 == 0) return count;
     const std::uint64_t last = block(vocab / 64) & ((std::uint64_t{1} << (vocab % 64)) - 1);
     return count + static_cast<std::size_t>(std::popcount(last));
