@@ -89,6 +89,31 @@ class OutOfMemory : public ::testing::TestWithParam<Backend> {
             {"all", {.k = kVocab}}};
   }
 
+  /// Lets each allocation of ask(workspaces, answers) fail once: every answer is whole then, or as it was.
+  template <class Ask>
+  static void expect_whole_answers(const std::vector<TopK>& truth, const TopK& before, std::size_t threads,
+                                   const Ask& ask) {
+    Outcome outcome = Outcome::threw;
+    for (std::size_t n = 1; outcome != Outcome::done; ++n) {
+      SCOPED_TRACE("allocation " + std::to_string(n));
+      const std::ptrdiff_t live = live_allocations();
+      {
+        std::vector<Workspace> workspaces(threads);
+        std::vector<TopK> answers(truth.size(), before);
+        outcome = fail_allocation(n, [&] { ask(workspaces, answers); });
+        ASSERT_NE(outcome, Outcome::swallowed);
+        for (std::size_t q = 0; q < truth.size(); ++q) {
+          const bool untouched = outcome == Outcome::threw && same(answers[q], before);
+          ASSERT_TRUE(untouched || same(answers[q], truth[q])) << "answer " << q;
+        }
+        ask(workspaces, answers);
+        for (std::size_t q = 0; q < truth.size(); ++q)
+          ASSERT_TRUE(same(answers[q], truth[q])) << "answer " << q;
+      }
+      ASSERT_EQ(live_allocations(), live);
+    }
+  }
+
   RowMajorMatrix contexts_ = clustered_contexts(2 * kBatch, kDim, 12, 2).bottomRows(kBatch);
   TokenMask most_{kVocab};
   TokenMask few_{kVocab};
@@ -126,26 +151,11 @@ TEST_P(OutOfMemory, ABatchThrowsOnceAndHalvesNoAnswer) {
       std::vector<TopK> truth(kBatch);
       std::vector<Workspace> warm(threads);
       head().query_batch(contexts_, asked.options, warm, truth);
-      Outcome outcome = Outcome::threw;
-      for (std::size_t n = 1; outcome != Outcome::done; ++n) {
-        SCOPED_TRACE(asked.name + ", " + std::to_string(threads) + " threads, allocation " +
-                     std::to_string(n));
-        const std::ptrdiff_t live = live_allocations();
-        {
-          std::vector<Workspace> workspaces(threads);
-          std::vector<TopK> answers(kBatch, before);
-          const auto ask = [&] { head().query_batch(contexts_, asked.options, workspaces, answers); };
-          outcome = fail_allocation(n, ask);
-          ASSERT_NE(outcome, Outcome::swallowed);
-          for (std::size_t q = 0; q < kBatch; ++q) {
-            const bool untouched = outcome == Outcome::threw && same(answers[q], before);
-            ASSERT_TRUE(untouched || same(answers[q], truth[q])) << "answer " << q;
-          }
-          ask();
-          for (std::size_t q = 0; q < kBatch; ++q) ASSERT_TRUE(same(answers[q], truth[q])) << "answer " << q;
-        }
-        ASSERT_EQ(live_allocations(), live);
-      }
+      SCOPED_TRACE(asked.name + ", " + std::to_string(threads) + " threads");
+      expect_whole_answers(truth, before, threads, [&](auto& workspaces, auto& answers) {
+        head().query_batch(contexts_, asked.options, workspaces, answers);
+      });
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -158,25 +168,9 @@ TEST_P(OutOfMemory, ContextsWithOptionsOfTheirOwnLeaveNoAnswerHalfMade) {
   RowMajorMatrix H(static_cast<Eigen::Index>(batch), kDim);
   for (Eigen::Index q = 0; q < H.rows(); ++q) H.row(q) = contexts_.row(q % contexts_.rows());
   const std::vector<TopK> truth = head().query_each(Contexts::of(H), options);
-  Outcome outcome = Outcome::threw;
-  for (std::size_t n = 1; outcome != Outcome::done; ++n) {
-    SCOPED_TRACE("allocation " + std::to_string(n));
-    const std::ptrdiff_t live = live_allocations();
-    {
-      std::vector<Workspace> workspaces(1);
-      std::vector<TopK> answers(batch, before);
-      const auto ask = [&] { head().query_each(Contexts::of(H), options, workspaces, answers); };
-      outcome = fail_allocation(n, ask);
-      ASSERT_NE(outcome, Outcome::swallowed);
-      for (std::size_t q = 0; q < batch; ++q) {
-        const bool untouched = outcome == Outcome::threw && same(answers[q], before);
-        ASSERT_TRUE(untouched || same(answers[q], truth[q])) << "answer " << q;
-      }
-      ask();
-      for (std::size_t q = 0; q < batch; ++q) ASSERT_TRUE(same(answers[q], truth[q])) << "answer " << q;
-    }
-    ASSERT_EQ(live_allocations(), live);
-  }
+  expect_whole_answers(truth, before, 1, [&](auto& workspaces, auto& answers) {
+    head().query_each(Contexts::of(H), options, workspaces, answers);
+  });
 }
 
 /// TOPKSOFTMAX_EVERY_ALLOCATION: whether each allocation of a build fails once, rather than some of them.

@@ -9,19 +9,19 @@
 #include "harness/text/table.hpp"
 #include "topksoftmax/evaluation/bandwidth.hpp"
 #include "topksoftmax/evaluation/pinned_thread.hpp"
-#include "topksoftmax/parallel/thread_pool.hpp"
 
 namespace topksoftmax::bench {
 
 TimedBesideReads time_beside_reads(std::vector<TimedWork> works, std::size_t count, std::size_t slice,
-                                   const Head& head, const MeasureOptions& measure, Progress& progress) {
+                                   const Head& head, const MeasureOptions& measure, const Executor& executor,
+                                   Progress& progress) {
   ReadProbe probe(head.layer.bytes());
-  const ThreadPool pool(measure.threads);
+  const std::size_t threads = executor.threads();
   works.emplace_back([&](std::size_t, std::size_t number) {
-    for (std::size_t i = 0; i < number; ++i) probe.read(measure.threads, pool);
+    for (std::size_t i = 0; i < number; ++i) probe.read(threads, executor);
   });
   std::optional<PinnedThread> pinned;
-  if (measure.threads == 1) pinned.emplace();
+  if (threads == 1) pinned.emplace();
   std::vector<Timing> timings = time_interleaved(
       works, count, {.rounds = measure.rounds, .slice = slice, .progress = [&progress](double share) {
                        progress.show("timing", share);

@@ -15,6 +15,7 @@
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -89,7 +90,8 @@ CursorMeasurement measure_cursors(const Head& head, std::span<const Choice> choi
       for (std::size_t i = first; i < first + number; ++i) giver.step(context(i));
     });
   }
-  const TimedBesideReads timed = time_beside_reads(std::move(works), count, kSlice, head, measure, progress);
+  const TimedBesideReads timed =
+      time_beside_reads(std::move(works), count, kSlice, head, measure, SerialExecutor(), progress);
   for (std::size_t g = 0; g < givers.size(); ++g) {
     measurement.rows[g].us_query = 1e6 * timed.timings[2 * g].seconds_per_item;
     measurement.rows[g].us_cursor = 1e6 * timed.timings[2 * g + 1].seconds_per_item;

@@ -101,7 +101,8 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
       for (std::size_t i = first; i < first + number; ++i) drawer.draw(contexts, i);
     });
   }
-  const TimedBesideReads timed = time_beside_reads(std::move(works), count, kSlice, head, measure, progress);
+  const TimedBesideReads timed =
+      time_beside_reads(std::move(works), count, kSlice, head, measure, pool, progress);
   double fastest = 0.0;
   for (std::size_t i = 0; i < drawers.size(); ++i) {
     const double seconds = timed.timings[i].seconds_per_item;

@@ -42,7 +42,7 @@ struct SamplingMeasurement {
 
 /// Draws a token after `measure.timed` of the test contexts with each of the chosen backends, and with the
 /// fused softmax if none of them takes all logits, in one run, slice by slice in turn, on `measure.threads`
-/// threads that share each draw; one is pinned.
+/// threads that share each draw; a single one is pinned.
 SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> choices,
                                      const SamplingOptions& options, const MeasureOptions& measure,
                                      Progress& progress);
