@@ -94,11 +94,8 @@ TOPKSOFTMAX_INLINE RowMap::RowMap(StoredArray<TokenId> token_of_row, std::size_t
 
 TOPKSOFTMAX_INLINE std::size_t RowMap::count(const AllowedTokens& allowed) const {
   if (allowed.empty()) return tokens_;
-  std::size_t count = 0;
-  for (const Block& block : blocks_) {
-    count += static_cast<std::size_t>(std::popcount(block.present & allowed.block(block.number)));
-  }
-  return count;
+  return detail::count_bits(
+      blocks_.size(), [&](std::size_t i) { return blocks_[i].present & allowed.block(blocks_[i].number); });
 }
 
 /// Sets the bits of the rows whose tokens are allowed. Rows rise with their tokens, so the rows of a block of
