@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/allocations.hpp"
+#include "support/executors.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 
 namespace topksoftmax {
@@ -90,6 +91,27 @@ TEST(Workspace, ACrewIsLentForAsLongAsItIsWanted) {
   }
   EXPECT_EQ(workspace.crew().executor, nullptr);
   EXPECT_EQ(workspace.crew().threads, 1U);
+}
+
+TEST(Workspace, ItemsAreSharedInWorkspacesOfTheirThreads) {
+  const testing::ReversedExecutor executor(3);
+  std::vector<Workspace> workspaces(3);
+  Workspace& first = workspaces[0];
+  const detail::LentCrew crew(first, {&executor, 3, workspaces.data()});
+  std::vector<Workspace*> used(50);
+  std::vector<std::size_t> crews(used.size());
+  detail::share_in_workspaces(first, used.size(), [&](std::size_t i, Workspace& own) {
+    used[i] = &own;
+    crews[i] = own.crew().threads;
+  });
+  for (Workspace& one : workspaces) EXPECT_GT(std::count(used.begin(), used.end(), &one), 0);
+  EXPECT_EQ(std::count(used.begin(), used.end(), nullptr), 0);
+  EXPECT_EQ(std::count(crews.begin(), crews.end(), 1U), 50) << "a busy crew was lent";
+  EXPECT_EQ(first.crew().threads, 3U);
+
+  Workspace alone;
+  detail::share_in_workspaces(alone, 4, [&](std::size_t i, Workspace& own) { used[i] = &own; });
+  EXPECT_EQ(std::count(used.begin(), used.end(), &alone), 4);
 }
 
 TEST(Workspace, EveryThreadOfACrewGetsAsManyParts) {

@@ -117,9 +117,10 @@ TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& b
                                   float* logits) {
   const std::size_t rows = layer.vocab();
   if (!detail::is_gathered(layer, batch)) {
-    if (batch.size() != 1) return score_all(layer, batch, logits);
-    scan(workspace, layer.rows(), 0, rows, batch.contexts(), logits);
-    return kernels::apply_edits(batch.edits(0), rows, logits);
+    scan_batch(workspace, layer.rows(), batch, logits);
+    for (std::size_t q = 0; q < batch.size(); ++q)
+      kernels::apply_edits(batch.edits(q), rows, logits + q * rows);
+    return;
   }
   const std::size_t allowed = batch.edits(0).allowed.count(rows);
   std::fill_n(logits, batch.size() * rows, detail::kForbidden);
@@ -141,19 +142,25 @@ TOPKSOFTMAX_INLINE QueryWork absorb_all(const SoftmaxLayer& layer, const QueryBa
     return detail::gathering_work(layer, allowed);
   }
   detail::AnswerScratch& scratch = workspace.scratch<detail::AnswerScratch>();
-  if (batch.size() != 1) {
+  if (workspace.crew().threads > 1) {
+    // The logits of all tokens are a small part of what is read of W.
+    const std::size_t rows = layer.vocab();
+    auto* const logits = scratch.logits.get<float>(batch.size() * rows);
+    scan_batch(workspace, layer.rows(), batch, logits);
+    detail::share(workspace, batch.size(), rows * sizeof(float), [&](std::size_t first, std::size_t count) {
+      for (std::size_t q = first; q < first + count; ++q) {
+        float* const of_context = logits + q * rows;
+        kernels::apply_edits(batch.edits(q), rows, of_context);
+        kernels::fused_select(of_context, nullptr, rows, heaps[q], sums == nullptr ? nullptr : sums + q);
+      }
+    });
+  } else if (batch.size() == 1) {
+    kernels::fused_scan(layer.rows(), batch.contexts(), batch.edits(0), heaps[0], sums);
+  } else {
     auto* const edits = scratch.edits.get<kernels::LogitEdits>(batch.size());
     for (std::size_t q = 0; q < batch.size(); ++q) new (edits + q) kernels::LogitEdits(batch.edits(q));
     kernels::fused_scan_batch(layer.rows(), batch.contexts(), batch.stride(), batch.size(), edits, heaps,
                               sums);
-  } else if (workspace.crew().threads == 1) {
-    kernels::fused_scan(layer.rows(), batch.contexts(), batch.edits(0), heaps[0], sums);
-  } else {
-    // The logits of all tokens are a small part of what is read of W.
-    auto* const logits = scratch.logits.get<float>(layer.vocab());
-    scan(workspace, layer.rows(), 0, layer.vocab(), batch.contexts(), logits);
-    kernels::apply_edits(batch.edits(0), layer.vocab(), logits);
-    kernels::fused_select(logits, nullptr, layer.vocab(), heaps[0], sums);
   }
   return full_scan_work(layer);
 }

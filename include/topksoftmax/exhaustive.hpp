@@ -21,7 +21,7 @@ namespace TOPKSOFTMAX_NAMESPACE {
 TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, float* logits);
 
 /// The same, but where an eighth of the tokens or fewer are allowed for all reads only their rows, for each
-/// context. Of queries with the same options; the workspace's crew shares a single one.
+/// context. Of queries with the same options; the workspace's crew shares what is read.
 TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, Workspace& workspace,
                                   float* logits);
 

@@ -46,6 +46,7 @@ class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
   void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
   void do_save(IndexWriter& out) const override;
   void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
+  std::size_t shared_bytes() const override { return layer().bytes(); }
 };
 
 inline void Fused::do_query(const Query& query, Workspace& workspace, TopK& answer) const {

@@ -89,6 +89,7 @@ class TOPKSOFTMAX_EXPORT MappedVocabulary final : public TopKSoftmax {
     ask(*backend_, batch, workspace, answers);
   }
   std::size_t answered_together() const override { return ask_together(*backend_); }
+  std::size_t shared_bytes() const override { return ask_shared_bytes(*backend_); }
   std::optional<Candidates> do_candidates(const Query& query, Workspace& workspace) const override {
     return ask_candidates(*backend_, query, workspace);
   }

@@ -9,6 +9,7 @@
 #include "topksoftmax/kernels/prefix_blocks.hpp"
 #include "topksoftmax/kernels/prefix_tails.hpp"
 #include "topksoftmax/kernels/rows.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
@@ -20,6 +21,17 @@ inline void scan(const Workspace& workspace, const kernels::Rows& rows, std::siz
                  const float* h, float* logits) {
   detail::share(workspace, count, rows.bytes(1), [&](std::size_t begin, std::size_t part) {
     kernels::scan(rows, first + begin, part, h, logits + begin);
+  });
+}
+
+/// The logits of all rows for the contexts of a batch, [batch × rows.count]. Reads the rows once.
+inline void scan_batch(const Workspace& workspace, const kernels::Rows& rows, const QueryBatch& batch,
+                       float* logits) {
+  if (batch.size() == 0) return;
+  if (batch.size() == 1) return scan(workspace, rows, 0, rows.count, batch.contexts(), logits);
+  detail::share(workspace, rows.count, rows.bytes(1), [&](std::size_t first, std::size_t count) {
+    kernels::scan_batch(rows.part(first, count), batch.contexts(), batch.stride(), batch.size(),
+                        logits + first, rows.count);
   });
 }
 
@@ -41,14 +53,20 @@ inline void prefix_bounds(const Workspace& workspace, const kernels::PrefixBlock
   });
 }
 
-/// The same for batch.size() ≤ kernels::kPrefixBatch contexts, which meet the prefixes together: the crew
-/// shares what a single one meets.
+/// The same for 1 ≤ batch.size() ≤ kernels::kPrefixBatch contexts, which meet the prefixes together.
 inline void prefix_bounds_batch(const Workspace& workspace, const kernels::PrefixBlocks& prefix,
                                 std::span<const kernels::PrefixProducts> batch) {
-  if (batch.size() > 1) return kernels::prefix_bounds_batch(prefix, batch.data(), batch.size());
-  for (const kernels::PrefixProducts& one : batch) {
-    prefix_bounds(workspace, prefix, one.context, one.estimates, one.radii);
+  if (batch.size() == 1) {
+    return prefix_bounds(workspace, prefix, batch[0].context, batch[0].estimates, batch[0].radii);
   }
+  detail::share(workspace, prefix.blocks(), prefix.block_bytes(), [&](std::size_t first, std::size_t count) {
+    kernels::PrefixProducts part[kernels::kPrefixBatch];
+    const std::size_t row = first * kernels::PrefixBlocks::kRows;
+    for (std::size_t q = 0; q < batch.size(); ++q) {
+      part[q] = {batch[q].context, batch[q].estimates + row, batch[q].radii + row};
+    }
+    kernels::prefix_bounds_batch(prefix.part(first, count), part, batch.size());
+  });
 }
 
 /// Adds to estimates[i] what the tails of rows ids[i], i < count, say: see kernels::tail_bounds. Reads

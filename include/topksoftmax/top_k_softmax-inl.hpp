@@ -22,6 +22,7 @@
 #include "topksoftmax/exhaustive.hpp"
 #include "topksoftmax/flat_answers.hpp"
 #include "topksoftmax/index/index_writer.hpp"
+#include "topksoftmax/kernels/constants.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
@@ -43,6 +44,10 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Contexts that one thread answers together: enough for a batch kernel to read the weights seldom.
 inline constexpr std::size_t kLargestChunk = 256;
+
+/// Up to so many contexts for each thread the threads read for all of them together: half of what meets an
+/// index in one pass (kernels::kPrefixBatch).
+inline constexpr std::size_t kContextsOfThread = 4;
 
 /// Answers on their way into flat memory.
 struct ChunkAnswers {
@@ -122,12 +127,19 @@ TOPKSOFTMAX_INLINE Query TopKSoftmax::check_one(std::span<const float> h, const 
   return query;
 }
 
-/// Calls body(first, count, thread) for chunks of a batch, on at most `threads` threads; for the whole of it,
-/// even if that is nothing, where others answer it too.
+/// Calls body(first, count, thread) for chunks of a batch, on as many threads as there are workspaces. For the
+/// whole of it, with a crew of all threads, where these gain more from dividing what is read; and where others
+/// answer it too, even if it is nothing.
 template <class Body>
-void TopKSoftmax::for_each_chunk(const Executor& executor, std::size_t threads, std::size_t batch,
+void TopKSoftmax::for_each_chunk(const Executor& executor, std::span<Workspace> workspaces, std::size_t batch,
                                  const Body& body) const {
-  if (collective()) return body(std::size_t{0}, batch, std::size_t{0});
+  const std::size_t threads = std::min(workspaces.size(), executor.threads());
+  const bool is_small = batch <= std::min(detail::kContextsOfThread * threads, detail::kLargestChunk);
+  const bool reads_much = shared_bytes() > std::max(kernels::kPartBytes, 2 * executor.grain());
+  if (collective() || batch == 1 || (threads > 1 && is_small && reads_much)) {
+    const detail::LentCrew crew(workspaces[0], {&executor, threads, workspaces.data()});
+    return body(std::size_t{0}, batch, std::size_t{0});
+  }
   if (batch == 0) return;
   const std::size_t share = (batch + threads - 1) / threads;
   const std::size_t together = answered_together();
@@ -248,7 +260,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
     }
     return check_batch(H, batch, dim, stride, options, workspaces);
   });
-  for_each_chunk(executor, workspaces.size(), batch,
+  for_each_chunk(executor, workspaces, batch,
                  [&](std::size_t first, std::size_t count, std::size_t thread) {
                    Query part = query;
                    part.h = H + first * stride;
@@ -272,7 +284,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
                                                  const Executor& executor) const {
   const Query query = admit([&] { return check_batch(H, batch, dim, stride, options, workspaces); });
   for_each_chunk(
-      executor, workspaces.size(), batch, [&](std::size_t first, std::size_t count, std::size_t thread) {
+      executor, workspaces, batch, [&](std::size_t first, std::size_t count, std::size_t thread) {
         Query part = query;
         part.h = H + first * stride;
         TopK* const found = admit([&] { return detail::chunk_answers(workspaces[thread], count); });
@@ -322,7 +334,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_each(const Contexts& contexts,
     return query_batch(contexts.data, 0, contexts.dim, contexts.stride, {}, workspaces, answers, executor);
   }
   const QueryBatch batch(queries, contexts.stride);
-  for_each_chunk(executor, workspaces.size(), batch.size(),
+  for_each_chunk(executor, workspaces, batch.size(),
                  [&](std::size_t first, std::size_t count, std::size_t thread) {
                    answer_each(batch.part(first, count), workspaces[thread], answers.data() + first);
                  });
@@ -348,7 +360,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_each(const Contexts& contexts,
   }
   const QueryBatch batch(queries, contexts.stride);
   const std::size_t places = std::ranges::max(options, {}, &QueryOptions::k).k;
-  for_each_chunk(executor, workspaces.size(), batch.size(),
+  for_each_chunk(executor, workspaces, batch.size(),
                  [&](std::size_t first, std::size_t count, std::size_t thread) {
                    TopK* const found =
                        admit([&] { return detail::chunk_answers(workspaces[thread], count); });

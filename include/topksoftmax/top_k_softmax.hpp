@@ -290,6 +290,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   }
   /// How many contexts of a batch must be asked at a time; 0: any number.
   static std::size_t ask_together(const TopKSoftmax& backend) { return backend.answered_together(); }
+  /// Bytes that it reads once for a batch.
+  static std::size_t ask_shared_bytes(const TopKSoftmax& backend) { return backend.shared_bytes(); }
   /// Its candidates, if it has such a list.
   static std::optional<Candidates> ask_candidates(const TopKSoftmax& backend, const Query& query,
                                                   Workspace& workspace) {
@@ -317,8 +319,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// What its bounds tell beside the best tokens. The default has none.
   virtual const VocabularyBounds* vocabulary_bounds() const { return nullptr; }
 
-  /// Answers a batch on one thread. The default answers one by one, and so may a backend do that shares work
-  /// only among queries with the same options (QueryBatch::same_options).
+  /// Answers a batch, on one thread or on the workspace's crew. The default answers one by one, and so may a
+  /// backend do that shares work only among queries with the same options (QueryBatch::same_options).
   virtual void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const {
     answer_one_by_one(batch, workspace, answers);
   }
@@ -341,6 +343,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// How many contexts of a batch do_query_batch() is handed at a time where their answers depend on each
   /// other, so that they are the same for any number of threads; 0: as many as suit the threads.
   virtual std::size_t answered_together() const { return 0; }
+
+  /// Bytes of weights or of an index that do_query_batch() reads once for all contexts. Where they are many,
+  /// it is handed a small batch whole, with a crew that divides what is read; other batches are divided among
+  /// the threads by contexts.
+  virtual std::size_t shared_bytes() const { return 0; }
 
   /// Called while an exception is handled, because a question was refused and will not come. A head that
   /// answers together with others tells them.
@@ -375,7 +382,7 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   void answer_chunk(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
   void answer_each(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
   template <class Body>
-  void for_each_chunk(const Executor& executor, std::size_t threads, std::size_t batch,
+  void for_each_chunk(const Executor& executor, std::span<Workspace> workspaces, std::size_t batch,
                       const Body& body) const;
   void score_tokens(std::span<const float> h, std::span<const TokenId> ids, const Workspace& workspace,
                     std::span<float> logits) const;

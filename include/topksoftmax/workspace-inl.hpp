@@ -34,8 +34,8 @@ TOPKSOFTMAX_INLINE std::size_t shared_size(const Workspace& workspace, std::size
   return std::max<std::size_t>((total + parts - 1) / parts, 1);
 }
 
-TOPKSOFTMAX_INLINE void run_shared(const Workspace& workspace, std::size_t parts, Executor::Body body) {
-  if (parts > 1) return run_parts(*workspace.crew().executor, workspace.crew().threads, parts, body);
+TOPKSOFTMAX_INLINE void run_shared(const Crew& crew, std::size_t parts, Executor::Body body) {
+  if (parts > 1) return run_parts(*crew.executor, crew.threads, parts, body);
   if (parts == 1) body(0, 0);
 }
 

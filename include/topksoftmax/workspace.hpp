@@ -76,11 +76,15 @@ class StampedTokens {
 /// A set of tokens that is cleared at no cost, but once in 2³² − 1 times.
 using TokenSet = StampedTokens<std::uint32_t>;
 
-/// Threads that one query may share its work over, lent by the caller.
+class Workspace;
+
+/// Threads that a query or a batch may share its work over, lent by the caller.
 struct Crew {
   const Executor* executor = nullptr;  ///< null: the caller's thread alone
   /// Threads to use at most, at least 1.
   std::size_t threads = 1;
+  /// One for each of them, of which the first has this crew; null: no other than that.
+  Workspace* workspaces = nullptr;
 };
 
 /// The memory that queries work in. One a thread; any backend may use any workspace, in any order. Once it
@@ -131,21 +135,24 @@ namespace detail {
 /// Lends a workspace a crew for as long as this lives.
 class LentCrew {
  public:
-  LentCrew(Workspace& workspace, const Crew& crew) : workspace_(workspace) { workspace.set_crew(crew); }
-  ~LentCrew() { workspace_.set_crew({}); }
+  LentCrew(Workspace& workspace, const Crew& crew) : workspace_(workspace), former_(workspace.crew()) {
+    workspace.set_crew(crew);
+  }
+  ~LentCrew() { workspace_.set_crew(former_); }
   LentCrew(const LentCrew&) = delete;
   LentCrew& operator=(const LentCrew&) = delete;
 
  private:
   Workspace& workspace_;
+  Crew former_;
 };
 
 /// Items of a part, at least 1, where `total` of them, of `bytes` each to be read, are shared by the
 /// workspace's crew.
 TOPKSOFTMAX_EXPORT std::size_t shared_size(const Workspace& workspace, std::size_t total, std::size_t bytes);
 
-/// Does every part < parts on the workspace's crew.
-TOPKSOFTMAX_EXPORT void run_shared(const Workspace& workspace, std::size_t parts, Executor::Body body);
+/// Does every part < parts on a crew.
+TOPKSOFTMAX_EXPORT void run_shared(const Crew& crew, std::size_t parts, Executor::Body body);
 
 /// Calls body(first, count) for parts of `total` items, of `bytes` each to be read, on the workspace's crew.
 /// What the parts compute must not depend on each other or on where one ends.
@@ -155,7 +162,21 @@ void share(const Workspace& workspace, std::size_t total, std::size_t bytes, con
   const auto run = [&](std::size_t part, std::size_t) {
     body(part * size, std::min(size, total - part * size));
   };
-  run_shared(workspace, (total + size - 1) / size, Executor::Body(run));
+  run_shared(workspace.crew(), (total + size - 1) / size, Executor::Body(run));
+}
+
+/// Calls body(i, workspace) for every i < total, on the workspace's crew where that has workspaces, each thread
+/// in its own; otherwise one after the other.
+template <class Body>
+void share_in_workspaces(Workspace& workspace, std::size_t total, const Body& body) {
+  const Crew crew = workspace.crew();
+  if (crew.workspaces == nullptr || total == 1) {
+    for (std::size_t i = 0; i < total; ++i) body(i, workspace);
+    return;
+  }
+  const LentCrew none(workspace, {});  // every thread is busy
+  const auto run = [&](std::size_t i, std::size_t thread) { body(i, crew.workspaces[thread]); };
+  run_shared(crew, total, Executor::Body(run));
 }
 
 }  // namespace detail

@@ -707,6 +707,42 @@ TEST_P(Conformance, OneQueryOnManyThreadsGivesTheSameAnswer) {
                std::invalid_argument);
 }
 
+TEST_P(Conformance, ASmallBatchOnManyThreadsGivesTheSameAnswers) {
+  const SoftmaxLayer layer = random_layer(9000, 96, 21);
+  const auto large = make(layer, clustered_contexts(300, 96, 10, 22));
+  const RowMajorMatrix contexts = clustered_contexts(30, 96, 10, 22);
+  const TokenBias bias[] = {{3, 1.5F}, {4000, 20.0F}};
+  TokenMask mask(layer.vocab());
+  for (TokenId id = 0; id < 9000; id += 3) mask.allow(id);
+  TokenMask tenth(layer.vocab());
+  for (TokenId id = 0; id < 9000; id += 10) tenth.allow(id);
+  const std::vector<QueryOptions> cases = {{.k = 7},
+                                           {.k = 5, .allowed = mask, .logit_bias = bias},
+                                           {.k = 3, .allowed = tenth, .probabilities = false},
+                                           {.k = 5, .effort = QueryOptions::full_effort}};
+  const testing::ReversedExecutor executor(3);
+  std::vector<Workspace> alone(1);
+  std::vector<Workspace> workspaces(3);
+  for (const Eigen::Index batch : {1, 2, 5, 23, 30}) {  // divided by what is read, and at last by contexts
+    const RowMajorMatrix H = contexts.topRows(batch);
+    std::vector<TopK> expected(static_cast<std::size_t>(batch));
+    std::vector<TopK> answers(expected.size());
+    const auto expect_equal_answers = [&] {
+      for (std::size_t q = 0; q < answers.size(); ++q) expect_same(answers[q], expected[q]);
+    };
+    for (const QueryOptions& options : cases) {
+      large->query_batch(H, options, alone, expected, SerialExecutor());
+      large->query_batch(H, options, workspaces, answers, executor);
+      expect_equal_answers();
+    }
+    std::vector<QueryOptions> each;
+    for (std::size_t q = 0; q < answers.size(); ++q) each.push_back(cases[q % cases.size()]);
+    large->query_each(Contexts::of(H), each, alone, expected, SerialExecutor());
+    large->query_each(Contexts::of(H), each, workspaces, answers, executor);
+    expect_equal_answers();
+  }
+}
+
 TEST_P(Conformance, WorkspacesOfOtherBackendsAndLayersServe) {
   Workspace shared;
   TopK answer;

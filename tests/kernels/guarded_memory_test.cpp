@@ -145,7 +145,7 @@ TEST_P(GuardedKernels, BatchesOfEverySize) {
         const std::size_t stride = d + batch % 3;
         const Guarded<float> contexts = random_floats((batch - 1) * stride + d, static_cast<unsigned>(batch));
         Guarded<float> scanned(batch * kCount);
-        kernel().scan_batch(rows, contexts.data(), stride, batch, scanned.data());
+        kernel().scan_batch(rows, contexts.data(), stride, batch, scanned.data(), rows.count);
         const Guarded<TokenId> ids = {18, 0, 0, 7, 16, 17, 3};
         Guarded<float> gathered(batch * ids.size());
         kernel().scan_gathered_batch(rows, ids.data(), ids.size(), contexts.data(), stride, batch,

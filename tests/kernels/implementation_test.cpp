@@ -190,7 +190,10 @@ TEST_P(Kernels, EveryKernelGivesARowTheSameBits) {
       kernel().scan_gathered_batch(rows, ids.data(), ids.size(), H.data(),
                                    static_cast<std::size_t>(H.outerStride()), 5, gathered.data());
       std::vector<float> scanned(5 * rows.count);
-      kernel().scan_batch(rows, H.data(), static_cast<std::size_t>(H.outerStride()), 5, scanned.data());
+      for (std::size_t first = 0; first < rows.count; first += 19) {  // parts that end anywhere
+        kernel().scan_batch(rows.part(first, std::min<std::size_t>(19, rows.count - first)), H.data(),
+                            static_cast<std::size_t>(H.outerStride()), 5, scanned.data() + first, rows.count);
+      }
       for (std::size_t q = 0; q < 5; ++q) {
         const std::vector<float> logits = scan(rows, H.row(static_cast<Eigen::Index>(q)));
         for (std::size_t i = 0; i < rows.count; ++i) ASSERT_EQ(scanned[q * rows.count + i], logits[i]);
@@ -228,7 +231,7 @@ TEST_P(Kernels, RowsOfBlocksGiveTheBitsOfTheirWeightsInFloat32) {
         all.resize(11 * count);
         kernel().scan(rows, 0, count, H.data(), all.data());
         kernel().scan_gathered_batch(rows, ids.data(), count, H.data(), dim, 5, all.data() + count);
-        kernel().scan_batch(rows, H.data(), dim, 5, all.data() + 6 * count);
+        kernel().scan_batch(rows, H.data(), dim, 5, all.data() + 6 * count, count);
       };
       std::vector<float> of_blocks;
       std::vector<float> of_floats;

@@ -157,7 +157,7 @@ TEST_P(TransformKernels, EveryScanTransforms) {
   const SoftmaxLayer layer = plain.with(transform);
   const Implementation& kernel = GetParam();
   std::vector<float> batch(6 * 150);
-  kernel.scan_batch(layer.rows(), H.data(), 37, 6, batch.data());
+  kernel.scan_batch(layer.rows(), H.data(), 37, 6, batch.data(), layer.vocab());
   for (std::size_t q = 0; q < 6; ++q) {
     const float* const h = H.data() + q * 37;
     std::vector<float> expected(150);

@@ -225,6 +225,7 @@ class TOPKSOFTMAX_EXPORT Certified final : public detail::BoundedSoftmax<Screene
 
   inline void do_query(const Query& query, Workspace& workspace, TopK& answer) const override;
   inline void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
+  std::size_t shared_bytes() const override { return screener().index().bytes_shared(); }
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -279,20 +280,17 @@ inline void Certified::do_query_batch(const QueryBatch& batch, Workspace& worksp
   const auto is_worth_it = [&](const Query& query) { return detail::is_worth_bounding(query, index); };
   if (!batch.any_of(is_worth_it)) return answer_batch_from_all(layer(), batch, workspace, answers);
   detail::ContextBounds bounds[kernels::kPrefixBatch];
-  const std::size_t together = index.gains_from_batches() ? kernels::kPrefixBatch : 1;
+  const std::size_t together = index.bytes_shared() > kernels::kPartBytes ? kernels::kPrefixBatch : 1;
   for (std::size_t first = 0; first < batch.size(); first += together) {
     const QueryBatch some = batch.part(first, std::min(together, batch.size() - first));
     detail::bound_batch(index, some, {bounds, some.size()}, workspace);
-    for (std::size_t q = 0; q < some.size(); ++q) {
+    detail::share_in_workspaces(workspace, some.size(), [&](std::size_t q, Workspace& own) {
       const Query query = some[q];
       TopK& answer = answers[first + q];
-      if (!is_worth_it(query)) {
-        answer_from_all(layer(), query, workspace, answer);
-        continue;
-      }
-      const Candidates candidates = detail::screen_bounded({layer(), index, query, bounds[q], workspace});
-      answer_from_candidates(layer(), query, candidates, workspace, answer);
-    }
+      if (!is_worth_it(query)) return answer_from_all(layer(), query, own, answer);
+      const Candidates candidates = detail::screen_bounded({layer(), index, query, bounds[q], own});
+      answer_from_candidates(layer(), query, candidates, own, answer);
+    });
   }
 }
 

@@ -42,10 +42,9 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
   bool has_boxes() const { return boxes().count() > 0; }
   kernels::PrefixBoxes boxes() const { return box_store.boxes(); }
 
-  /// Whether what every context reads (the transform and, without boxes, the prefixes) is more than the
-  /// second cache holds for the next context anyway.
-  bool gains_from_batches() const {
-    return transform.bytes() + (has_boxes() ? 0 : prefixes.blocks().bytes()) > kernels::kPartBytes;
+  /// What the contexts of a batch read together: the transform and, without boxes, the prefixes.
+  std::size_t bytes_shared() const {
+    return transform.bytes() + (has_boxes() ? 0 : prefixes.blocks().bytes());
   }
 
   std::size_t bytes() const {

@@ -31,7 +31,7 @@ struct Implementation {
   void (*scan_gathered)(const Rows& rows, const TokenId* ids, std::size_t count, const float* h,
                         float* logits);
   void (*scan_batch)(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
-                     float* logits);
+                     float* logits, std::size_t logits_stride);
   void (*scan_gathered_batch)(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits);
   void (*combine_rows)(const Rows& rows, const float* x, float* sums);

@@ -44,11 +44,17 @@ inline void scan_gathered(const Rows& rows, const TokenId* ids, std::size_t coun
   detail::active().scan_gathered(rows, ids, count, h, logits);
 }
 
-/// logits[q·rows.count + i] = rows[i]·h_q + bias for every row and `batch` contexts, h_q at contexts +
+/// logits[q·logits_stride + i] = rows[i]·h_q + bias for every row and `batch` contexts, h_q at contexts +
 /// q·stride, reading the rows once. Bit for bit those of scan.
 inline void scan_batch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
+                       float* logits, std::size_t logits_stride) {
+  detail::active().scan_batch(rows, contexts, stride, batch, logits, logits_stride);
+}
+
+/// The same to logits [batch × rows.count].
+inline void scan_batch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
                        float* logits) {
-  detail::active().scan_batch(rows, contexts, stride, batch, logits);
+  scan_batch(rows, contexts, stride, batch, logits, rows.count);
 }
 
 /// logits[q·count + i] = rows[ids[i]]·h_q + bias for i < count and `batch` contexts, h_q at contexts +

@@ -109,6 +109,16 @@ struct Rows {
     return static_cast<const std::byte*>(data) + i * weight_bytes(type, stride);
   }
 
+  /// Rows first … first + n − 1.
+  Rows part(std::size_t first, std::size_t n) const {
+    Rows some = *this;
+    some.data = row(first);
+    if (scales != nullptr) some.scales += first;
+    if (bias != nullptr) some.bias += first;
+    some.count = n;
+    return some;
+  }
+
   /// Bytes of a row's weights.
   std::size_t row_bytes() const { return weight_bytes(type, dim); }
 

@@ -127,11 +127,12 @@ HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
   for (std::size_t at = 0; at < rows.row_bytes(); at += kLine) prefetch(data + at);
 }
 
-/// logits[q·count + i] for i < count of the rows that row_of names and a batch of contexts; soon(i) is told
-/// ahead of time that row i will be read, and those so many bytes ahead are asked for.
+/// logits[q·logits_stride + i] for i < count of the rows that row_of names and a batch of contexts; soon(i) is
+/// told ahead of time that row i will be read, and those so many bytes ahead are asked for.
 template <class RowOf, class Soon>
 HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon& soon, std::size_t ahead,
-                              std::size_t count, const ContextRows& contexts, float* HWY_RESTRICT logits) {
+                              std::size_t count, const ContextRows& contexts, float* HWY_RESTRICT logits,
+                              std::size_t logits_stride) {
   WithType(rows.type, [&](auto type) HWY_ATTR {
     for (std::size_t i = 0; i < count; i += kTile) {
       const BatchTile<decltype(type)::value> tile(
@@ -140,24 +141,27 @@ HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon&
         const std::size_t next = i + (part + 1) * kTileRows;
         for (std::size_t r = next; r < std::min(next + kTileRows, count); ++r) soon(row_of(r));
       };
-      tile.Scan(contexts, ahead, soon_behind, logits + i, count);
+      tile.Scan(contexts, ahead, soon_behind, logits + i, logits_stride);
     }
   });
-  TransformLogits(rows.transform, logits, contexts.count * count);
+  for (std::size_t q = 0; q < contexts.count; ++q) {
+    TransformLogits(rows.transform, logits + q * logits_stride, count);
+  }
 }
 
 inline void ScanBatch(const Rows& rows, const float* contexts, std::size_t stride, std::size_t batch,
-                      float* logits) {
+                      float* logits, std::size_t logits_stride) {
   ScanRowsBatch(
       rows, [](std::size_t i) { return i; }, [](std::size_t) {}, kAhead, rows.count,
-      {contexts, stride, batch}, logits);
+      {contexts, stride, batch}, logits, logits_stride);
 }
 
 inline void ScanGatheredBatch(const Rows& rows, const TokenId* ids, std::size_t count, const float* contexts,
                               std::size_t stride, std::size_t batch, float* logits) {
   ScanRowsBatch(
       rows, [ids](std::size_t i) { return static_cast<std::size_t>(ids[i]); },
-      [&rows](std::size_t row) { PrefetchRow(rows, row); }, 0, count, {contexts, stride, batch}, logits);
+      [&rows](std::size_t row) { PrefetchRow(rows, row); }, 0, count, {contexts, stride, batch}, logits,
+      count);
 }
 
 /// Contexts whose logits for a block of rows are kept at a time.

@@ -77,8 +77,8 @@ class TOPKSOFTMAX_EXPORT QuantizedScreener {
 
   /// The candidates of a query, in `workspace` until it is used again; see Screener.
   Candidates screen(const Query& query, Workspace& workspace) const;
-  /// The same for at most kernels::kPrefixBatch queries in one pass: take(q, candidates) is given those of
-  /// each, one after the other.
+  /// The same for at most kernels::kPrefixBatch queries in one pass: take(q, candidates, workspace) is given
+  /// those of each, in a workspace of the crew.
   template <class Take>
   void screen_batch(const QueryBatch& batch, Workspace& workspace, const Take& take) const;
   /// Whether a query's candidates are all tokens, for which no rows are read.
@@ -126,6 +126,7 @@ class TOPKSOFTMAX_EXPORT Quantized final : public ScreenedSoftmax<QuantizedScree
   using ScreenedSoftmax::ScreenedSoftmax;
 
   inline void do_query_batch(const QueryBatch& batch, Workspace& workspace, TopK* answers) const override;
+  std::size_t shared_bytes() const override { return index_bytes(); }
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
@@ -195,25 +196,22 @@ void QuantizedScreener::screen_batch(const QueryBatch& batch, Workspace& workspa
     products[q] = {{.n = n, .scale = scale}, estimates + q * room, radii};
   }
   prefix_bounds_batch(workspace, blocks, {products, count});
-  for (std::size_t q = 0; q < count; ++q) {
+  detail::share_in_workspaces(workspace, count, [&](std::size_t q, Workspace& own) {
     const Query query = batch[q];
-    if (takes_all(query)) {
-      take(q, Candidates::all());
-      continue;
-    }
+    if (takes_all(query)) return take(q, Candidates::all(), own);
     Candidates candidates = detail::best_estimated(query, rows_->transform(), products[q].estimates,
-                                                   blocks.rows, wanted(query), workspace);
+                                                   blocks.rows, wanted(query), own);
     candidates.screened = blocks.rows;
     candidates.bytes_read = blocks.bytes();
-    take(q, candidates);
-  }
+    take(q, candidates, own);
+  });
 }
 
 inline Candidates QuantizedScreener::screen(const Query& query, Workspace& workspace) const {
   if (takes_all(query)) return Candidates::all();
   Candidates found;
   screen_batch(QueryBatch(query), workspace,
-               [&](std::size_t, const Candidates& candidates) { found = candidates; });
+               [&](std::size_t, const Candidates& candidates, Workspace&) { found = candidates; });
   return found;
 }
 
@@ -234,9 +232,10 @@ inline void Quantized::do_query_batch(const QueryBatch& batch, Workspace& worksp
   }
   for (std::size_t first = 0; first < batch.size(); first += kernels::kPrefixBatch) {
     const QueryBatch some = batch.part(first, std::min(kernels::kPrefixBatch, batch.size() - first));
-    screener().screen_batch(some, workspace, [&](std::size_t q, const Candidates& candidates) {
-      answer_from_candidates(layer(), some[q], candidates, workspace, answers[first + q]);
-    });
+    const auto answer = [&](std::size_t q, const Candidates& candidates, Workspace& own) {
+      answer_from_candidates(layer(), some[q], candidates, own, answers[first + q]);
+    };
+    screener().screen_batch(some, workspace, answer);
   }
 }
 
