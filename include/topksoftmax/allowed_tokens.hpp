@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ranges>
+#include <vector>
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/numeric/bits.hpp"
@@ -72,6 +73,15 @@ class AllowedTokens {
   const std::int32_t* words() const {
     const bool are_in_order = std::endian::native == std::endian::little || of_32_bits_;
     return are_in_order ? reinterpret_cast<const std::int32_t*>(bytes_) : nullptr;
+  }
+
+  /// The same tokens, as a view of a copy of the words that is made in `memory`.
+  AllowedTokens copied_to(std::vector<std::uint32_t>& memory) const {
+    memory.resize(size_ / sizeof(std::uint32_t));
+    std::memcpy(memory.data(), bytes_, size_);
+    AllowedTokens copy = *this;
+    copy.bytes_ = reinterpret_cast<const unsigned char*>(memory.data());
+    return copy;
   }
 
   /// How many of `vocab` tokens it allows.

@@ -14,6 +14,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
+#include "topksoftmax/decoding/kept_query.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query_options.hpp"
@@ -52,8 +53,8 @@ struct BeamSearchOptions {
   /// Where hypotheses differ in what they may write: penalties for a hypothesis' own words (PenaltyBiases),
   /// the mask of a grammar, words that may not be repeated. Called on the caller's thread; of its result k
   /// and probabilities do not count, and log Z is found no less exactly than `query` has it. A hypothesis
-  /// that it allows nothing is dropped. Rows are then asked one by one, each on all threads. Empty: all are
-  /// asked `query`, as one batch.
+  /// that it allows nothing is dropped. What its result refers to is copied, and the rows of a step are asked
+  /// together, as TopKSoftmax::query_each() does. Empty: all are asked `query`, as one batch.
   BeamQuery query_of = {};
 };
 
@@ -86,8 +87,8 @@ using BeamStep = std::function<Contexts(std::span<const BeamRow> rows)>;
 /// Throws std::invalid_argument for unusable options, for a step that gives other than one context a row, and
 /// as query_batch does; what the step and query_of throw passes through.
 ///
-/// Cost: a query with k = beam + 1 (1 for a beam of 1) for each row and step; the rows of a step, or with
-/// query_of each of them, on the executor's threads.
+/// Cost: a query with k = beam + 1 (1 for a beam of 1) for each row and step, on the executor's threads; with
+/// query_of a copy of a mask and biases for each row.
 std::vector<std::vector<Hypothesis>> beam_search(const TopKSoftmax& head, std::span<const TokenId> start,
                                                  const BeamStep& step, const BeamSearchOptions& options,
                                                  const Executor& executor = SerialExecutor());
@@ -191,11 +192,15 @@ class Search {
                         executor_);
       return;
     }
+    kept_.resize(std::max(kept_.size(), contexts.count));
+    asked_.clear();
     for (std::size_t i = 0; i < contexts.count; ++i) {
-      const std::span<const float> h(contexts.data + i * contexts.stride, contexts.dim);
+      const std::span<const float> h(contexts.row(i), contexts.dim);
       const std::vector<TokenId> written = words_.read(trails_[i].words);
-      head_.query(h, searched(options_.query_of(rows_[i], written, h)), workspaces_, answers_[i], executor_);
+      kept_[i].keep(options_.query_of(rows_[i], written, h));
+      asked_.push_back(searched(kept_[i].query()));
     }
+    head_.query_each(contexts, asked_, workspaces_, std::span(answers_).first(contexts.count), executor_);
   }
 
   /// A query, for as many tokens as the search needs.
@@ -290,6 +295,8 @@ class Search {
   Words words_;
   std::vector<Workspace> workspaces_;
   std::vector<TopK> answers_;
+  std::vector<KeptQuery> kept_;      ///< of the rows, where they have queries of their own,
+  std::vector<QueryOptions> asked_;  ///< and what is asked by them
 };
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
