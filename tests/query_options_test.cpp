@@ -10,7 +10,6 @@ namespace topksoftmax {
 namespace {
 
 TEST(TokenMask, HasAWordForEverySixtyFourTokens) {
-  EXPECT_EQ(AllowedTokens(TokenMask(0)).tokens(), 0U);
   EXPECT_EQ(AllowedTokens(TokenMask(1)).tokens(), 64U);
   EXPECT_EQ(AllowedTokens(TokenMask(64)).tokens(), 64U);
   EXPECT_EQ(AllowedTokens(TokenMask(65)).tokens(), 128U);
@@ -22,6 +21,11 @@ TEST(TokenMask, AllowsAndForbidsOneTokenAtATime) {
   mask.forbid(64);
   mask.forbid(65);
   for (TokenId id = 0; id < 130; ++id) EXPECT_EQ(mask.allows(id), id == 0 || id == 63 || id == 129) << id;
+}
+
+TEST(TokenMask, OfNoTokensIsRefused) {
+  EXPECT_THROW(TokenMask(0), std::invalid_argument);  // not a mask that allows all
+  EXPECT_THROW(TokenMask::all(0), std::invalid_argument);
 }
 
 TEST(TokenMask, RefusesWhatIsNoToken) {

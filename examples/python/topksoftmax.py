@@ -289,7 +289,7 @@ def _stride(rows, dtype, name):
     """The distance of the rows of a matrix [n, d], in values; these must lie next to each other in a row."""
     item = np.dtype(dtype).itemsize
     is_matrix = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype == dtype and rows.flags.aligned
-    if not is_matrix or (rows.shape[1] > 1 and rows.strides[1] != item):
+    if not is_matrix or (rows.size > 0 and rows.shape[1] > 1 and rows.strides[1] != item):
         raise ValueError(f"{name} must be a matrix of {np.dtype(dtype)} whose rows are contiguous, "
                          f"not {_kind(rows)}")
     if len(rows) <= 1:

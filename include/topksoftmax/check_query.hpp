@@ -60,6 +60,15 @@ inline void check_tokens(const char* asked, std::span<const TokenId> ids, std::s
   }
 }
 
+/// Throws unless k and the tolerance of log Z can be meant, whether they count or not.
+inline void check_limits(const QueryOptions& options) {
+  if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
+  if (!(options.log_z_tolerance >= 0.0)) {
+    throw std::invalid_argument("query: log_z_tolerance is " + value_text(options.log_z_tolerance) +
+                                "; it must be at least 0");
+  }
+}
+
 /// Throws unless a context has as many values as the layer's rows. Looks at none of them.
 inline void check_dimension(std::size_t dim, const SoftmaxLayer& layer) {
   if (dim == layer.dim()) return;

@@ -52,10 +52,13 @@ struct QueryOptions {
 /// A set of allowed tokens, in the form that QueryOptions::allowed takes.
 class TokenMask {
  public:
-  /// A mask over `vocab` tokens, all forbidden.
-  explicit TokenMask(std::size_t vocab) : words_((vocab + 63) / 64, 0), vocab_(vocab) {}
+  /// A mask over `vocab` ≥ 1 tokens, all forbidden. Throws std::invalid_argument for none: a mask without
+  /// words would allow all.
+  explicit TokenMask(std::size_t vocab) : words_((vocab + 63) / 64, 0), vocab_(vocab) {
+    if (vocab == 0) throw std::invalid_argument("TokenMask: there must be at least 1 token");
+  }
 
-  /// A mask over `vocab` tokens, all allowed.
+  /// The same, all allowed.
   static TokenMask all(std::size_t vocab) {
     TokenMask mask(vocab);
     for (std::uint64_t& word : mask.words_) word = ~std::uint64_t{0};

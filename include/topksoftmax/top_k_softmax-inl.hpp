@@ -99,16 +99,12 @@ namespace TOPKSOFTMAX_NAMESPACE {
 TOPKSOFTMAX_INLINE Query TopKSoftmax::check(const float* h, std::size_t dim,
                                             const QueryOptions& options) const {
   detail::check_dimension(dim, layer_);
-  if (options.k == 0) throw std::invalid_argument("query: k is 0; at least 1 token must be asked for");
+  detail::check_limits(options);
   if (!options.allowed.empty() && options.allowed.tokens() < vocab()) {
     throw std::invalid_argument("query: the mask has bits for " + std::to_string(options.allowed.tokens()) +
                                 " tokens; V is " + std::to_string(vocab()));
   }
   detail::check_biases(options.logit_bias, vocab());
-  if (!(options.log_z_tolerance >= 0.0)) {
-    throw std::invalid_argument("query: log_z_tolerance is " + detail::value_text(options.log_z_tolerance) +
-                                "; it must be at least 0");
-  }
   Query query;
   query.h = h;
   query.k = std::min(options.k, vocab());

@@ -794,6 +794,13 @@ TEST(Sampling, RefusesUnusableOptions) {
     const Eigen::VectorXf h = world.contexts.row(0);
     EXPECT_THROW(sampler.draw(*head, h, random, {.allowed = none}), std::invalid_argument) << backend.name;
     EXPECT_THROW(sampler.draw(*head, Eigen::VectorXf::Zero(3), random), std::invalid_argument);
+    for (const double temperature : {0.0, 0.3, 1.0}) {
+      sampler.set_options({.temperature = temperature});
+      EXPECT_THROW(sampler.draw(*head, h, random, {.k = 0}), std::invalid_argument) << backend.name;
+      EXPECT_THROW(sampler.draw(*head, h, random, {.probabilities = false, .log_z_tolerance = nan}),
+                   std::invalid_argument)
+          << backend.name;
+    }
   }
 }
 

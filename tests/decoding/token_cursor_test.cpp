@@ -17,6 +17,8 @@
 #include "support/allocations.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
+#include "topksoftmax/certified/build.hpp"
+#include "topksoftmax/certified/certified.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/shortlist/build.hpp"
 
@@ -187,6 +189,52 @@ TEST(TokenCursor, LosesNoTokenWhereMemoryRunsOut) {
     EXPECT_EQ(ids, expected) << n;
   }
   EXPECT_GT(failures, 4U);
+}
+
+TEST(TokenCursor, BeginsWithTheNewContextWhereMemoryRunsOut) {
+  if (!testing::can_fail_allocations()) GTEST_SKIP() << "operator new is not ours";
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 5, 9);
+  const auto certified = Certified::build(layer, contexts);
+  const Fused fused(layer);
+  const auto context = [&](Eigen::Index i) { return std::span<const float>(contexts.row(i).data(), kDim); };
+  const TokenBias bias[] = {{3, 2.0F}, {500, -1.0F}};
+  const QueryOptions biased = {.logit_bias = bias};
+  for (const TopKSoftmax* head : {static_cast<const TopKSoftmax*>(certified.get()),
+                                  static_cast<const TopKSoftmax*>(&fused)}) {
+    const std::vector<TokenId> expected = all_of(TokenCursor(*head, context(1), biased));
+    for (const std::size_t given : {std::size_t{0}, std::size_t{3}, expected.size()}) {
+      std::size_t failures = 0;
+      bool failed = true;
+      for (std::size_t n = 1; failed; ++n) {
+        TokenCursor cursor(*head, context(0));
+        for (std::size_t i = 0; i < given; ++i) cursor.next();
+        {
+          const testing::FailingAllocation failing(n);
+          try {
+            cursor.start(context(1), biased);
+          } catch (const std::bad_alloc&) {
+            ++failures;
+          }
+          failed = failing.has_failed();
+        }
+        ASSERT_EQ(all_of(cursor), expected) << head->name() << ", allocation " << n;
+        EXPECT_TRUE(cursor.certified());
+      }
+      EXPECT_TRUE(given > 0 || failures > 0) << head->name();
+    }
+  }
+}
+
+TEST(TokenCursor, RefusesUnusableOptionsOnEveryHead) {
+  const SoftmaxLayer layer = random_layer(kVocab, kDim, 3);
+  const RowMajorMatrix contexts = clustered_contexts(300, kDim, 5, 9);
+  const std::span<const float> h(contexts.data(), kDim);
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto head = backend.make(layer, contexts);
+    EXPECT_THROW(TokenCursor(*head, h, {.k = 0}), std::invalid_argument) << backend.name;
+    EXPECT_THROW(TokenCursor(*head, h, {.log_z_tolerance = -1.0}), std::invalid_argument) << backend.name;
+  }
 }
 
 }  // namespace

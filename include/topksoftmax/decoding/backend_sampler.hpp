@@ -42,7 +42,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 ///
 /// Heads that prove their answers, that score every token or that have no candidates are sampled as Sampler
 /// samples them, and so is any head where it answers the same query from all allowed tokens: because a mask
-/// allows few, or no more than k, or because fewer than k of its candidates are left.
+/// allows few, or no more than k, or because fewer than k of its candidates are left. At a temperature of 0
+/// the best token of an answer with k = 1 is drawn.
 ///
 /// As good as the backend: an unlikely token that it leaves out is as likely as its log Z says, all of them
 /// together, and with Normalizer::candidates none ever comes.

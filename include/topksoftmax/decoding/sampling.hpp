@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
 #include "topksoftmax/decoding/leader.hpp"
@@ -238,6 +239,7 @@ inline std::optional<Nucleus> Sampler::only_nucleus(std::uint64_t seed) const {
 
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
+  detail::check_limits(query);
   scanned_ = false;
   const std::uint64_t seed = random.bits();
   SampledToken token = draw_token(head, {h, dim}, seed, query);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/falling_tokens.hpp"
 #include "topksoftmax/query_options.hpp"
@@ -38,9 +39,11 @@ class TokenCursor {
     start(h, query);
   }
 
-  /// Begins again, with another context and other tokens; throws as the constructor does. The cursor keeps
-  /// its memory: to start one again for each context is faster than to make new ones.
+  /// Begins again, with another context and other tokens; throws as the constructor does. Where memory runs
+  /// out, next() begins with these all the same. The cursor keeps its memory: to start one again for each
+  /// context is faster than to make new ones.
   void start(std::span<const float> h, const QueryOptions& query = {}) {
+    detail::check_limits(query);
     h_ = h;
     query_ = query;
     query_.probabilities = false;
@@ -50,11 +53,11 @@ class TokenCursor {
     answer_ = {};
     asked_ = 0;
     at_ = 0;
+    given_.clear();
     is_bounded_ = false;
-    certified_ = true;
+    certified_ = head_->certifies();
     is_bounded_ = falling_.start(h_, query_, workspace_);
     if (is_bounded_) return;
-    given_.assign(head_->vocab(), false);
     ask(kFirst);
     certified_ = answer_.certified;
   }
@@ -68,6 +71,7 @@ class TokenCursor {
       for (const ScoredToken& token : falling_.given()) give(token.id);
       is_bounded_ = false;
     }
+    if (given_.empty()) given_.assign(head_->vocab(), false);
     for (;;) {
       for (; at_ < answer_.size(); ++at_) {
         const TokenId id = answer_.ids[at_];
