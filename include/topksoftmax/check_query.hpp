@@ -13,6 +13,7 @@
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
+#include "topksoftmax/workspace.hpp"
 
 // What is asked of a backend is looked at before it is answered: all throw std::invalid_argument.
 namespace TOPKSOFTMAX_NAMESPACE::detail {
@@ -67,6 +68,12 @@ inline void check_limits(const QueryOptions& options) {
     throw std::invalid_argument("query: log_z_tolerance is " + value_text(options.log_z_tolerance) +
                                 "; it must be at least 0");
   }
+}
+
+/// Throws unless there is a workspace.
+inline void check_workspaces(const char* asked, std::span<const Workspace> workspaces) {
+  if (!workspaces.empty()) return;
+  throw std::invalid_argument(std::string(asked) + ": there is no workspace; one a thread is needed");
 }
 
 /// Throws unless a context has as many values as the layer's rows. Looks at none of them.

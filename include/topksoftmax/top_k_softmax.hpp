@@ -380,7 +380,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   std::optional<std::size_t> few_allowed(const Query& query) const;
   void answer_rows(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
   void answer_chunk(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
-  void answer_each(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
+  void answer_part(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
+  void answer_all(const QueryBatch& batch, std::span<Workspace> workspaces, TopK* answers,
+                  const Executor& executor) const;
+  void answer_all(const QueryBatch& batch, std::span<Workspace> workspaces, const FlatAnswers& answers,
+                  std::size_t places, const Executor& executor) const;
   template <class Body>
   void for_each_chunk(const Executor& executor, std::span<Workspace> workspaces, std::size_t batch,
                       const Body& body) const;
@@ -398,4 +402,6 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
 
 #if defined(TOPKSOFTMAX_HEADER_ONLY)
 #include "topksoftmax/top_k_softmax-inl.hpp"
+#include "topksoftmax/top_k_softmax_batches-inl.hpp"
+#include "topksoftmax/top_k_softmax_logits-inl.hpp"
 #endif

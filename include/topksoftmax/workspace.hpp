@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -138,6 +139,10 @@ class LentCrew {
   LentCrew(Workspace& workspace, const Crew& crew) : workspace_(workspace), former_(workspace.crew()) {
     workspace.set_crew(crew);
   }
+  /// Lends the first of at least one workspace as many of the executor's threads, each with its own.
+  LentCrew(std::span<Workspace> workspaces, const Executor& executor)
+      : LentCrew(workspaces[0],
+                 {&executor, std::min(workspaces.size(), executor.threads()), workspaces.data()}) {}
   ~LentCrew() { workspace_.set_crew(former_); }
   LentCrew(const LentCrew&) = delete;
   LentCrew& operator=(const LentCrew&) = delete;

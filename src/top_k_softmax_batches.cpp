@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topksoftmax/top_k_softmax_batches-inl.hpp"
