@@ -149,6 +149,12 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   std::span<const float> logits_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                                       const QueryOptions& options, Workspace& workspace) const;
 
+  /// The same on as many of the executor's threads as there are workspaces, which divide what is read; in the
+  /// first workspace. Throws std::invalid_argument also where there is no workspace.
+  std::span<const float> logits_batch(const Contexts& contexts, const QueryOptions& options,
+                                      std::span<Workspace> workspaces,
+                                      const Executor& executor = default_executor()) const;
+
   /// The logits of some tokens for the context h [d], mask and biases applied (−∞: forbidden): logits[i] is
   /// that of ids[i], in any order and as often as it is named. Bit for bit those of answers; effort and k are
   /// ignored. Reads ids.size()·d weights, whatever the backend. Throws std::invalid_argument also for an id

@@ -14,10 +14,12 @@
 #include "topksoftmax/bounded_tokens.hpp"
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/number_text.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/row_map.hpp"
@@ -62,6 +64,15 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const float*
   auto* const of_tokens = workspace.scratch<detail::LogitsScratch>().values.get<float>(batch * vocab());
   for (std::size_t q = 0; q < batch; ++q) row_map_->scatter(values + q * rows_, of_tokens + q * vocab());
   return {of_tokens, batch * vocab()};
+}
+
+TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const Contexts& contexts,
+                                                                    const QueryOptions& options,
+                                                                    std::span<Workspace> workspaces,
+                                                                    const Executor& executor) const {
+  admit([&] { detail::check_workspaces("logits_batch", workspaces); });
+  const detail::LentCrew crew(workspaces, executor);
+  return logits_batch(contexts.data, contexts.count, contexts.dim, contexts.stride, options, workspaces[0]);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::span<const TokenId> ids,

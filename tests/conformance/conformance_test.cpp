@@ -740,7 +740,15 @@ TEST_P(Conformance, ASmallBatchOnManyThreadsGivesTheSameAnswers) {
     large->query_each(Contexts::of(H), each, alone, expected, SerialExecutor());
     large->query_each(Contexts::of(H), each, workspaces, answers, executor);
     expect_equal_answers();
+    for (const QueryOptions& options : cases) {
+      const std::span<const float> logits = large->logits_batch(H, options, alone[0]);
+      const std::span<const float> shared =
+          large->logits_batch(Contexts::of(H), options, workspaces, executor);
+      EXPECT_TRUE(std::ranges::equal(shared, logits));
+    }
   }
+  EXPECT_THROW(large->logits_batch(Contexts::of(contexts), {}, std::span<Workspace>(), executor),
+               std::invalid_argument);
 }
 
 TEST_P(Conformance, WorkspacesOfOtherBackendsAndLayersServe) {
