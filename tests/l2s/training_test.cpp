@@ -60,6 +60,19 @@ TEST(L2STraining, LearningLowersTheObjectiveWithinTheBudget) {
   }
 }
 
+TEST(L2STraining, CoordinatesThatStandOutDoNotSpoilIt) {
+  Task task;
+  const double even = train_l2s(Contexts::of(task.H), task.labels, small(20)).history.back().objective;
+  task.H.col(3) *= 64.0F;
+  const Contexts contexts = Contexts::of(task.H);
+  const L2SModel model = train_l2s(contexts, task.labels, small(20));
+  const auto objective = [](const ScreeningLoss& loss) { return loss.objective; };
+  EXPECT_LT(std::ranges::min(model.history, {}, objective).objective, 1.1 * even);
+  const auto assignment = assign_clusters(contexts, model.v, 4);
+  EXPECT_LT(screening_loss(assignment, task.labels, model.sets, 3e-4).objective, 1.1 * even)
+      << "the clusters are not of the contexts that were given";
+}
+
 TEST(L2STraining, KeepsTheBestRound) {
   const Task task;
   const Contexts contexts = Contexts::of(task.H);

@@ -13,6 +13,7 @@
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/l2s/candidate_sets.hpp"
+#include "topksoftmax/l2s/evened_contexts.hpp"
 #include "topksoftmax/l2s/gumbel_softmax.hpp"
 #include "topksoftmax/l2s/knapsack.hpp"
 #include "topksoftmax/l2s/model.hpp"
@@ -30,9 +31,10 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// Algorithm 1 of L2S: spherical k-means, then `rounds` times {SGD on the clusters with the sets fixed;
 /// knapsack for the sets with the clusters fixed}. The paper begins with empty sets, for which all clusters
 /// cost the same and the gradient is 0; here a knapsack on the clusters of k-means chooses the first ones.
-/// Keeps the round with the lowest objective, so that learning never ends worse than it began. Deterministic
-/// for a seed, for any number of threads of the executor, which lends them. Throws Error for unusable options
-/// or contexts.
+/// Keeps the round with the lowest objective, so that learning never ends worse than it began. Coordinates of
+/// the contexts whose root mean square is more than 8 times the median one's are brought down to that while it
+/// learns, in a copy of the contexts. Deterministic for a seed, for any number of threads of the executor,
+/// which lends them. Throws Error for unusable options or contexts.
 L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options,
                    const Executor& executor = default_executor());
 
@@ -71,23 +73,18 @@ inline double scale_for(double sharpness, const Contexts& contexts, const std::v
   return low;
 }
 
-}  // namespace TOPKSOFTMAX_NAMESPACE::detail
-
-namespace TOPKSOFTMAX_NAMESPACE {
-
-inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options,
-                          const Executor& executor) {
-  detail::check_labels(contexts, labels);
-  detail::check(options);
+/// The training on contexts as they are.
+inline L2SModel train_as_given(const Contexts& contexts, const Labels& labels, const L2SOptions& options,
+                               const Executor& executor) {
   const std::size_t clusters = std::min(options.clusters, contexts.count);
   KnapsackOptions knapsack = {.budget = options.budget, .lambda = options.lambda};
   L2SModel best;
   best.clusters = clusters;
   const auto told = [&options](double done) {
-    detail::tell(options.progress, "spherical k-means", detail::kKMeansShare * done);
+    tell(options.progress, "spherical k-means", kKMeansShare * done);
   };
   best.v = spherical_kmeans(contexts, {clusters, options.kmeans_iterations, options.seed, told}, executor);
-  const double scale = detail::scale_for(options.sharpness, contexts, best.v, clusters);
+  const double scale = scale_for(options.sharpness, contexts, best.v, clusters);
   for (float& x : best.v) x = static_cast<float>(scale * static_cast<double>(x));
 
   std::vector<std::int32_t> assignment = assign_clusters(contexts, best.v, clusters, executor);
@@ -103,8 +100,7 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
   const std::size_t epochs = options.rounds * options.epochs;
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
     const double done = static_cast<double>(epoch) / static_cast<double>(epochs);
-    detail::tell(options.progress, "learning the clusters",
-                 detail::kKMeansShare + (1.0 - detail::kKMeansShare) * done);
+    tell(options.progress, "learning the clusters", kKMeansShare + (1.0 - kKMeansShare) * done);
     trainer.epoch(contexts, labels, sets, 1.0 - 0.9 * done, executor);
     if ((epoch + 1) % options.epochs != 0) continue;
     assignment = assign_clusters(contexts, trainer.v(), clusters, executor);
@@ -121,8 +117,22 @@ inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const 
     assignment = assign_clusters(contexts, best.v, clusters, executor);
     best.sets = choose_candidates(assignment, labels, clusters, knapsack);
   }
-  detail::tell(options.progress, "learning the clusters", 1.0);
+  tell(options.progress, "learning the clusters", 1.0);
   return best;
+}
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
+namespace TOPKSOFTMAX_NAMESPACE {
+
+inline L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options,
+                          const Executor& executor) {
+  detail::check_labels(contexts, labels);
+  detail::check(options);
+  const detail::EvenedContexts even(contexts);
+  L2SModel model = detail::train_as_given(even.contexts(), labels, options, executor);
+  even.fold_into(model.v);
+  return model;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
