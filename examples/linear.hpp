@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "check_finite.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/parallel/default_executor.hpp"
@@ -27,7 +28,8 @@ class Linear {
 
   Linear() = default;
 
-  /// Without a bias, it is left out. Throws Error as SafetensorsFile does.
+  /// Without a bias, it is left out. Throws Error as SafetensorsFile does, and for a weight that is not
+  /// finite.
   Linear(const SafetensorsFile& file, const std::string& weight, Eigen::VectorXf bias = {},
          const Shape& shape = kAnyShape)
       : bias_(std::move(bias)) {
@@ -52,6 +54,7 @@ class Linear {
       throw file.error(weight, "has " + std::to_string(rows()) + " rows, its bias " +
                                    std::to_string(bias_.size()) + " values");
     }
+    check_finite(file, weight, file.matrix(weight));
     weights_ = StoredArray<std::byte>::copy(view.bytes);
     rows_.data = weights_.data();
   }

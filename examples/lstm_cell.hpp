@@ -2,9 +2,11 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cstddef>
 #include <string>
 
 #include "linear.hpp"
+#include "sized_vector.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -28,10 +30,15 @@ class LstmCell {
 
  public:
   LstmCell() = default;
-  LstmCell(const SafetensorsFile& file, const std::string& prefix, const std::string& suffix)
+  /// Throws Error, which names the tensor, where one is missing or has another shape or a value that is not
+  /// finite.
+  LstmCell(const SafetensorsFile& file, const std::string& prefix, const std::string& suffix,
+           std::size_t inputs, std::size_t dim)
       : input_(file, prefix + ".weight_ih_" + suffix,
-               file.vector(prefix + ".bias_ih_" + suffix) + file.vector(prefix + ".bias_hh_" + suffix)),
-        recurrent_(file, prefix + ".weight_hh_" + suffix) {}
+               sized_vector(file, prefix + ".bias_ih_" + suffix, 4 * dim) +
+                   sized_vector(file, prefix + ".bias_hh_" + suffix, 4 * dim),
+               {4 * dim, inputs}),
+        recurrent_(file, prefix + ".weight_hh_" + suffix, {}, {4 * dim, dim}) {}
 
   Eigen::Index dim() const { return recurrent_.cols(); }
 

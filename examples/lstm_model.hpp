@@ -3,11 +3,14 @@
 
 #include <Eigen/Core>
 #include <array>
+#include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 
+#include "float32_layer.hpp"
 #include "lstm_cell.hpp"
+#include "sized_matrix.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
@@ -24,22 +27,27 @@ class LstmModel {
   /// What the model remembers of each stream.
   using State = std::array<LstmState, kLayers>;
 
+  /// Throws Error, which names the tensor, where one is missing, has another shape or a value that is not
+  /// finite, or belongs to a third layer.
   explicit LstmModel(const std::filesystem::path& path)
       : file_(SafetensorsFile::open(path)),
-        weight_(file_.matrix("weight")),
-        bias_(file_.vector("bias")),
-        embedding_(file_.contains("embedding.weight") ? file_.matrix("embedding.weight") : weight_),
-        layers_{LstmCell(file_, "lstm", "l0"), LstmCell(file_, "lstm", "l1")},
-        vocabulary_(file_, "vocab.utf8", vocab()) {}
+        layer_(float32_layer(path)),
+        embedding_(read_embedding()),
+        layers_{LstmCell(file_, "lstm", "l0", static_cast<std::size_t>(embedding_.cols()), layer_.dim()),
+                LstmCell(file_, "lstm", "l1", layer_.dim(), layer_.dim())},
+        vocabulary_(file_, "vocab.utf8", vocab()) {
+    constexpr const char* third = "lstm.weight_ih_l2";
+    if (file_.contains(third)) throw file_.error(third, "is of a third layer; the model must have two");
+  }
 
-  std::size_t vocab() const { return static_cast<std::size_t>(weight_.rows()); }
-  Eigen::Index dim() const { return weight_.cols(); }
+  std::size_t vocab() const { return layer_.vocab(); }
+  Eigen::Index dim() const { return static_cast<Eigen::Index>(layer_.dim()); }
   const SafetensorsFile& file() const { return file_; }
   const std::string& word(TokenId id) const { return vocabulary_.word(id); }
   TokenId token(const std::string& word) const { return vocabulary_.token(word); }
 
-  /// The softmax layer; it borrows this model's weights.
-  SoftmaxLayer layer() const { return SoftmaxLayer::borrow(weight_, bias_); }
+  /// The softmax layer in float32; it shares this model's weights.
+  const SoftmaxLayer& layer() const { return layer_; }
 
   /// Streams that have read nothing yet.
   State start(Eigen::Index streams) const {
@@ -61,9 +69,15 @@ class LstmModel {
   }
 
  private:
+  /// Of its own, or tied to the softmax layer's weights.
+  RowMajorMatrix read_embedding() const {
+    constexpr const char* own = "embedding.weight";
+    return file_.contains(own) ? sized_matrix(file_, own, {vocab(), SafetensorsFile::any_size})
+                               : layer_.weights();
+  }
+
   SafetensorsFile file_;
-  RowMajorMatrix weight_;
-  Eigen::VectorXf bias_;
+  SoftmaxLayer layer_;
   RowMajorMatrix embedding_;
   std::array<LstmCell, kLayers> layers_;
   Vocabulary vocabulary_;

@@ -27,9 +27,13 @@ class Pieces {
   static constexpr TokenId kStart = 1;
   static constexpr TokenId kEnd = 2;
 
-  /// Throws Error unless there are `size` pieces.
+  /// Throws Error unless there are `size` pieces, <s> and </s> among them.
   Pieces(const SafetensorsFile& file, const std::string& tensor, std::size_t size) : bytes_(256, kNone) {
     const Vocabulary lines(file, tensor, size);
+    if (size <= static_cast<std::size_t>(kEnd)) {
+      throw file.error(tensor, "has " + std::to_string(size) + " pieces; it must have </s>, token " +
+                                   std::to_string(kEnd));
+    }
     texts_.resize(size);
     for (std::size_t i = kEnd + 1; i < size; ++i) {
       const auto id = static_cast<TokenId>(i);

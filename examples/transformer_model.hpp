@@ -3,7 +3,6 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -14,6 +13,7 @@
 #include "layer_norm.hpp"
 #include "linear.hpp"
 #include "pieces.hpp"
+#include "sized_matrix.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/softmax_layer.hpp"
@@ -27,12 +27,13 @@ namespace topksoftmax::examples {
 /// norm.weight and norm.bias [d], and the pieces vocab.utf8 (see Pieces).
 class TransformerModel {
  public:
-  /// Throws Error, which names the tensor, where one is missing or has another shape.
+  /// Throws Error, which names the tensor, where one is missing or has another shape or a value that is not
+  /// finite.
   explicit TransformerModel(const std::filesystem::path& path)
       : file_(SafetensorsFile::open(path)),
         weight_(file_, "weight"),
         layer_(weight_.layer()),
-        position_(read_positions()),
+        position_(sized_matrix(file_, "position.weight", {SafetensorsFile::any_size, dim()})),
         norm_(file_, "norm", layer_.dim()),
         pieces_(file_, "vocab.utf8", layer_.vocab()) {
     if (dim() % CausalAttention::kHead != 0) {
@@ -103,11 +104,6 @@ class TransformerModel {
     const std::string prefix = block_name(n) + ".";
     return std::ranges::any_of(file_.tensors(),
                                [&](const TensorView& tensor) { return tensor.name.starts_with(prefix); });
-  }
-
-  RowMajorMatrix read_positions() const {
-    file_.tensor("position.weight", std::array{SafetensorsFile::any_size, layer_.dim()});
-    return file_.matrix("position.weight");
   }
 
   SafetensorsFile file_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -9,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "float32_layer.hpp"
 #include "linear.hpp"
 #include "lstm_cell.hpp"
+#include "sized_matrix.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/io/safetensors.hpp"
@@ -22,8 +25,8 @@ namespace topksoftmax::examples {
 
 /// A translation model: a bidirectional LSTM encoder, an LSTM decoder, attention. Its file holds
 /// embedding.source [Vs×d], embedding.target [V×d], encoder.* (d/2 a side) and decoder.* in PyTorch's layout,
-/// attention.weight [d×d], combine.weight [d×2d], weight [V×d], bias [V], vocab.source and vocab.target;
-/// tokens 0 to 3 are <pad>, <unk>, <s> and </s>.
+/// attention.weight [d×d], combine.weight [d×2d], the softmax layer as head files have it, vocab.source and
+/// vocab.target; tokens 0 to 3 are <pad>, <unk>, <s> and </s>.
 class TranslationModel {
  public:
   static constexpr TokenId kPadding = 0;
@@ -31,24 +34,36 @@ class TranslationModel {
   static constexpr TokenId kStart = 2;
   static constexpr TokenId kEnd = 3;
 
+  /// Throws Error, which names the tensor, where one is missing or has another shape or a value that is not
+  /// finite.
   explicit TranslationModel(const std::filesystem::path& path)
       : file_(SafetensorsFile::open(path)),
-        weight_(file_.matrix("weight")),
-        bias_(file_.vector("bias")),
-        source_(file_.matrix("embedding.source")),
-        target_(file_.matrix("embedding.target")),
-        forward_(file_, "encoder", "l0"),
-        backward_(file_, "encoder", "l0_reverse"),
-        decoder_(file_, "decoder", "l0"),
-        attention_(file_, "attention.weight"),
-        combine_(file_, "combine.weight"),
+        layer_(float32_layer(path)),
+        source_(sized_matrix(file_, "embedding.source", {SafetensorsFile::any_size, layer_.dim()})),
+        target_(sized_matrix(file_, "embedding.target", {layer_.vocab(), layer_.dim()})),
+        forward_(file_, "encoder", "l0", layer_.dim(), layer_.dim() / 2),
+        backward_(file_, "encoder", "l0_reverse", layer_.dim(), layer_.dim() / 2),
+        decoder_(file_, "decoder", "l0", layer_.dim(), layer_.dim()),
+        attention_(file_, "attention.weight", {}, {layer_.dim(), layer_.dim()}),
+        combine_(file_, "combine.weight", {}, {layer_.dim(), 2 * layer_.dim()}),
         source_words_(file_, "vocab.source", static_cast<std::size_t>(source_.rows())),
-        target_words_(file_, "vocab.target", static_cast<std::size_t>(weight_.rows())) {}
+        target_words_(file_, "vocab.target", layer_.vocab()) {
+    if (dim() % 2 != 0) {
+      throw file_.error("weight",
+                        "has rows of " + std::to_string(dim()) + " values, no two halves for the encoder");
+    }
+    for (const char* const embedding : {"embedding.source", "embedding.target"}) {
+      const std::size_t rows = file_.tensor(embedding).shape[0];
+      if (rows > static_cast<std::size_t>(kEnd)) continue;
+      throw file_.error(embedding, "has " + std::to_string(rows) +
+                                       " rows; it must have one for </s>, token " + std::to_string(kEnd));
+    }
+  }
 
-  Eigen::Index dim() const { return weight_.cols(); }
+  Eigen::Index dim() const { return static_cast<Eigen::Index>(layer_.dim()); }
 
-  /// The softmax layer; it borrows this model's weights.
-  SoftmaxLayer layer() const { return SoftmaxLayer::borrow(weight_, bias_); }
+  /// The softmax layer in float32; it shares this model's weights.
+  const SoftmaxLayer& layer() const { return layer_; }
 
   std::vector<TokenId> source_tokens(std::span<const std::string> words) const {
     std::vector<TokenId> tokens;
@@ -153,8 +168,7 @@ class TranslationModel {
   }
 
   SafetensorsFile file_;
-  RowMajorMatrix weight_;
-  Eigen::VectorXf bias_;
+  SoftmaxLayer layer_;
   RowMajorMatrix source_;
   RowMajorMatrix target_;
   LstmCell forward_;

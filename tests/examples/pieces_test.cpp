@@ -107,6 +107,10 @@ TEST(Pieces, WhatTheyCannotWriteIsRefused) {
   EXPECT_NE(
       testing::error_of([&] { pieces_of(few, 6); }).find("\"vocab.utf8\": has 5 words, the model has 6"),
       std::string::npos);
+  EXPECT_NE(testing::error_of([] {
+              pieces_of({"<unk>", "<s>"}, 2);
+            }).find("\"vocab.utf8\": has 2 pieces; it must have </s>, token 2"),
+            std::string::npos);
 }
 
 }  // namespace

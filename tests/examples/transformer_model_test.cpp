@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -317,6 +318,17 @@ TEST_F(SmallTransformer, MissingTensorsAreNamed) {
     wrong.tensors.erase(name);
     const std::string error = testing::error_of([&] { const TransformerModel model(wrong.write(folder_)); });
     EXPECT_NE(error.find('"' + name + '"'), std::string::npos) << name << ": " << error;
+  }
+}
+
+TEST_F(SmallTransformer, WeightsThatAreNotFiniteAreRefusedByName) {
+  for (const char* const name : {"weight", "position.weight", "norm.bias", "blocks.1.mlp.up.weight"}) {
+    SmallModel wrong = small_;
+    wrong.tensors[name].values[5] = std::numeric_limits<double>::infinity();
+    const std::string error = testing::error_of([&] { const TransformerModel model(wrong.write(folder_)); });
+    EXPECT_NE(error.find('"' + std::string(name) + "\": value 5 is inf; it must be finite"),
+              std::string::npos)
+        << error;
   }
 }
 

@@ -3,11 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
+#include <string>
 
+#include "support/errors.hpp"
+#include "support/model_file.hpp"
+#include "support/temporary_folder.hpp"
 #include "text.hpp"
 #include "topksoftmax/fused.hpp"
 
@@ -80,6 +86,65 @@ TEST_F(Translation, SentencesOfABatchDoNotMix) {
 
 TEST_F(Translation, UnknownWordsAreUnknown) {
   EXPECT_EQ(model_->source_tokens(words_of("xyzzyx"))[0], TranslationModel::kUnknown);
+}
+
+class SmallTranslation : public ::testing::Test {
+ protected:
+  static testing::ModelFile model_of(std::size_t source_words, std::size_t target_words, std::size_t dim) {
+    testing::ModelFile file;
+    file.add("weight", {target_words, dim});
+    file.add("bias", {target_words});
+    file.add("embedding.source", {source_words, dim});
+    file.add("embedding.target", {target_words, dim});
+    file.add_lstm("encoder", "l0", dim, dim / 2);
+    file.add_lstm("encoder", "l0_reverse", dim, dim / 2);
+    file.add_lstm("decoder", "l0", dim, dim);
+    file.add("attention.weight", {dim, dim});
+    file.add("combine.weight", {dim, 2 * dim});
+    file.add_vocabulary("vocab.source", source_words);
+    file.add_vocabulary("vocab.target", target_words);
+    return file;
+  }
+
+  std::string error_of(const testing::ModelFile& file) const {
+    return testing::error_of([&] { const TranslationModel model(file.write(folder_)); });
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(SmallTranslation, TensorsOfAnotherShapeAreRefusedByName) {
+  const testing::ModelFile small = model_of(5, 7, 4);
+  EXPECT_EQ(error_of(small), "");
+  for (const auto& [name, tensor] : small.tensors) {
+    if (name == "weight") continue;  // which the others must agree with
+    const std::string error = error_of(testing::widened(small, name));
+    EXPECT_NE(error.find("tensor \"" + name + "\": shape is"), std::string::npos) << name << ": " << error;
+  }
+}
+
+TEST_F(SmallTranslation, WeightsThatAreNotFiniteAreRefusedByName) {
+  for (const char* const name : {"embedding.source", "attention.weight", "encoder.bias_hh_l0_reverse"}) {
+    testing::ModelFile wrong = model_of(5, 7, 4);
+    wrong.tensors[name].values[2] = -std::numeric_limits<float>::infinity();
+    const std::string error = error_of(wrong);
+    EXPECT_NE(error.find('"' + std::string(name) + "\": value 2 is -inf; it must be finite"),
+              std::string::npos)
+        << error;
+  }
+}
+
+TEST_F(SmallTranslation, SizesThatNoSuchModelHasAreRefused) {
+  EXPECT_NE(error_of(model_of(5, 7, 3)).find("\"weight\": has rows of 3 values, no two halves"),
+            std::string::npos);
+  for (const auto& [source, target, name] :
+       {std::tuple{3, 7, "embedding.source"}, {5, 3, "embedding.target"}}) {
+    const std::string error =
+        error_of(model_of(static_cast<std::size_t>(source), static_cast<std::size_t>(target), 4));
+    EXPECT_NE(error.find('"' + std::string(name) + "\": has 3 rows; it must have one for </s>, token 3"),
+              std::string::npos)
+        << error;
+  }
 }
 
 }  // namespace

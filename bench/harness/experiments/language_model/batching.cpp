@@ -87,7 +87,7 @@ class Writer {
     std::vector<TokenId> tokens(batch.size(), 0);
     std::size_t old = 0;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      tokens[i] = static_cast<TokenId>(batch[i] % 100);
+      tokens[i] = static_cast<TokenId>(batch[i] % std::min<std::size_t>(100, model_.vocab()));
       while (old < rows_.size() && rows_[old] != batch[i]) ++old;
       if (old == rows_.size()) continue;
       for (std::size_t l = 0; l < packed.size(); ++l) {

@@ -10,6 +10,7 @@
 
 #include "bench/program.hpp"
 #include "support/layers.hpp"
+#include "support/model_file.hpp"
 #include "support/temporary_folder.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 
@@ -114,6 +115,15 @@ TEST_F(BenchLanguageModel, BatchingShowsEachWay) {
   for (const char* const way : {"mini", "maxi", "top-up", "OpenSubtitles"}) {
     EXPECT_NE(run.out.find(way), std::string::npos) << way;
   }
+}
+
+TEST_F(BenchLanguageModel, BatchesAreOfTokensThatASmallVocabularyHas) {
+  testing::ModelFile few = testing::ModelFile::language_model(5, kDim);
+  few.add("contexts.train", {50, kDim});
+  few.add("contexts.test", {20, kDim});
+  model_ = few.write(folder_);
+  const ProgramRun run = this->run("--batching --backends fused");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
 }
 
 TEST_F(BenchLanguageModel, WritesItsRowsAsJson) {
