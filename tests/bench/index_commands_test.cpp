@@ -314,11 +314,30 @@ TEST_F(IndexCommands, WriteOverNoFileOfAModel) {
   std::filesystem::create_symlink(folder_.write("blob", "a model's"), shard);
   expect_error(run_tool("build --backend fused --head " + model.string() + " --out " + shard.string()), 2,
                "--out is a file of the model of --head, ");
+  // An index may name its shards as it likes.
+  const std::filesystem::path named = folder_.path() / "named";
+  std::filesystem::create_directory(named);
+  std::filesystem::copy(head_, named / "weights.bin");
+  folder_.write("named/model.safetensors.index.json", R"({"weight_map": {"weight": "weights.bin"}})");
+  for (const char* const head : {"", "/model.safetensors.index.json"}) {
+    expect_error(run_tool("build --backend fused --head " + named.string() + head + " --out " +
+                          (named / "weights.bin").string()),
+                 2, "--out is a file of the model of --head, ");
+  }
   // What is no part of it may lie beside it.
   folder_.write("model/fused.index", "of last year");
   const ProgramRun beside = run_tool("build --backend fused --head " + model.string() + " --out " +
                                      (model / "fused.index").string());
   EXPECT_THAT(beside.err, Not(HasSubstr("name another")));
+}
+
+TEST_F(IndexCommands, WriteOverNothingThatIsReadWithAFileOfTensors) {
+  for (const char* const name : {"config.json", "model.safetensors.index.json"}) {
+    const std::string out = folder_.write(name, "a model's").string();
+    expect_error(build("--backend fused --out " + out), 2, "--out is a file of the model of --head, " + out);
+    EXPECT_EQ(testing::read_bytes(out), "a model's");
+  }
+  EXPECT_EQ(build("--backend fused --out " + other_.string()).exit_code, 0);
 }
 
 TEST_F(IndexCommands, AreListedInTheHelp) {

@@ -15,6 +15,8 @@
 #include "harness/files/folder.hpp"
 #include "topksoftmax/error.hpp"
 #include "topksoftmax/io/replace_file.hpp"
+#include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/io/safetensors_shards.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -53,24 +55,36 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   return std::filesystem::equivalent(a, b, absent) || followed(a) == followed(b);
 }
 
+constexpr std::string_view kTensors = ".safetensors";
 constexpr std::string_view kIndexOfShards = ".safetensors.index.json";
+constexpr std::string_view kIndexOfAModel = "model.safetensors.index.json";
 
-/// Whether a file of this name is read with a model's folder.
-bool is_of_a_model(const std::string& name) {
-  return name == "config.json" || name.ends_with(".safetensors") || name.ends_with(kIndexOfShards);
+/// Whether the index of a model's shards has the output among them, by whatever name.
+bool is_a_shard(const std::filesystem::path& index, const std::filesystem::path& output) {
+  try {
+    const SafetensorsShards shards = SafetensorsShards::open(index);
+    return std::ranges::any_of(shards.files(),
+                               [&](const SafetensorsFile& shard) { return same_file(shard.path(), output); });
+  } catch (const Error&) {
+    return false;  // who reads the index says what is wrong with it
+  }
 }
 
-/// Whether a model's folder, or the index of its shards, has the output among the files that are read with
-/// it.
+/// Whether a model's folder, the index of its shards, or a file of its tensors has the output among the files
+/// that are read with it.
 bool reads_of_a_model(const std::filesystem::path& input, const std::filesystem::path& output) {
   const bool whole = is_folder(input);
-  if (!whole && !input.filename().string().ends_with(kIndexOfShards)) return false;
+  const bool has_shards = whole || input.extension() == ".json";
+  if (!has_shards && input.extension() != kTensors) return false;
   const std::filesystem::path model = whole ? input : std::filesystem::absolute(input).parent_path();
-  const auto is_there = [&model](const std::filesystem::path& file) {
-    return is_of_a_model(file.filename().string()) &&
-           same_file(std::filesystem::absolute(file).parent_path(), model);
+  const auto is_there = [&](const std::filesystem::path& file) {
+    const std::string name = file.filename().string();
+    const bool is_of_a_model =
+        name == "config.json" || name.ends_with(kIndexOfShards) || (has_shards && name.ends_with(kTensors));
+    return is_of_a_model && same_file(std::filesystem::absolute(file).parent_path(), model);
   };
-  return is_there(output) || is_there(followed(output));
+  if (is_there(output) || is_there(followed(output))) return true;
+  return has_shards && is_a_shard(whole ? model / kIndexOfAModel : input, output);
 }
 
 /// Throws UsageError where an output is one of the files that are read.

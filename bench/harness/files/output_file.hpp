@@ -23,8 +23,8 @@ struct NamedFile {
 std::ostream& text_output(std::initializer_list<std::filesystem::path> files, const Invocation& invocation);
 
 /// Throws UsageError where an output ("-" is standard output) is a file that is read, or another output: one
-/// would destroy the other, or be mixed with it. Of a model, be it its folder or a file of it, all files are
-/// read.
+/// would destroy the other, or be mixed with it. Of a model's folder, and of the index of its shards, all its
+/// files are read; of one .safetensors file also the config.json and an index of shards beside it.
 void check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs);
 
 /// Asked before anything is measured, so that a wrong name costs nothing. Throws the Error that
