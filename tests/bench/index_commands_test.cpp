@@ -345,5 +345,17 @@ TEST_F(IndexCommands, AreListedInTheHelp) {
   EXPECT_THAT(run_tool("build --help").out, HasSubstr("--backend"));
 }
 
+TEST_F(IndexCommands, RefuseEmptyNamesOfFiles) {
+  const std::string refusal = ": must be the name of a file";
+  expect_error(inspect("''"), 2, "file" + refusal);
+  expect_error(inspect(head_, "--head ''"), 2, "--head" + refusal);
+  for (const char* const option : {"--index", "--learn", "--contexts"}) {
+    expect_error(run_tool("ask --head " + head_.string() + " " + option + " ''"), 2, option + refusal);
+  }
+  for (const char* const option : {"--head", "--contexts", "--text"}) {
+    expect_error(run_tool("measure " + std::string(option) + " ''"), 2, option + refusal);
+  }
+}
+
 }  // namespace
 }  // namespace topksoftmax

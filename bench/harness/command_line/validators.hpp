@@ -22,7 +22,7 @@ CLI::Validator number(double least, double most);
 /// A number within these limits, NaN excluded.
 CLI::Validator number(const OptionLimits& limits);
 
-/// The name of a file to write.
+/// The name of a file: not empty.
 CLI::Validator file_name();
 
 }  // namespace topksoftmax::bench

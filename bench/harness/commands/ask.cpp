@@ -199,6 +199,7 @@ Action declare_ask(CLI::App& app) {
   declare_layer(app, request->head);
   CLI::Option* const index =
       app.add_option("--index", request->index, "An index of the head's layer, that build or tune has saved")
+          ->check(file_name())
           ->type_name("INDEX");
   app.add_option("--backend", request->backend, "Build this backend instead; list shows them")
       ->type_name("NAME")
@@ -208,11 +209,13 @@ Action declare_ask(CLI::App& app) {
       ->type_name("BACKEND.PARAMETER=VALUE")
       ->excludes(index);
   app.add_option("--learn", request->learn, "Contexts that the backend learns from, where the head has none")
+      ->check(file_name())
       ->type_name("FILE")
       ->excludes(index);
   app.add_option(
          "--contexts", request->contexts,
          "Contexts to answer: .npy, .npz, .safetensors, or text with a context a line; -: standard input")
+      ->check(file_name())
       ->type_name("FILE")
       ->capture_default_str();
   app.add_option("--k", request->query.k, "Tokens wanted")

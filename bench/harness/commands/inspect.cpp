@@ -287,11 +287,13 @@ Action declare_inspect(CLI::App& app) {
   app.add_option(
          "file", request->file,
          "A safetensors file (an index, a head, any other), a model's folder, a GGUF file, .npy or .npz")
+      ->check(file_name())
       ->type_name("FILE")
       ->required();
   app.add_flag("--verify", request->verify, "Read all of an index and compare its checksum");
   app.add_option("--head", request->head.head,
                  "A head, as the other commands take it: whether the index is for its layer")
+      ->check(file_name())
       ->type_name("FILE");
   declare_tensors(app, request->head);
   app.add_option("--json", request->json, "Write the same to this file too; -: to standard output")

@@ -208,6 +208,7 @@ void declare_experiments(CLI::App& app, MeasureRequest& request) {
   with_model->require_option(0, 1);
   app.add_option("--text", request.text,
                  "File whose test.tokens --perplexity scores; without it, text that the model writes")
+      ->check(file_name())
       ->type_name("FILE");
 }
 

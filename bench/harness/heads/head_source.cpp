@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/command_line/validators.hpp"
+
 namespace topksoftmax::bench {
 
 std::vector<NamedFile> files_of(const HeadSource& source) {
@@ -14,6 +16,7 @@ void declare_layer(CLI::App& app, HeadSource& source) {
          "--head", source.head,
          "A softmax layer: a head file, a model's folder as Transformers save it, .safetensors, .gguf, "
          ".npy or .npz")
+      ->check(file_name())
       ->type_name("FILE")
       ->required();
   declare_tensors(app, source);
@@ -31,6 +34,7 @@ void declare_head(CLI::App& app, HeadSource& source) {
          "--contexts", source.contexts,
          "Contexts [N,d] of the model: .npy, .npz or .safetensors with contexts.train and contexts.test, or "
          "one array, whose last fifth is measured on")
+      ->check(file_name())
       ->type_name("FILE");
 }
 
