@@ -535,6 +535,16 @@ TEST_F(BenchProgram, DrawsTimeAgainstTheVocabularyOfComparableRunsAlone) {
   expect_error(plot(first + " " + shared), 1, "threads is 2");
 }
 
+TEST_F(BenchProgram, DrawsNamesAsXmlMayHaveThem) {
+  const std::filesystem::path json = folder_.path() / "named.json";
+  std::ofstream(json) << R"({"head":{"name":"a\u0001<b","vocab":9,"dim":4},)"
+                      << R"("results":[{"backend":"c\u0000&d","p_at":{"5":1},"speedup":2}]})";
+  const ProgramRun run = run_tool("plot precision --json " + json.string() + " --out -");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find(">a?&lt;b, 9 × 4</text>"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find(">c?&amp;d</text>"), std::string::npos) << run.out;
+}
+
 TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
   const std::string out = " --out " + (folder_.path() / "figure.svg").string();
   const std::filesystem::path other = folder_.path() / "other.json";
@@ -552,6 +562,23 @@ TEST_F(BenchProgram, DrawsNothingOfOtherFiles) {
                other.string() + ": was measured for k = 1, 5 and 10, not 3");
   expect_error(run_tool("plot precision --json " + other.string() + " --out " + other.string()), 2,
                "--out is the file of --json, " + other.string() + "; name another");
+  const auto write = [&other](const char* vocab, const char* speedup, const char* microseconds) {
+    std::ofstream(other)
+        << R"({"machine":{"cpu":"one"},"threads":1,"batch":1,"head":{"name":"n","dim":4,"type":"float32",)"
+        << R"("vocab":)" << vocab << R"(},"results":[{"backend":"fused","p_at":{"5":1},"speedup":)" << speedup
+        << R"(,"us_per_query":)" << microseconds << "}]}";
+  };
+  write("9", "0", "1");
+  expect_error(run_tool("plot precision --json " + other.string() + out), 1,
+               other.string() + ": speedup is 0; it must be above 0");
+  write("-5", "1", "1");
+  for (const char* const figure : {"precision", "vocabulary"}) {
+    expect_error(run_tool("plot " + std::string(figure) + " --json " + other.string() + out), 1,
+                 other.string() + ": vocab is -5; it must be above 0");
+  }
+  write("9", "1", "-3.5");
+  expect_error(run_tool("plot vocabulary --json " + other.string() + out), 1,
+               other.string() + ": us_per_query is -3.5; it must be above 0");
   std::ofstream(other) << "no JSON";
   expect_error(run_tool("plot precision --json " + other.string() + out), 1, "is not valid JSON");
   expect_error(run_tool("plot circles --json " + other.string() + out), 2, "circles");

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "harness/reports/front_curve.hpp"
+#include "harness/text/printable.hpp"
 #include "topksoftmax/error.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -38,10 +40,17 @@ auto read_file(const MeasurementFile& file, const Read& read) {
   }
 }
 
+/// A number of a measurement that a logarithmic axis shows. Throws Error where it is not above 0.
+double positive(const MeasurementFile& file, const json& object, const char* key) {
+  const double value = object.at(key).get<double>();
+  if (value > 0.0) return value;  // and finite, as all numbers in JSON are
+  throw Error(file.name + ": " + key + " is " + detail::number_text(value) + "; it must be above 0");
+}
+
 /// The k of a result, ascending: "1, 5 and 10".
 std::string measured_ks(const json& precisions) {
   std::vector<std::string> ks;
-  for (const auto& [k, precision] : precisions.items()) ks.push_back(k);
+  for (const auto& [k, precision] : precisions.items()) ks.push_back(printable(k));
   std::sort(ks.begin(), ks.end(), [](const std::string& a, const std::string& b) {
     return std::pair(a.size(), a) < std::pair(b.size(), b);
   });
@@ -65,7 +74,7 @@ double precision_at(const MeasurementFile& file, const json& result, const std::
 std::vector<std::pair<std::string, std::vector<const json*>>> by_system(const json& measurement) {
   std::vector<std::pair<std::string, std::vector<const json*>>> systems;
   for (const json& result : measurement.at("results")) {
-    const std::string& name = result.at("backend").get_ref<const std::string&>();
+    const std::string name = printable(result.at("backend").get_ref<const std::string&>());
     const auto same = [&name](const auto& system) { return system.first == name; };
     auto found = std::find_if(systems.begin(), systems.end(), same);
     if (found == systems.end()) found = systems.insert(systems.end(), {name, {}});
@@ -74,10 +83,12 @@ std::vector<std::pair<std::string, std::vector<const json*>>> by_system(const js
   return systems;
 }
 
-std::string head_title(const json& measurement) {
-  const json& head = measurement.at("head");
-  return head.at("name").get<std::string>() + ", " + std::to_string(head.at("vocab").get<std::size_t>()) +
-         " × " + std::to_string(head.at("dim").get<std::size_t>());
+std::string head_title(const MeasurementFile& file) {
+  const json& head = file.measurement.at("head");
+  positive(file, head, "vocab");
+  return printable(head.at("name").get_ref<const std::string&>()) + ", " +
+         std::to_string(head.at("vocab").get<std::size_t>()) + " × " +
+         std::to_string(head.at("dim").get<std::size_t>());
 }
 
 PlotPanel precision_panel(const MeasurementFile& file, std::size_t k, Styles& styles) {
@@ -89,7 +100,7 @@ PlotPanel precision_panel(const MeasurementFile& file, std::size_t k, Styles& st
     std::vector<TradeOff> settings;
     for (const json* const result : results) {
       settings.push_back(
-          {.precision = precision_at(file, *result, at), .speed = result->at("speedup").get<double>()});
+          {.precision = precision_at(file, *result, at), .speed = positive(file, *result, "speedup")});
       speedups.push_back(settings.back().speed);
       precisions.push_back(settings.back().precision);
     }
@@ -100,7 +111,7 @@ PlotPanel precision_panel(const MeasurementFile& file, std::size_t k, Styles& st
     std::erase_if(curve.points, [](const PlotPoint& point) { return !point.on_curve; });
     panel.curves.push_back(std::move(curve));
   }
-  panel.title = head_title(file.measurement);
+  panel.title = head_title(file);
   panel.x = log_axis("times as fast as the fastest full softmax", speedups);
   panel.y = precision_axis("P@" + at, precisions);
   panel.guides = {{.x1 = 1.0, .y1 = panel.y.low, .x2 = 1.0, .y2 = panel.y.high, .label = ""}};
@@ -142,10 +153,10 @@ std::vector<PlotPanel> vocabulary_figure(const std::vector<MeasurementFile>& fil
   std::vector<std::string> order;
   const auto read = [&](const MeasurementFile& file) {
     check_comparable(file, files.front());
-    sizes.push_back(file.measurement.at("head").at("vocab").get<double>());
+    sizes.push_back(positive(file, file.measurement.at("head"), "vocab"));
     for (const auto& [name, results] : by_system(file.measurement)) {
       if (times.find(name) == times.end()) order.push_back(name);
-      all.push_back(results.front()->at("us_per_query").get<double>());
+      all.push_back(positive(file, *results.front(), "us_per_query"));
       times[name][sizes.back()] = all.back();
     }
   };

@@ -17,7 +17,8 @@ struct MeasurementFile {
 };
 
 // Figures for papers and READMEs, from files that --json has written: runs of different heads in one figure.
-// Each throws Error, which names the file, where one is not such a one.
+// Each throws Error, which names the file, where one is not such a one, or where a value that is shown on a
+// logarithmic axis is not above 0.
 
 /// Precision at k against speedup, log–log: a panel for each head, with a curve for each system. Throws Error
 /// too where a file was measured for other k.

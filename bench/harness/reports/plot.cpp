@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 namespace topksoftmax::bench {
@@ -290,13 +291,16 @@ Axis log_axis(std::string title, const std::vector<double>& values) {
             .scale = [](double v) { return std::log(v); },
             .ticks = {}};
   if (!values.empty()) {
-    axis.low = *std::min_element(values.begin(), values.end()) * 0.9;
-    axis.high = *std::max_element(values.begin(), values.end()) * 1.1;
+    using Limits = std::numeric_limits<double>;
+    axis.low = std::max(Limits::min(), *std::min_element(values.begin(), values.end()) * 0.9);
+    axis.high = std::min(Limits::max(), *std::max_element(values.begin(), values.end()) * 1.1);
+    axis.high = std::max(axis.low, axis.high);
   }
-  for (double decade = std::pow(10.0, std::floor(std::log10(axis.low))); decade <= axis.high;
-       decade *= 10.0) {
+  const auto exponent_of = [](double value) { return static_cast<int>(std::floor(std::log10(value))); };
+  const int last = exponent_of(axis.high);
+  for (int exponent = exponent_of(axis.low); exponent <= last; ++exponent) {
     for (const double step : {1.0, 2.0, 5.0}) {
-      const double value = decade * step;
+      const double value = step * std::pow(10.0, exponent);
       if (value < axis.low || value > axis.high) continue;
       std::array<char, 32> label{};
       std::snprintf(label.data(), label.size(), "%g", value);

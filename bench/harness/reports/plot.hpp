@@ -26,7 +26,7 @@ struct Axis {
   double position(double value) const;
 };
 
-/// A logarithmic axis around these positive values, with ticks at 1, 2 and 5 times the powers of ten.
+/// A logarithmic axis around these values above 0, with ticks at 1, 2 and 5 times the powers of ten.
 Axis log_axis(std::string title, const std::vector<double>& values);
 
 /// An axis for precisions around these values that shows how much is missing to 1: each step up divides the
