@@ -90,16 +90,19 @@ AlignmentLists AlignmentLists::read_text(std::istream& in, std::string_view name
     if (source_id == sources.end() || target_id == targets.end()) continue;
     pairs.push_back({source_id->second, p, target_id->second});
   }
-  if (in.bad()) throw Error(std::string(name) + ": cannot be read");
+  if (in.bad()) throw unreadable(name);
 
   std::sort(pairs.begin(), pairs.end(), before);
   std::vector<std::vector<TokenId>> lists(source_vocab.size());
+  std::vector<std::size_t> last_list(target_vocab.size(), lists.size());  // that a target was in
   auto pair = pairs.begin();
   for (std::size_t source = 0; source < lists.size(); ++source) {
     std::vector<TokenId>& list = lists[source];
     for (; pair != pairs.end() && static_cast<std::size_t>(pair->source) == source; ++pair) {
-      if (list.size() == per_source) continue;
-      if (std::find(list.begin(), list.end(), pair->target) == list.end()) list.push_back(pair->target);
+      std::size_t& last = last_list[static_cast<std::size_t>(pair->target)];
+      if (list.size() == per_source || last == source) continue;
+      last = source;
+      list.push_back(pair->target);
     }
   }
   AlignmentLists table;
@@ -110,6 +113,7 @@ AlignmentLists AlignmentLists::read_text(std::istream& in, std::string_view name
 AlignmentLists AlignmentLists::read(std::istream& in, std::string_view name,
                                     std::span<const std::string> source_vocab,
                                     std::span<const std::string> target_vocab, std::size_t per_source) {
+  if (!in) throw unreadable(name);
   // No UTF-8 begins with this byte, but text of another encoding may.
   if (in.peek() != std::char_traits<char>::to_int_type(kShortlistMagic.front())) {
     return read_text(in, name, source_vocab, target_vocab, per_source);

@@ -52,6 +52,7 @@ void remove_repeated(std::vector<TokenId>& targets, std::vector<bool>& seen) {
 AlignmentLists AlignmentLists::read_vocabulary_map(std::istream& in, std::string_view name,
                                                    std::span<const std::string> source_vocab,
                                                    std::span<const std::string> target_vocab) {
+  if (!in) throw unreadable(name);
   const WordIds sources = word_ids(source_vocab, name, "source");
   const WordIds targets = word_ids(target_vocab, name, "target");
   AlignmentLists map;
@@ -72,7 +73,7 @@ AlignmentLists AlignmentLists::read_vocabulary_map(std::istream& in, std::string
     remove_repeated(list, seen);
     map.phrases_.insert_or_assign(std::move(phrase), std::move(list));
   }
-  if (in.bad()) throw Error(std::string(name) + ": cannot be read");
+  if (in.bad()) throw unreadable(name);
 
   for (const auto& [phrase, list] : map.phrases_) map.widen(list);
   // Of no token and of one, lists are found without a search.

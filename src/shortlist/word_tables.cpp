@@ -2,7 +2,7 @@
 #include "shortlist/word_tables.hpp"
 
 #include "io/file_descriptor.hpp"
-#include "topksoftmax/error.hpp"
+#include "topksoftmax/index/quoted.hpp"
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
@@ -11,10 +11,15 @@ WordIds word_ids(std::span<const std::string> vocab, std::string_view name, cons
   ids.reserve(vocab.size());
   for (std::size_t i = 0; i < vocab.size(); ++i) {
     if (!ids.emplace(vocab[i], static_cast<TokenId>(i)).second) {
-      throw Error(std::string(name) + ": the " + side + " vocabulary has \"" + vocab[i] + "\" twice");
+      throw Error(std::string(name) + ": the " + side + " vocabulary has " + detail::in_quotes(vocab[i]) +
+                  " twice");
     }
   }
   return ids;
+}
+
+Error unreadable(std::string_view name) {
+  return Error(std::string(name) + ": cannot be read");
 }
 
 std::ifstream open_table(const std::filesystem::path& path) {

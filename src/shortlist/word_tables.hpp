@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
 #include "topksoftmax/types.hpp"
 
 // What the readers of alignment lists share.
@@ -19,6 +20,9 @@ using WordIds = std::unordered_map<std::string_view, TokenId>;
 
 /// Throws Error with `name` for words that are twice in the vocabulary; `side` is "source" or "target".
 WordIds word_ids(std::span<const std::string> vocab, std::string_view name, const char* side);
+
+/// The Error for a table that cannot be read.
+Error unreadable(std::string_view name);
 
 /// Throws Error where the file cannot be opened.
 std::ifstream open_table(const std::filesystem::path& path);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -96,11 +97,30 @@ TEST(AlignmentLists, HaveNoSourceTokensUnlessRead) {
 
 TEST(AlignmentLists, RefuseWordsThatAreTwiceInAVocabulary) {
   std::istringstream in("the das 0.5\n");
-  EXPECT_THROW(AlignmentLists::read(in, "lex", kSource, std::vector<std::string>{"a", "b", "a"}), Error);
+  EXPECT_EQ(error_of([&] {
+              AlignmentLists::read(in, "lex", kSource, std::vector<std::string>{"a\x1b", "b", "a\x1b"});
+            }),
+            "lex: the target vocabulary has \"a\\u001b\" twice");
 }
 
 TEST(AlignmentLists, RefuseAFileThatIsNotThere) {
   EXPECT_THROW(AlignmentLists::read(std::filesystem::path("/nonexistent/lex"), kSource, kTarget), Error);
+  std::ifstream in("/nonexistent/lex");
+  EXPECT_EQ(error_of([&] { AlignmentLists::read(in, "lex", kSource, kTarget); }), "lex: cannot be read");
+}
+
+TEST(AlignmentLists, TakeLongListsInATimeThatGrowsWithThem) {
+  constexpr std::size_t count = 200'000;
+  std::vector<std::string> vocab;
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    vocab.push_back("t" + std::to_string(i));
+    text += vocab.back() + " das 0.5\n";
+  }
+  text += "t7 das 0.25\n";
+  std::istringstream in(text);
+  const AlignmentLists lists = AlignmentLists::read(in, "lex", kSource, vocab, vocab.size());
+  EXPECT_EQ(lists.targets(1).size(), count);
 }
 
 }  // namespace

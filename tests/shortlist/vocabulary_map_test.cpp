@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "support/errors.hpp"
 #include "support/temporary_folder.hpp"
+#include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/shortlist/alignment_lists.hpp"
 
 namespace topksoftmax {
@@ -59,6 +62,49 @@ TEST(VocabularyMap, FindsLongPhrasesThatHaveNoShorterOnes) {
   EXPECT_THAT(lists.targets_of(Tokens{1, 0, 0, 0, 0, 0}), ElementsAre(1, 5));
 }
 
+TEST(VocabularyMap, FindsAllPhrasesThatASentenceHas) {
+  std::vector<std::string> targets;
+  for (std::size_t i = 0; i < 200; ++i) targets.push_back("t" + std::to_string(i));
+  RandomStream random(1);
+  const auto draw_tokens = [&random](std::size_t most) {
+    Tokens tokens(1 + static_cast<std::size_t>(random.uniform() * static_cast<double>(most)));
+    for (TokenId& token : tokens) token = static_cast<TokenId>(random.uniform() * 3.0);
+    return tokens;
+  };
+  std::vector<Tokens> phrases;
+  std::string text;
+  for (const std::string& target : targets) {
+    phrases.push_back(draw_tokens(6));
+    std::string line;
+    for (const TokenId token : phrases.back()) {
+      line += (line.empty() ? "" : " ") + kSource[static_cast<std::size_t>(token)];
+    }
+    text += line + "\t" + target + "\n";
+  }
+  std::istringstream in(text);
+  const AlignmentLists lists = AlignmentLists::read_vocabulary_map(in, "vmap.txt", kSource, targets);
+  for (int i = 0; i < 100; ++i) {
+    const Tokens sentence = draw_tokens(12);
+    Tokens expected;
+    for (std::size_t p = 0; p < phrases.size(); ++p) {
+      const bool is_last = std::find(phrases.begin() + static_cast<std::ptrdiff_t>(p) + 1, phrases.end(),
+                                     phrases[p]) == phrases.end();
+      const auto place = std::search(sentence.begin(), sentence.end(), phrases[p].begin(), phrases[p].end());
+      if (is_last && place != sentence.end()) expected.push_back(static_cast<TokenId>(p));
+    }
+    EXPECT_EQ(lists.targets_of(sentence), expected);
+  }
+}
+
+TEST(VocabularyMap, ComparesLongPhrasesOnceForEachToken) {
+  constexpr std::size_t length = 5'000;
+  std::string text = "das";
+  for (std::size_t i = 1; i < length; ++i) text += " das";
+  const AlignmentLists lists = read(text + "\tbig\n");
+  EXPECT_THAT(lists.targets_of(Tokens(length, 0)), ElementsAre(1, 5));
+  EXPECT_THAT(lists.targets_of(Tokens(length - 1, 0)), ElementsAre(1));
+}
+
 TEST(VocabularyMap, TakesTheLastOfSeveralLines) {
   const AlignmentLists lists = read("ist\tthe big\nist\tis\n\tbig\n\thome\n");
   EXPECT_THAT(lists.targets(2), ElementsAre(3));
@@ -100,6 +146,9 @@ TEST(VocabularyMap, IsReadFromAFile) {
   EXPECT_THAT(
       error_of([&] { AlignmentLists::read_vocabulary_map(folder.path() / "absent", kSource, kTarget); }),
       HasSubstr("absent: cannot read: No such file"));
+  std::ifstream in(folder.path() / "absent");
+  EXPECT_EQ(error_of([&] { AlignmentLists::read_vocabulary_map(in, "vmap.txt", kSource, kTarget); }),
+            "vmap.txt: cannot be read");
 }
 
 }  // namespace

@@ -93,8 +93,9 @@ class TOPKSOFTMAX_EXPORT AlignmentLists {
 
   /// All targets of some sentences, in ascending order: always(), those of every token, and those of every
   /// sequence of tokens that has a list of its own. Sequences that begin in one sentence and end in the next
-  /// count like others. Cost: O(target_bound() + targets), and a look-up for every token. Throws Error for a
-  /// token that the lists do not have.
+  /// count like others. Cost: O(target_bound() + targets), and for every token a look-up, and comparing
+  /// what follows it with the sequences that begin alike. Throws Error for a token that the lists do not
+  /// have.
   std::vector<TokenId> targets_of(std::span<const TokenId> source_tokens) const;
 
  private:
@@ -127,15 +128,20 @@ inline std::vector<TokenId> AlignmentLists::targets_of(std::span<const TokenId> 
                   std::to_string(size()) + " that the lists have");
     }
     choose(targets(source));
-    for (std::size_t length = 2; i + length <= source_tokens.size(); ++length) {
-      const std::span<const TokenId> phrase = source_tokens.subspan(i, length);
-      const auto found = phrases_.lower_bound(phrase);
-      // No phrase begins like this one: none is longer, either.
-      if (found == phrases_.end() || found->first.size() < length ||
-          !std::equal(phrase.begin(), phrase.end(), found->first.begin())) {
-        break;
+    // Phrases that the rest begins with come by length; others may lie between them.
+    const std::span<const TokenId> rest = source_tokens.subspan(i);
+    auto found = phrases_.lower_bound(rest.first(std::min<std::size_t>(2, rest.size())));
+    while (found != phrases_.end()) {
+      const std::span<const TokenId> phrase = found->first;
+      const auto [differs, at] = std::mismatch(phrase.begin(), phrase.end(), rest.begin(), rest.end());
+      if (differs == phrase.end()) {
+        choose(found->second);
+        ++found;
+      } else if (at == rest.end() || *differs > *at) {
+        break;  // all others come after the rest
+      } else {
+        found = phrases_.lower_bound(rest.first(static_cast<std::size_t>(at - rest.begin()) + 1));
       }
-      if (found->first.size() == length) choose(found->second);
     }
   }
   std::vector<TokenId> all;
