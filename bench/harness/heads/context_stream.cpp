@@ -2,6 +2,7 @@
 #include "harness/heads/context_stream.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <istream>
 #include <optional>
 #include <string>
@@ -57,7 +58,12 @@ bool ContextStream::read_line(float* out) {
   std::string line;
   std::size_t begin = std::string::npos;
   while (begin == std::string::npos || line[begin] == '#') {
-    if (!std::getline(*text_, line)) return false;
+    if (!std::getline(*text_, line)) {
+      // Of standard input, the stream of C alone knows that reading failed.
+      const bool failed = text_->bad() || (text_ != &file_ && std::ferror(stdin) != 0);
+      if (failed) throw Error(name_ + ": cannot be read");
+      return false;
+    }
     ++line_;
     begin = line.find_first_not_of(kBetweenNumbers);
   }
@@ -69,7 +75,7 @@ bool ContextStream::read_line(float* out) {
     const std::optional<double> value = detail::number_of<double>(text);
     if (!value) {
       throw Error(name_ + ", line " + std::to_string(line_) + ": " + detail::in_quotes(text) +
-                  " is not a number");
+                  " is not a number within float64's range");
     }
     if (count < layer_.dim()) out[count] = static_cast<float>(*value);
     ++count;

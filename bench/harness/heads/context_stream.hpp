@@ -22,7 +22,7 @@ class ContextStream {
   ContextStream(const std::filesystem::path& path, std::istream& standard_input, const SoftmaxLayer& layer);
 
   /// The next contexts [n,d], as many as are left but `most`; none at the end. Throws Error for a line that
-  /// is no context, and at the end of a file that holds none.
+  /// is no context, where reading fails, and at the end of a file that holds none.
   RowMajorMatrix next(std::size_t most);
 
  private:

@@ -145,7 +145,7 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   const ProgramRun run = ask("--k 2", piped(line_of(0, " ") + "1 2 three\n"));
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.out, expected.substr(0, expected.find('\n') + 1));
-  EXPECT_THAT(run.err, HasSubstr("standard input, line 2: \"three\" is not a number"));
+  EXPECT_THAT(run.err, HasSubstr("standard input, line 2: \"three\" is not a number within float64's range"));
   EXPECT_THAT(ask("", piped("1 2 3\n")).err, HasSubstr("line 1: has 3 numbers; the layer's dimension is 16"));
   std::string rows;
   for (std::size_t i = 0; i < TinyHead::kVocab; ++i) rows += "1 ";
@@ -161,6 +161,12 @@ TEST_F(AskCommand, TakesTextAsItArrives) {
   EXPECT_EQ(ask("", piped(tiny)).exit_code, 0);
   tiny.replace(0, tiny.find(' '), "1e50");
   EXPECT_THAT(ask("", piped(tiny)).err, HasSubstr("context 1: query: h[0] is inf"));
+}
+
+TEST_F(AskCommand, SaysThatStandardInputCannotBeRead) {
+  const ProgramRun run = ask("<" + folder_.path().string());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.err, "topksoftmax: standard input: cannot be read\n");
 }
 
 TEST_F(AskCommand, TakesTextFromANamedPipe) {
