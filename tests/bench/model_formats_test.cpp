@@ -260,6 +260,7 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   folder_.write("flipped.npz", flipped);
   expect_refused(ask + path("flipped.npz"), "cannot be unpacked");
   expect_refused(ask + path("shared.npz"), " is damaged");
+  expect_refused(ask + path("twice.npz"), "array \"contexts\" is there twice");
   expect_refused(ask + path("endless.npy"), "has the shape [0, 9223372036854775808] of F32, and 0 bytes");
   std::string huge = whole;
   huge.replace(huge.find("(60, 8)"), 7, "(9999999999999999, 99999)");

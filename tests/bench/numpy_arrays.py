@@ -38,3 +38,7 @@ with zipfile.ZipFile(folder / "shared.npz", "w", zipfile.ZIP_DEFLATED) as archiv
         again = copy.copy(archive.filelist[0])
         again.filename = f"contexts{number}.npy"
         archive.filelist.append(again)
+with zipfile.ZipFile(folder / "twice.npz", "w") as archive:
+    with archive.open("contexts.npy", "w") as entry:
+        np.save(entry, contexts)
+    archive.filelist.append(archive.filelist[0])

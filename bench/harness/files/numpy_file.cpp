@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <regex>
 #include <span>
 #include <utility>
@@ -236,7 +237,7 @@ void NumpyFile::add(std::string name, std::vector<std::byte> file) {
     throw error(name, "has the shape " + shape_text(header->shape) + " of " +
                           std::string(data_type_name(*type)) + ", and " + std::to_string(held) + " bytes");
   }
-  if (contains(name)) throw error(name, "is there twice");
+  if (!index_.emplace(name, tensors_.size()).second) throw error(name, "is there twice");
   std::span<const std::byte> values(file.data() + header->size, held);
   if (header->column_major && header->shape.size() > 1 && held > 0) {
     if (header->shape.size() != 2) throw error(name, "is in column-major order and not a matrix");
@@ -248,17 +249,10 @@ void NumpyFile::add(std::string name, std::vector<std::byte> file) {
   tensors_.push_back({.name = std::move(name), .type = *type, .shape = header->shape, .bytes = values});
 }
 
-std::optional<std::size_t> NumpyFile::find(std::string_view name) const {
-  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
-                                  [name](const TensorView& tensor) { return tensor.name == name; });
-  if (found == tensors_.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - tensors_.begin());
-}
-
 const TensorView& NumpyFile::tensor(std::string_view name) const {
-  const auto found = find(name);
-  if (!found) throw Error(path_.string() + ": has no array " + detail::in_quotes(name));
-  return tensors_[*found];
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw Error(path_.string() + ": has no array " + detail::in_quotes(name));
+  return tensors_[found->second];
 }
 
 RowMajorMatrix NumpyFile::matrix(std::string_view name) const {

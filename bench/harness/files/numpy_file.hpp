@@ -3,9 +3,10 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +41,7 @@ class NumpyFile {
   /// Views that stay valid as long as storage() lives. The one of a .npy has the file's name without ".npy".
   const std::vector<TensorView>& tensors() const { return tensors_; }
 
-  bool contains(std::string_view name) const { return find(name).has_value(); }
+  bool contains(std::string_view name) const { return index_.contains(name); }
 
   /// The array of this name; Error where there is none.
   const TensorView& tensor(std::string_view name) const;
@@ -60,12 +61,12 @@ class NumpyFile {
  private:
   using Storage = std::vector<std::vector<std::byte>>;
 
-  std::optional<std::size_t> find(std::string_view name) const;
   void add(std::string name, std::vector<std::byte> file);
   void read_archive();
 
   std::filesystem::path path_;
   std::vector<TensorView> tensors_;
+  std::map<std::string, std::size_t, std::less<>> index_;  ///< the place of each
   std::shared_ptr<Storage> storage_ = std::make_shared<Storage>();
 };
 
