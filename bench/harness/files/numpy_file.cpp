@@ -164,6 +164,7 @@ NumpyFile NumpyFile::open(const std::filesystem::path& path) {
   NumpyFile file;
   file.path_ = path;
   if (first_bytes(path, kArchive.size()) == kArchive) {
+    file.is_archive_ = true;
     file.read_archive();
   } else {
     file.add(path.stem().string(), bytes_of(path));

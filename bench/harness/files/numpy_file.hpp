@@ -41,6 +41,9 @@ class NumpyFile {
   /// Views that stay valid as long as storage() lives. The one of a .npy has the file's name without ".npy".
   const std::vector<TensorView>& tensors() const { return tensors_; }
 
+  /// Whether the arrays have names of their own: those of an .npz do.
+  bool is_archive() const { return is_archive_; }
+
   bool contains(std::string_view name) const { return index_.contains(name); }
 
   /// The array of this name; Error where there is none.
@@ -65,6 +68,7 @@ class NumpyFile {
   void read_archive();
 
   std::filesystem::path path_;
+  bool is_archive_ = false;
   std::vector<TensorView> tensors_;
   std::map<std::string, std::size_t, std::less<>> index_;  ///< the place of each
   std::shared_ptr<Storage> storage_ = std::make_shared<Storage>();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "topksoftmax/index/quoted.hpp"
@@ -55,6 +56,30 @@ RowMajorMatrix matrix_of(const File& file, const std::array<const char*, count>&
   return RowMajorMatrix(0, static_cast<Eigen::Index>(layer.dim()));
 }
 
+/// Whether a matrix of this name is weights, and no contexts.
+bool names_weights(std::string_view name) {
+  return name == "weight" || name == "W" || name.ends_with(".weight") || name.starts_with("lm_head") ||
+         name.starts_with("output") || name.find("embed") != std::string_view::npos;
+}
+
+/// Whether arrays have names of their own: that of a .npy goes by the file's.
+bool has_names(const NumpyFile& file) {
+  return file.is_archive();
+}
+bool has_names(const SafetensorsFile&) {
+  return true;
+}
+
+/// Some names for people to choose from; of many, how many more there are.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + detail::in_quotes(names[i]);
+  }
+  return names.size() <= kShown ? text : text + " and " + std::to_string(names.size() - kShown) + " more";
+}
+
 /// The contexts that are not told apart.
 template <class File>
 RowMajorMatrix undivided(const File& file, const SoftmaxLayer& layer) {
@@ -64,14 +89,18 @@ RowMajorMatrix undivided(const File& file, const SoftmaxLayer& layer) {
   for (const TensorView& tensor : file.tensors()) {
     if (tensor.shape.size() == 2) matrices.push_back(tensor.name);
   }
-  if (matrices.size() == 1) return matrix_of(file, std::array{matrices.front().c_str()}, layer);
+  if (matrices.size() == 1) {
+    if (names_weights(matrices.front()) && has_names(file)) {
+      throw Error(file.path().string() + ": holds no contexts; its only matrix, " +
+                  detail::in_quotes(matrices.front()) + ", has the name of weights");
+    }
+    return matrix_of(file, std::array{matrices.front().c_str()}, layer);
+  }
   if (file.tensors().size() == 1) throw no_matrix(file, file.tensors().front(), layer);
-  std::string names;
-  for (const std::string& name : matrices) names += (names.empty() ? "" : ", ") + detail::in_quotes(name);
   throw Error(
       file.path().string() +
       ": which array holds contexts? One must be named contexts, or contexts.train and contexts.test" +
-      (names.empty() ? "; there is no matrix" : "; there are " + names));
+      (matrices.empty() ? "; there is no matrix" : "; there are " + listed(matrices)));
 }
 
 /// What is to be answered.
