@@ -120,6 +120,10 @@ TEST_F(ModelFormats, AnswersByTheTokensThatADraftsRowsAre) {
   EXPECT_THAT(run_tool("inspect " + path("draft.gguf")).out,
               HasSubstr("rows are tokens of the model by d2t"));
   std::filesystem::remove(path("draft/config.json"));
+  std::swap(d2t[3], d2t[5]);
+  write(kVocab);
+  expect_refused("--head " + path("draft") + " --contexts " + path("contexts"),
+                 path("draft") + ": mapped: row 4 is token 12, row 3 before it token 13");
   write(kVocab - 1);
   expect_refused("--head " + path("draft") + " --contexts " + path("contexts"), "tensor \"d2t\"");
 }
@@ -265,6 +269,11 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
                  "holds no contexts; its only matrix, \"embed\", has the name of weights");
   expect_refused(ask + path("endless.npy"), "has the shape [0, 9223372036854775808] of F32, and 0 bytes");
   std::string huge = whole;
+  expect_refused(
+      "--head " + path("infinite.npy") + " --contexts " + path("contexts"),
+      "infinite.npy: array \"infinite\" makes no layer: softmax layer: W at row 3, column 2 is infinite");
+  expect_refused("--head " + path("beyond.npy") + " --contexts " + path("contexts"),
+                 "beyond.npy: array \"beyond\" has 1e+300, which is beyond float32's range");
   huge.replace(huge.find("(60, 8)"), 7, "(9999999999999999, 99999)");
   folder_.write("huge.npy", huge);
   expect_refused(ask + path("huge.npy"), "has ");

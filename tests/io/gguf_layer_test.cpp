@@ -94,6 +94,15 @@ TEST_F(GgufLayerTest, HasTheBiasAndOutlivesTheFile) {
   }
 }
 
+TEST_F(GgufLayerTest, NamesTheTensorOfWeightsThatNoLayerHas) {
+  RowMajorMatrix W = testing::random_matrix(6, 4, 1);
+  W(3, 2) = std::numeric_limits<float>::quiet_NaN();
+  GgufWriter writer;
+  writer.tensor("output.weight", {4, 6}, 0, bytes_of(W));
+  EXPECT_THAT(error_of([&] { open_gguf_layer(write(writer)); }),
+              HasSubstr("model.gguf: tensor \"output.weight\": softmax layer: W at row 3, column 2 is NaN"));
+}
+
 // llama.cpp's converter adds the rows' numbers to what checkpoints have; others copy it.
 TEST_F(GgufLayerTest, TellsWhichTokensTheRowsAre) {
   const auto token_ids = [this](const std::string& name, std::uint32_t type, const std::string& values) {

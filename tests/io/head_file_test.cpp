@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,14 @@ class HeadFileTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
   RowMajorMatrix W_ = random_matrix(6, 4, 1);
 };
+
+TEST_F(HeadFileTest, NamesTheTensorOfWeightsThatNoLayerHas) {
+  W_(3, 2) = std::numeric_limits<float>::infinity();
+  const HeadFile head = written(values<float>(W_));
+  EXPECT_EQ(error_of([&] { head.layer(); }),
+            (folder_.path() / "small.safetensors").string() +
+                ": tensor \"weight\": softmax layer: W at row 3, column 2 is infinite; it must be finite");
+}
 
 TEST_F(HeadFileTest, ReadsEverything) {
   const std::vector<float> bias = values<float>(random_matrix(6, 1, 2));

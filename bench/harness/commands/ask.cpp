@@ -73,7 +73,11 @@ std::unique_ptr<TopKSoftmax> backend_of(const Request& request, const Head& head
   std::unique_ptr<TopKSoftmax> backend = backend_of_rows(request, head, invocation);
   if (head.tokens.empty() || backend->row_map() != nullptr) return backend;
   const auto vocab = static_cast<std::size_t>(head.tokens.back()) + 1;
-  return MappedVocabulary::wrap(std::move(backend), head.tokens, vocab);
+  try {
+    return MappedVocabulary::wrap(std::move(backend), head.tokens, vocab);
+  } catch (const Error& error) {
+    throw Error(head.file + ": " + error.what());  // what is wrong is the file's d2t
+  }
 }
 
 /// Tokens with their log-probabilities, best first: "id log-probability", tabs between them.

@@ -5,13 +5,16 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <regex>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #ifdef TOPKSOFTMAX_BENCH_LIBZIP
@@ -21,6 +24,7 @@
 #include "harness/files/first_bytes.hpp"
 #include "harness/files/open_file.hpp"
 #include "topksoftmax/index/quoted.hpp"
+#include "topksoftmax/numeric/number_text.hpp"
 
 namespace topksoftmax::bench {
 namespace {
@@ -129,10 +133,16 @@ std::vector<std::byte> transposed(std::span<const std::byte> values, std::size_t
 }
 
 template <class T>
-void convert(std::span<const std::byte> bytes, std::span<float> out) {
+void convert(const NumpyFile& file, const TensorView& array, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     T value{};
-    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    std::memcpy(&value, array.bytes.data() + i * sizeof(T), sizeof(T));
+    if constexpr (std::is_same_v<T, double>) {
+      if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()) {
+        throw file.error(array.name,
+                         "has " + detail::number_text(value) + ", which is beyond float32's range");
+      }
+    }
     out[i] = static_cast<float>(value);
   }
 }
@@ -140,13 +150,13 @@ void convert(std::span<const std::byte> bytes, std::span<float> out) {
 void read_floats(const NumpyFile& file, const TensorView& array, std::size_t rank, std::span<float> out) {
   switch (array.type) {
     case DataType::float16:
-      return convert<Eigen::half>(array.bytes, out);
+      return convert<Eigen::half>(file, array, out);
     case DataType::bfloat16:
-      return convert<Eigen::bfloat16>(array.bytes, out);
+      return convert<Eigen::bfloat16>(file, array, out);
     case DataType::float32:
-      return convert<float>(array.bytes, out);
+      return convert<float>(file, array, out);
     case DataType::float64:
-      return convert<double>(array.bytes, out);
+      return convert<double>(file, array, out);
     default:
       throw file.error(array.name, "is of " + std::string(data_type_name(array.type)) +
                                        ", expected floats of " + std::to_string(rank) + " dimensions");

@@ -49,7 +49,8 @@ class NumpyFile {
   /// The array of this name; Error where there is none.
   const TensorView& tensor(std::string_view name) const;
 
-  /// An array of two dimensions as float32, a copy; of float16, float32 or float64, which is rounded.
+  /// An array of two dimensions as float32, a copy; of float16, float32 or float64, which is rounded. Throws
+  /// Error for a float64 that is beyond float32's range.
   RowMajorMatrix matrix(std::string_view name) const;
 
   /// An array of one dimension, likewise.

@@ -102,15 +102,18 @@ std::string array_named(const NumpyFile& file, const std::string& given, std::sp
 /// The layer of weights [V,d] as they are stored; of float64 as float32.
 SoftmaxLayer numpy_layer(const NumpyFile& file, const std::string& weight, Eigen::VectorXf bias) {
   const TensorView& array = file.tensor(weight);
+  const auto error = [&](const std::string& what) { return file.error(weight, "makes no layer: " + what); };
   if (array.type != DataType::float16 && array.type != DataType::bfloat16) {
-    return SoftmaxLayer::own(file.matrix(weight), std::move(bias));
+    RowMajorMatrix weights = file.matrix(weight);
+    return detail::layer_of_file([&] { return SoftmaxLayer::own(std::move(weights), std::move(bias)); },
+                                 error);
   }
   if (array.shape.size() != 2) throw file.error(weight, "must have two dimensions, [V, d]");
   kernels::Rows rows;
   rows.type = array.type == DataType::float16 ? WeightType::float16 : WeightType::bfloat16;
   rows.count = array.shape[0];
   rows.dim = rows.stride = array.shape[1];
-  return detail::layer_where_it_lies(rows, array.bytes, file.storage(), std::move(bias), {});
+  return detail::layer_where_it_lies(rows, array.bytes, file.storage(), std::move(bias), {}, error);
 }
 
 Head from_numpy(const HeadSource& source) {

@@ -133,7 +133,8 @@ inline SoftmaxLayer gguf_layer(const GgufFile& file) {
   rows.dim = rows.stride = head.dim();
   rows.transform = head.transform;
   Eigen::VectorXf bias = head.bias ? detail::bias_of(file, *head.bias) : Eigen::VectorXf();
-  return detail::layer_where_it_lies(rows, head.weight.bytes, file.storage(), std::move(bias), {});
+  return detail::layer_where_it_lies(rows, head.weight.bytes, file.storage(), std::move(bias), {},
+                                     [&](const char* what) { return file.error(head.weight.name, what); });
 }
 
 inline SoftmaxLayer open_gguf_layer(const std::filesystem::path& path) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "topksoftmax/config.hpp"
+#include "topksoftmax/error.hpp"
 #include "topksoftmax/io/safetensors.hpp"
 #include "topksoftmax/kernels/logit_transform.hpp"
 #include "topksoftmax/kernels/rows.hpp"
@@ -36,11 +37,24 @@ inline WeightType stored_weight_type(const SafetensorsFile& file, const TensorVi
   }
 }
 
+/// The layer that make() makes of a file's tensor; where that throws Error, because no layer has such
+/// weights, throws error(what), which says what they were read from.
+template <class Make, class MakeError>
+SoftmaxLayer layer_of_file(const Make& make, const MakeError& error) {
+  try {
+    return make();
+  } catch (const Error& refusal) {
+    throw error(refusal.what());
+  }
+}
+
 /// A layer of these rows, their weights used where they lie in a mapped `file`; a copy where they do not lie
-/// at a multiple of their size. The bias is [V] or empty, the scales [V] for int8 and empty otherwise.
-inline SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std::byte> weights,
-                                        std::shared_ptr<const void> file, Eigen::VectorXf bias,
-                                        Eigen::VectorXf scales) {
+/// at a multiple of their size. The bias is [V] or empty, the scales [V] for int8 and empty otherwise. Throws
+/// error(what) for weights that no layer has.
+template <class MakeError>
+SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std::byte> weights,
+                                 std::shared_ptr<const void> file, Eigen::VectorXf bias,
+                                 Eigen::VectorXf scales, const MakeError& error) {
   // What lies in the file as it is used there, and what had to be converted, live together.
   struct Storage {
     std::shared_ptr<const void> file;
@@ -60,7 +74,7 @@ inline SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std:
   const Eigen::Index bias_count = storage->bias.size();
   if (bias_count != 0) rows.bias = storage->bias.data();
   if (storage->scales.size() != 0) rows.scales = storage->scales.data();
-  return SoftmaxLayer::own(rows, bias_count, std::move(storage));
+  return layer_of_file([&] { return SoftmaxLayer::own(rows, bias_count, std::move(storage)); }, error);
 }
 
 /// The same of rows first, …, first + count − 1 of a tensor [V,d] of a safetensors file.
@@ -73,7 +87,8 @@ inline SoftmaxLayer stored_layer(const SafetensorsFile& file, const TensorView& 
   rows.dim = rows.stride = weight.shape[1];
   rows.transform = transform;
   return layer_where_it_lies(rows, weight.bytes.subspan(first * rows.row_bytes(), count * rows.row_bytes()),
-                             file.storage(), std::move(bias), std::move(scales));
+                             file.storage(), std::move(bias), std::move(scales),
+                             [&](const char* what) { return file.error(weight.name, what); });
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
