@@ -25,9 +25,14 @@ TEST(TokenIdsFromD2t, AreRefusedWhereASumIsNoId) {
   const std::vector<std::int64_t> negative = {0, -2};
   EXPECT_EQ(error_of([&] { token_ids_from_d2t(negative); }),
             "mapped: d2t has -2 for row 1; with the row's number it must be an id, at least 0 and at most "
-            "2147483647");
+            "2147483646");
   const std::vector<std::int64_t> large = {0, std::numeric_limits<std::int64_t>::max()};
   EXPECT_NE(error_of([&] { token_ids_from_d2t(large); }), "");
+  // One more than the highest id is the number of tokens, which a TokenId has room for.
+  const std::vector<std::int64_t> highest = {0, 2147483645};
+  EXPECT_EQ(token_ids_from_d2t(highest).back(), 2147483646);
+  const std::vector<std::int64_t> above = {0, 2147483646};
+  EXPECT_NE(error_of([&] { token_ids_from_d2t(above); }), "");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ template <class MakeError>
 std::vector<TokenId> token_ids_from_d2t(std::span<const std::int64_t> d2t, const MakeError& error) {
   std::vector<TokenId> ids(d2t.size());
   for (std::size_t row = 0; row < d2t.size(); ++row) {
-    constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
+    constexpr std::int64_t most = std::numeric_limits<TokenId>::max() - 1;
     const auto at = static_cast<std::int64_t>(row);
     if (d2t[row] < -at || d2t[row] > most - at) {
       throw error("has " + std::to_string(d2t[row]) + " for row " + std::to_string(row) +

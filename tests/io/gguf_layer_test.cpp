@@ -124,12 +124,12 @@ TEST_F(GgufLayerTest, TellsWhichTokensTheRowsAre) {
   EXPECT_EQ(token_ids("d2t.weight", 27, bytes_of(wide)), from_their_rows);
   EXPECT_EQ(token_ids("d2t.weight", 26, bytes_of(narrow)), from_their_rows);
   EXPECT_EQ(token_ids("other", 27, bytes_of(wide)), std::vector<TokenId>());
-  for (const std::int64_t bad :
-       {std::int64_t{-1}, std::int64_t{1} << 31, std::numeric_limits<std::int64_t>::min()}) {
+  for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{2147483647}, std::int64_t{1} << 31,
+                                 std::numeric_limits<std::int64_t>::min()}) {
     const std::vector<std::int64_t> values = {0, bad, 7};
     EXPECT_THAT(error_of([&] { token_ids("d2t", 27, bytes_of(values)); }),
                 HasSubstr("model.gguf: tensor \"d2t\": has " + std::to_string(bad) +
-                          " for row 1; it must be an id, at least 0 and at most 2147483647"));
+                          " for row 1; it must be an id, at least 0 and at most 2147483646"));
   }
   const std::vector<std::int64_t> below = {0, -2, 7};
   EXPECT_THAT(error_of([&] { token_ids("d2t.weight", 27, bytes_of(below)); }),

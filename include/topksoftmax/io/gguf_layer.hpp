@@ -115,7 +115,7 @@ inline std::vector<TokenId> gguf_token_ids(const GgufFile& file, const GgufHead&
   if (head.d2t->name != "d2t") return detail::token_ids_from_d2t(values, error);
   std::vector<TokenId> ids(values.size());
   for (std::size_t row = 0; row < ids.size(); ++row) {
-    constexpr std::int64_t most = std::numeric_limits<TokenId>::max();
+    constexpr std::int64_t most = std::numeric_limits<TokenId>::max() - 1;
     if (values[row] < 0 || values[row] > most) {
       throw error("has " + std::to_string(values[row]) + " for row " + std::to_string(row) +
                   "; it must be an id, at least 0 and at most " + std::to_string(most));
