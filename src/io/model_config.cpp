@@ -25,13 +25,20 @@ constexpr std::string_view kSubject = "is";
 constexpr const char* kTextKey = "text_config";
 constexpr const char* kDecoderKey = "decoder";  ///< what T5Gemma has in its place
 
-/// Stands for a number that is not finite: no writer of JSON spells zero like this.
-constexpr std::string_view kNotFinite = "0e0";
+/// A number that Python writes, and JSON does not have.
+struct PythonNumber {
+  std::string_view word;
+  std::string_view stand_in;  ///< no writer of JSON spells zero like this
+  double value;
+};
+constexpr std::array<PythonNumber, 3> kPythonNumbers = {
+    {{"Infinity", "0e1", std::numeric_limits<double>::infinity()},
+     {"-Infinity", "0e2", -std::numeric_limits<double>::infinity()},
+     {"NaN", "0e0", std::numeric_limits<double>::quiet_NaN()}}};
 
-/// Python writes Infinity, -Infinity and NaN, which JSON does not have. Each becomes kNotFinite, filled up
-/// with spaces, so that what follows stays where it is.
+/// Each of kPythonNumbers becomes its stand-in, filled up with spaces, so that what follows stays where it
+/// is.
 std::string without_words_of_python(std::string text) {
-  constexpr std::array<std::string_view, 3> kWords = {"Infinity", "-Infinity", "NaN"};
   constexpr std::string_view kBetween = " \t\n\r:,[]{}\"";
   bool in_string = false;
   std::size_t at = 0;
@@ -43,8 +50,9 @@ std::string without_words_of_python(std::string text) {
     }
     const std::size_t end = std::min(text.find_first_of(kBetween, at), text.size());
     const std::string_view word = std::string_view(text).substr(at, end - at);
-    if (std::find(kWords.begin(), kWords.end(), word) != kWords.end()) {
-      std::string number(kNotFinite);
+    const auto* const found = std::ranges::find(kPythonNumbers, word, &PythonNumber::word);
+    if (found != kPythonNumbers.end()) {
+      std::string number(found->stand_in);
       number.resize(word.size(), ' ');
       text.replace(at, number.size(), number);
     }
@@ -76,7 +84,8 @@ class ConfigReader : public nlohmann::json_sax<json> {
   bool number_integer(std::int64_t value) override { return keep(value); }
   bool number_unsigned(std::uint64_t value) override { return keep(value); }
   bool number_float(double value, const std::string& text) override {
-    return keep(text == kNotFinite ? std::numeric_limits<double>::quiet_NaN() : value);
+    const auto* const found = std::ranges::find(kPythonNumbers, text, &PythonNumber::stand_in);
+    return keep(found == kPythonNumbers.end() ? value : found->value);
   }
   bool boolean(bool value) override { return keep(value); }
   bool null() override { return keep(nullptr); }

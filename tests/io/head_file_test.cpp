@@ -152,6 +152,10 @@ TEST_F(HeadFileTest, ReadsAScaleAndASoftCap) {
               }),
               HasSubstr("capped.safetensors: metadata soft_cap is \"thirty\"; it must be a number"));
   EXPECT_THAT(error_of([&] {
+                with({{"logit_scale", "1e40"}});
+              }),
+              HasSubstr("metadata logit_scale is \"1e40\"; it must be a number within float32's range"));
+  EXPECT_THAT(error_of([&] {
                 with({{"logit_scale", "-1"}});
               }),
               HasSubstr("the scale of the logits is -1; it must be between 1e-09 and 1e+09"));

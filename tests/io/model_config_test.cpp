@@ -112,7 +112,8 @@ TEST_F(ModelConfigTest, PassesOverWhatOnlyPythonTakesForNumbers) {
   EXPECT_EQ(config.name, "NaN \"Infinity");
   EXPECT_EQ(config.transform.scale, 2.0F);
   EXPECT_THAT(refusal(R"({"logit_scale":Infinity})"),
-              HasSubstr("config.json: softmax layer: the scale of the logits is NaN"));
+              HasSubstr("config.json: softmax layer: the scale of the logits is infinite"));
+  EXPECT_THAT(refusal(R"({"logit_scale":-Infinity})"), HasSubstr("the scale of the logits is -infinite"));
   EXPECT_THAT(refusal(R"({"final_logit_softcapping":NaN})"), HasSubstr("the soft cap is NaN"));
   // What follows stays at its byte.
   EXPECT_THAT(refusal(R"({"a":NaN,"b":-Infinity,x})"), HasSubstr("is not valid JSON at byte 24"));

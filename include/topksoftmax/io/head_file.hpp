@@ -110,7 +110,7 @@ inline float metadata_number(const SafetensorsFile& file, const char* name, floa
   const std::string& text = found->second;
   if (const std::optional<float> value = number_of<float>(text)) return *value;
   throw Error(file.path().string() + ": metadata " + name + " is " + in_quotes(text) +
-              "; it must be a number");
+              "; it must be a number within float32's range");
 }
 
 /// The transform of the metadata.
