@@ -265,8 +265,8 @@ TEST_F(ModelFormats, TakesNumpysArrays) {
   expect_refused(ask + path("flipped.npz"), "cannot be unpacked");
   expect_refused(ask + path("shared.npz"), " is damaged");
   expect_refused(ask + path("twice.npz"), "array \"contexts\" is there twice");
-  expect_refused(ask + path("embed.npz"),
-                 "holds no contexts; its only matrix, \"embed\", has the name of weights");
+  expect_refused(ask + path("weights.npz"),
+                 "holds no contexts; its only matrix, \"W\", has the name of weights");
   expect_refused(ask + path("endless.npy"), "has the shape [0, 9223372036854775808] of F32, and 0 bytes");
   std::string huge = whole;
   expect_refused(
@@ -315,7 +315,7 @@ TEST_F(ModelFormats, SaysWhichContextsCannotBeTaken) {
   write_safetensors(path("both"), std::vector{tensor_view("contexts", {kVocab}, span(bias_)),
                                               tensor_view("weight", {kVocab, kDim}, values(weight_))});
   expect_refused(ask + path("both"), "both: contexts has the shape [120]; contexts must be [N, 8]");
-  for (const char* const weights : {"weight", "lm_head.weight", "output", "model.embed_tokens.weight"}) {
+  for (const char* const weights : {"weight", "W", "lm_head", "model.embed_tokens.weight"}) {
     write_safetensors(path("weights"), std::vector{tensor_view(weights, {kVocab, kDim}, values(weight_)),
                                                    tensor_view("bias", {kVocab}, span(bias_))});
     expect_refused(ask + path("weights"), "weights: holds no contexts; its only matrix, \"" +

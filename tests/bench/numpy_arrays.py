@@ -30,7 +30,7 @@ np.save(folder / "cube.npy", np.zeros((2, 3, 4), np.float32, order="F"))
 np.savez(folder / "plain.npz", W=weight, b=bias, contexts_train=contexts[: count // 2], contexts_test=contexts[count // 2 :])
 np.savez(folder / "tested.npz", **{"W": weight, "b": bias, "contexts.test": contexts})
 np.savez(folder / "underlined.npz", W=weight, b=bias, contexts_test=contexts)
-np.savez(folder / "embed.npz", embed=contexts)
+np.savez(folder / "weights.npz", W=contexts)
 np.savez_compressed(folder / "packed.npz", **{"weight": weight, "bias": bias.astype(np.float64), "contexts": contexts})
 
 # A size that is no size, and one value of a million that many entries of an archive share.

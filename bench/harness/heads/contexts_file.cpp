@@ -58,8 +58,7 @@ RowMajorMatrix matrix_of(const File& file, const std::array<const char*, count>&
 
 /// Whether a matrix of this name is weights, and no contexts.
 bool names_weights(std::string_view name) {
-  return name == "weight" || name == "W" || name.ends_with(".weight") || name.starts_with("lm_head") ||
-         name.starts_with("output") || name.find("embed") != std::string_view::npos;
+  return name == "weight" || name == "W" || name.ends_with(".weight") || name.starts_with("lm_head");
 }
 
 /// Whether arrays have names of their own: that of a .npy goes by the file's.

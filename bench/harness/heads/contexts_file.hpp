@@ -31,7 +31,7 @@ void check_finite(const std::filesystem::path& file, const std::string& array, c
 /// contexts_test), or else one array, "contexts" or the only matrix there is: its last fifth, at most 10,000
 /// contexts, is the test, so that what backends are judged on comes after what they learn from, as in a text.
 /// Throws Error where there is no such array, or the only matrix has the name of weights (W, weight,
-/// ….weight, lm_head…, output…, …embed…; a .npy has no such name); for contexts that are not as long as the
+/// ….weight, lm_head…; a .npy has no such name); for contexts that are not as long as the
 /// layer's rows or not finite, and where there are none.
 ContextSets load_contexts(const std::filesystem::path& path, const SoftmaxLayer& layer);
 
