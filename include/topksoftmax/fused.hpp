@@ -23,7 +23,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// in its second loop and so sums nothing; here log Z is over exp(p_i + b_i − max) of all i.)
 ///
 /// Cost of a query: reads V·d weights, once for a whole batch; where an eighth of the tokens or fewer are
-/// allowed, only their rows, for each context. No index. Effort: ignored.
+/// allowed, only their rows, for each context. A query on several threads, and a batch of up to 64 contexts
+/// there, take memory for V logits of each. No index. Effort: ignored.
 class TOPKSOFTMAX_EXPORT Fused final : public TopKSoftmax {
  public:
   /// The backend over a layer. Cost: none.

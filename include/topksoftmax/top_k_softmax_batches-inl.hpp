@@ -30,8 +30,10 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 inline constexpr std::size_t kLargestChunk = 256;
 
 /// Up to so many contexts for each thread the threads read for all of them together: half of what meets an
-/// index in one pass (kernels::kPrefixBatch).
+/// index in one pass (kernels::kPrefixBatch). But no more than this in all, so that their logits for all
+/// tokens, which Fused writes then, are a part of what it reads.
 inline constexpr std::size_t kContextsOfThread = 4;
+inline constexpr std::size_t kMostTogether = 64;
 
 /// Answers on their way into flat memory.
 struct ChunkAnswers {
@@ -54,14 +56,14 @@ struct QueriesOfBatch {
 
 namespace TOPKSOFTMAX_NAMESPACE {
 
-/// Calls body(first, count, thread) for chunks of a batch, on as many threads as there are workspaces. For the
-/// whole of it, with a crew of all threads, where these gain more from dividing what is read; and where others
-/// answer it too, even if it is nothing.
+/// Calls body(first, count, thread) for chunks of a batch, on as many threads as there are workspaces. For
+/// the whole of it, with a crew of all threads, where these gain more from dividing what is read; and where
+/// others answer it too, even if it is nothing.
 template <class Body>
 void TopKSoftmax::for_each_chunk(const Executor& executor, std::span<Workspace> workspaces, std::size_t batch,
                                  const Body& body) const {
   const std::size_t threads = std::min(workspaces.size(), executor.threads());
-  const bool is_small = batch <= std::min(detail::kContextsOfThread * threads, detail::kLargestChunk);
+  const bool is_small = batch <= std::min(detail::kContextsOfThread * threads, detail::kMostTogether);
   const bool reads_much = shared_bytes() > std::max(kernels::kPartBytes, 2 * executor.grain());
   if (collective() || batch == 1 || (threads > 1 && is_small && reads_much)) {
     const detail::LentCrew crew(workspaces, executor);

@@ -170,8 +170,8 @@ void share(const Workspace& workspace, std::size_t total, std::size_t bytes, con
   run_shared(workspace.crew(), (total + size - 1) / size, Executor::Body(run));
 }
 
-/// Calls body(i, workspace) for every i < total, on the workspace's crew where that has workspaces, each thread
-/// in its own; otherwise one after the other.
+/// Calls body(i, workspace) for every i < total, on the workspace's crew where that has workspaces, each
+/// thread in its own; otherwise one after the other.
 template <class Body>
 void share_in_workspaces(Workspace& workspace, std::size_t total, const Body& body) {
   const Crew crew = workspace.crew();

@@ -200,8 +200,8 @@ TEST(TokenCursor, BeginsWithTheNewContextWhereMemoryRunsOut) {
   const auto context = [&](Eigen::Index i) { return std::span<const float>(contexts.row(i).data(), kDim); };
   const TokenBias bias[] = {{3, 2.0F}, {500, -1.0F}};
   const QueryOptions biased = {.logit_bias = bias};
-  for (const TopKSoftmax* head : {static_cast<const TopKSoftmax*>(certified.get()),
-                                  static_cast<const TopKSoftmax*>(&fused)}) {
+  for (const TopKSoftmax* head :
+       {static_cast<const TopKSoftmax*>(certified.get()), static_cast<const TopKSoftmax*>(&fused)}) {
     const std::vector<TokenId> expected = all_of(TokenCursor(*head, context(1), biased));
     for (const std::size_t given : {std::size_t{0}, std::size_t{3}, expected.size()}) {
       std::size_t failures = 0;

@@ -148,8 +148,8 @@ inline std::size_t BlocksAbove(std::uint64_t key, std::size_t first, std::size_t
   auto state = FirstState(key, hn::Iota(d, first));
   std::size_t above = 0;
   for (std::size_t i = 0; i < count; i += 64) {
-    // Not hn::Compress, which takes longer than all else for numbers of this size. No byte of a mask is kept on
-    // its own: where GCC 12 spills one, it reads back three more.
+    // Not hn::Compress, which takes longer than all else for numbers of this size. No byte of a mask is kept
+    // on its own: where GCC 12 spills one, it reads back three more.
     std::uint64_t bits = 0;
     TOPKSOFTMAX_UNROLL
     for (std::size_t at = 0; at < 64; at += lanes) {

@@ -127,8 +127,8 @@ HWY_INLINE void PrefetchRow(const Rows& rows, std::size_t row) {
   for (std::size_t at = 0; at < rows.row_bytes(); at += kLine) prefetch(data + at);
 }
 
-/// logits[q·logits_stride + i] for i < count of the rows that row_of names and a batch of contexts; soon(i) is
-/// told ahead of time that row i will be read, and those so many bytes ahead are asked for.
+/// logits[q·logits_stride + i] for i < count of the rows that row_of names and a batch of contexts; soon(i)
+/// is told ahead of time that row i will be read, and those so many bytes ahead are asked for.
 template <class RowOf, class Soon>
 HWY_INLINE void ScanRowsBatch(const Rows& rows, const RowOf& row_of, const Soon& soon, std::size_t ahead,
                               std::size_t count, const ContextRows& contexts, float* HWY_RESTRICT logits,

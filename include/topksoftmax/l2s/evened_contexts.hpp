@@ -15,8 +15,9 @@
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 /// Contexts to learn clusters from: those of the caller, unless the root mean square of a few coordinates is
-/// many times the median one's, as it is in some transformers. These would decide every direction alone, and a
-/// step of the descent that suits the others is far too large for them. They are brought down to the median.
+/// many times the median one's, as it is in some transformers. These would decide every direction alone, and
+/// a step of the descent that suits the others is far too large for them. They are brought down to the
+/// median.
 class EvenedContexts {
  public:
   /// Of contexts that must outlive it; where coordinates stand out, it holds a copy of them.

@@ -32,8 +32,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// knapsack for the sets with the clusters fixed}. The paper begins with empty sets, for which all clusters
 /// cost the same and the gradient is 0; here a knapsack on the clusters of k-means chooses the first ones.
 /// Keeps the round with the lowest objective, so that learning never ends worse than it began. Coordinates of
-/// the contexts whose root mean square is more than 8 times the median one's are brought down to that while it
-/// learns, in a copy of the contexts. Deterministic for a seed, for any number of threads of the executor,
+/// the contexts whose root mean square is more than 8 times the median one's are brought down to that while
+/// it learns, in a copy of the contexts. Deterministic for a seed, for any number of threads of the executor,
 /// which lends them. Throws Error for unusable options or contexts.
 L2SModel train_l2s(const Contexts& contexts, const Labels& labels, const L2SOptions& options,
                    const Executor& executor = default_executor());
