@@ -48,6 +48,14 @@ SoftmaxLayer layer_of_file(const Make& make, const MakeError& error) {
   }
 }
 
+/// What a layer uses: the file that its weights lie in, and what had to be copied or converted.
+struct LayerStorage {
+  std::shared_ptr<const void> file;
+  std::vector<std::byte> weights;
+  Eigen::VectorXf bias;
+  Eigen::VectorXf scales;
+};
+
 /// A layer of these rows, their weights used where they lie in a mapped `file`; a copy where they do not lie
 /// at a multiple of their size. The bias is [V] or empty, the scales [V] for int8 and empty otherwise. Throws
 /// error(what) for weights that no layer has.
@@ -55,14 +63,7 @@ template <class MakeError>
 SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std::byte> weights,
                                  std::shared_ptr<const void> file, Eigen::VectorXf bias,
                                  Eigen::VectorXf scales, const MakeError& error) {
-  // What lies in the file as it is used there, and what had to be converted, live together.
-  struct Storage {
-    std::shared_ptr<const void> file;
-    std::vector<std::byte> weights;
-    Eigen::VectorXf bias;
-    Eigen::VectorXf scales;
-  };
-  auto storage = std::make_shared<Storage>();
+  const auto storage = std::make_shared<LayerStorage>();
   storage->file = std::move(file);
   storage->bias = std::move(bias);
   storage->scales = std::move(scales);
@@ -74,7 +75,7 @@ SoftmaxLayer layer_where_it_lies(kernels::Rows rows, std::span<const std::byte> 
   const Eigen::Index bias_count = storage->bias.size();
   if (bias_count != 0) rows.bias = storage->bias.data();
   if (storage->scales.size() != 0) rows.scales = storage->scales.data();
-  return layer_of_file([&] { return SoftmaxLayer::own(rows, bias_count, std::move(storage)); }, error);
+  return layer_of_file([&] { return SoftmaxLayer::own(rows, bias_count, storage); }, error);
 }
 
 /// The same of rows first, …, first + count − 1 of a tensor [V,d] of a safetensors file.
