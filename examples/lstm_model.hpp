@@ -8,10 +8,11 @@
 #include <span>
 #include <string>
 
-#include "float32_layer.hpp"
 #include "lstm_cell.hpp"
 #include "sized_matrix.hpp"
+#include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/rows/float32_copy.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 #include "vocabulary.hpp"
@@ -31,7 +32,7 @@ class LstmModel {
   /// finite, or belongs to a third layer.
   explicit LstmModel(const std::filesystem::path& path)
       : file_(SafetensorsFile::open(path)),
-        layer_(float32_layer(path)),
+        layer_(float32_copy(HeadFile::open(path).layer())),
         embedding_(read_embedding()),
         layers_{LstmCell(file_, "lstm", "l0", static_cast<std::size_t>(embedding_.cols()), layer_.dim()),
                 LstmCell(file_, "lstm", "l1", layer_.dim(), layer_.dim())},

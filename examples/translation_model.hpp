@@ -10,13 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "float32_layer.hpp"
 #include "linear.hpp"
 #include "lstm_cell.hpp"
 #include "sized_matrix.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
+#include "topksoftmax/io/head_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/rows/float32_copy.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/types.hpp"
 #include "vocabulary.hpp"
@@ -38,7 +39,7 @@ class TranslationModel {
   /// finite.
   explicit TranslationModel(const std::filesystem::path& path)
       : file_(SafetensorsFile::open(path)),
-        layer_(float32_layer(path)),
+        layer_(float32_copy(HeadFile::open(path).layer())),
         source_(sized_matrix(file_, "embedding.source", {SafetensorsFile::any_size, layer_.dim()})),
         target_(sized_matrix(file_, "embedding.target", {layer_.vocab(), layer_.dim()})),
         forward_(file_, "encoder", "l0", layer_.dim(), layer_.dim() / 2),

@@ -12,6 +12,7 @@
 #include "topksoftmax/kernels/kernels.hpp"
 #include "topksoftmax/query.hpp"
 #include "topksoftmax/query_batch.hpp"
+#include "topksoftmax/rows/float32_copy.hpp"
 #include "topksoftmax/softmax_layer.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -29,7 +30,7 @@ struct Float32Product {
 /// that know nothing else are given.
 inline SoftmaxLayer in_float32(const SoftmaxLayer& layer) {
   if (layer.weight_type() == WeightType::float32) return layer;
-  return SoftmaxLayer::own(layer.weights(), layer.has_bias() ? layer.biases() : Eigen::VectorXf());
+  return float32_copy(layer);
 }
 
 /// What a FullSoftmax works in.

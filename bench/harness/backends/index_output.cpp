@@ -6,6 +6,7 @@
 #include "topksoftmax/index/tensor_view.hpp"
 #include "topksoftmax/io/index_file.hpp"
 #include "topksoftmax/io/safetensors.hpp"
+#include "topksoftmax/rows/float32_copy.hpp"
 
 namespace topksoftmax::bench {
 
@@ -26,11 +27,7 @@ std::unique_ptr<TopKSoftmax> load_index_for(const SoftmaxLayer& layer, const std
   const bool in_float32 = type != file.metadata().end() &&
                           type->second == data_type_name(DataType::float32) &&
                           layer.weight_type() != WeightType::float32;
-  const auto widened = [&layer] {
-    return SoftmaxLayer::own(layer.weights(), layer.has_bias() ? layer.biases() : Eigen::VectorXf())
-        .with(layer.transform());
-  };
-  return load_index(path, in_float32 ? widened() : layer, registry, options);
+  return load_index(path, in_float32 ? float32_copy(layer) : layer, registry, options);
 }
 
 }  // namespace topksoftmax::bench
