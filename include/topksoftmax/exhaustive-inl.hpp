@@ -102,26 +102,18 @@ TOPKSOFTMAX_INLINE void store_exact(kernels::TopKHeap& heap, const Query& query,
   answer.work = work;
 }
 
-TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, float* logits) {
+TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                  const Workspace& workspace, float* logits) {
   const std::size_t rows = layer.vocab();
-  if (batch.size() == 1) {
-    kernels::scan(layer.rows(), 0, rows, batch.contexts(), logits);
-  } else if (batch.size() > 1) {
-    kernels::scan_batch(layer.rows(), batch.contexts(), batch.stride(), batch.size(), logits);
-  }
+  scan_batch(workspace, layer.rows(), batch, logits);
   for (std::size_t q = 0; q < batch.size(); ++q)
     kernels::apply_edits(batch.edits(q), rows, logits + q * rows);
 }
 
-TOPKSOFTMAX_INLINE void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, Workspace& workspace,
-                                  float* logits) {
+TOPKSOFTMAX_INLINE void score_allowed(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                      Workspace& workspace, float* logits) {
+  if (!detail::is_gathered(layer, batch)) return score_all(layer, batch, workspace, logits);
   const std::size_t rows = layer.vocab();
-  if (!detail::is_gathered(layer, batch)) {
-    scan_batch(workspace, layer.rows(), batch, logits);
-    for (std::size_t q = 0; q < batch.size(); ++q)
-      kernels::apply_edits(batch.edits(q), rows, logits + q * rows);
-    return;
-  }
   const std::size_t allowed = batch.edits(0).allowed.count(rows);
   std::fill_n(logits, batch.size() * rows, detail::kForbidden);
   for (std::size_t q = 0; q < batch.size(); ++q, logits += rows) {

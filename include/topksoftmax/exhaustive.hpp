@@ -17,13 +17,14 @@
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// The logits of every token for the contexts of a batch, edits applied (−∞: forbidden): [batch × V]. Reads
-/// V·d weights once.
-TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, float* logits);
+/// V·d weights once; the workspace's crew shares what is read.
+TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                  const Workspace& workspace, float* logits);
 
 /// The same, but where an eighth of the tokens or fewer are allowed for all reads only their rows, for each
-/// context. Of queries with the same options; the workspace's crew shares what is read.
-TOPKSOFTMAX_EXPORT void score_all(const SoftmaxLayer& layer, const QueryBatch& batch, Workspace& workspace,
-                                  float* logits);
+/// context. Of queries with the same options.
+TOPKSOFTMAX_EXPORT void score_allowed(const SoftmaxLayer& layer, const QueryBatch& batch,
+                                      Workspace& workspace, float* logits);
 
 /// Takes every token that may be returned into the heaps and (if `sums` is not null) the sums of a batch's
 /// contexts; Query::k does not count. Returns the work of one. Reads V·d weights once, or where the same

@@ -198,7 +198,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::do_query_allowed(const QueryBatch& batch, s
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_batch(const QueryBatch& batch, Workspace& workspace,
                                                      float* logits) const {
-  score_all(layer_, batch, workspace, logits);
+  score_allowed(layer_, batch, workspace, logits);
 }
 
 TOPKSOFTMAX_INLINE void TopKSoftmax::do_logits_of(const float* h, std::span<const TokenId> rows,

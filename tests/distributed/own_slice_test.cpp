@@ -150,7 +150,7 @@ TEST(OwnSlice, OfNoRowsWritesNothing) {
   own.write_found(QueryBatch(query_of(h, 5)), workspace, memory.data(), memory.size());
   EXPECT_TRUE(read(memory).tokens.empty());
   float logit = -1.0F;
-  own.write_logits(QueryBatch(query_of(h, 5)), &logit);
+  own.write_logits(QueryBatch(query_of(h, 5)), workspace, &logit);
   own.write_logits_of(h.data(), std::vector<TokenId>{7}, workspace, &logit);
   EXPECT_EQ(logit, -1.0F);
 }

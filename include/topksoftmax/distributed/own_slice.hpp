@@ -99,11 +99,11 @@ class OwnSlice {
   }
 
   /// Writes the logits of the rows, edits applied: [batch × slice].
-  void write_logits(const QueryBatch& batch, float* logits) {
+  void write_logits(const QueryBatch& batch, const Workspace& workspace, float* logits) {
     if (slice_.empty()) return;
     Query own = batch[0];
     own.edits = edits_.of(own.edits, slice_);
-    score_all(layer_, {own, batch.stride(), batch.size()}, logits);
+    score_all(layer_, {own, batch.stride(), batch.size()}, workspace, logits);
   }
 
   /// Writes the logits of those of some rows of the whole layer that are among them, in their order.

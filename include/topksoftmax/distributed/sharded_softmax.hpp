@@ -345,11 +345,11 @@ inline void ShardedSoftmax::answer(const QueryBatch& batch, bool from_all, Works
   exchange_->ask(call, batch.size() * apart, pack, take);
 }
 
-inline void ShardedSoftmax::do_logits_batch(const QueryBatch& batch, Workspace& /*workspace*/,
+inline void ShardedSoftmax::do_logits_batch(const QueryBatch& batch, Workspace& workspace,
                                             float* logits) const {
   detail::Call call(detail::Call::Kind::logits);
   call.add(batch, layer().dim(), rows());
-  const auto pack = [&](std::byte* to) { own_.write_logits(batch, reinterpret_cast<float*>(to)); };
+  const auto pack = [&](std::byte* to) { own_.write_logits(batch, workspace, reinterpret_cast<float*>(to)); };
   const auto take = [&](const auto& said_by) {
     for (std::size_t r = 0; r < ranks(); ++r) {
       const std::size_t count = slices_[r].size();
