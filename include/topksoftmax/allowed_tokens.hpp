@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -78,7 +79,7 @@ class AllowedTokens {
   /// The same tokens, as a view of a copy of the words that is made in `memory`.
   AllowedTokens copied_to(std::vector<std::uint32_t>& memory) const {
     memory.resize(size_ / sizeof(std::uint32_t));
-    std::memcpy(memory.data(), bytes_, size_);
+    std::copy_n(bytes_, size_, reinterpret_cast<unsigned char*>(memory.data()));
     AllowedTokens copy = *this;
     copy.bytes_ = reinterpret_cast<const unsigned char*>(memory.data());
     return copy;

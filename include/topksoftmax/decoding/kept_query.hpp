@@ -20,9 +20,8 @@ class KeptQuery {
   /// Copies a query and what it refers to, into the memory of the one before.
   void keep(const QueryOptions& query) {
     biases_.assign(query.logit_bias.begin(), query.logit_bias.end());
-    const AllowedTokens allowed = query.allowed.empty() ? AllowedTokens() : query.allowed.copied_to(words_);
     query_ = query;
-    query_.allowed = allowed;
+    query_.allowed = query.allowed.copied_to(words_);
     query_.logit_bias = biases_;
   }
 
