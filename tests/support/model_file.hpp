@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -87,6 +89,17 @@ inline ModelFile widened(ModelFile file, const std::string& name) {
   tensor.shape.back() += 1;
   tensor.values.resize(tensor.values.size() + rows);
   return file;
+}
+
+/// Expects a model's file to be right, and error_of(file) to name each tensor of another shape.
+template <class ErrorOf>
+void expect_shapes_are_checked(const ModelFile& file, const ErrorOf& error_of) {
+  EXPECT_EQ(error_of(file), "");
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name == "weight") continue;  // which the others must agree with
+    const std::string error = error_of(widened(file, name));
+    EXPECT_NE(error.find("tensor \"" + name + "\": shape is"), std::string::npos) << name << ": " << error;
+  }
 }
 
 }  // namespace topksoftmax::testing

@@ -9,6 +9,7 @@
 
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/contexts.hpp"
+#include "topksoftmax/learning/chunks.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
 #include "topksoftmax/types.hpp"
 
@@ -49,7 +50,7 @@ inline EvenedContexts::EvenedContexts(const Contexts& contexts) : contexts_(cont
   const float median = *middle;
   if (!(median > 0.0F && spread.maxCoeff() > kEven * median)) return;
   scales_ = spread.unaryExpr([median](float one) { return one > kEven * median ? median / one : 1.0F; });
-  copy_ = evenly_spaced(contexts, contexts.count) * scales_.asDiagonal();
+  copy_ = chunk_of(contexts, 0, contexts.count) * scales_.asDiagonal();
   contexts_ = Contexts::of(copy_);
 }
 
