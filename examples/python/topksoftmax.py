@@ -154,9 +154,11 @@ _CALLS = {
     "topk_penalise": [_P, _BACKEND, _P, _N, _P, _N, _P, _WORKSPACE, _P, _P],
     "topk_cursor_new": [_BACKEND, _P, _N, _P, _P],
     "topk_cursor_start": [_CURSOR, _P, _N, _P],
+    "topk_cursor_lend_threads": [_CURSOR, _N, _P],
     "topk_cursor_next": [_CURSOR, _P, _P],
     "topk_random_new": [c_uint64, _P],
     "topk_sampler_new": [_P, _P],
+    "topk_sampler_lend_threads": [_SAMPLER, _N, _P],
     "topk_draw": [_SAMPLER, _BACKEND, _P, _N, _RANDOM, _P, _P],
     "topk_draw_own": [_SAMPLER, _BACKEND, _P, _N, _RANDOM, _P, _P],
 }
@@ -413,8 +415,8 @@ class HeadFile(_Handle):
 
 
 class Executor:
-    """Lends threads of a concurrent.futures.ThreadPoolExecutor to workspaces and builds, at most `threads` at a
-    time, the caller's among them. What the pool has no thread for is done on the caller's."""
+    """Lends threads of a concurrent.futures.ThreadPoolExecutor to workspaces, builds, samplers and cursors, at most
+    `threads` at a time, the caller's among them. What the pool has no thread for is done on the caller's."""
 
     def __init__(self, pool, threads):
         self._pool, self._threads = pool, _whole(threads, SIZE_MAX, "threads") or 1
@@ -475,6 +477,12 @@ class Workspace(_Handle):
     def __init__(self, threads=1, executor=None):
         self._executor = executor
         super().__init__("workspace", "topk_workspace_new", _whole(threads, SIZE_MAX, "threads"), _lent(executor))
+
+
+def _lend(handle, threads, executor):
+    """Lends a cursor or a sampler threads, which it keeps."""
+    _call(f"topk_{handle._kind}_lend_threads", handle, _whole(threads, SIZE_MAX, "threads"), _lent(executor))
+    handle._executor = executor
 
 
 class Answer(NamedTuple):
@@ -756,6 +764,11 @@ class Cursor(_Handle):
         _call("topk_cursor_start", self, _address(_vector(h, np.float32, dim, "h")), dim, query)
         self._query = query
 
+    def lend_threads(self, threads=0, executor=None):
+        """Splits what is read among so many threads (0: as many as the Executor, or the library, has), from the next
+        start on best. Worth it where a query reads megabytes."""
+        _lend(self, threads, executor)
+
     def __iter__(self):
         return self
 
@@ -811,6 +824,11 @@ class Sampler(_Handle):
                                    xtc_probability=xtc_probability, xtc_threshold=xtc_threshold, order=number,
                                    log_z_error=log_z_error, steps=_address(steps), step_count=_length(steps))
         super().__init__("sampler", "topk_sampler_new", byref(options))
+
+    def lend_threads(self, threads=0, executor=None):
+        """Splits what a draw reads among so many threads (0: as many as the Executor, or the library, has). The tokens
+        are the same. Worth it where draws read megabytes."""
+        _lend(self, threads, executor)
 
     def draw(self, head, h, random, **options):
         """The Token after a context h [d] of float32, from exactly the layer's distribution.

@@ -26,8 +26,8 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 
 TOPKSOFTMAX_INLINE std::size_t shared_size(const Workspace& workspace, std::size_t total, std::size_t bytes) {
   const Crew& crew = workspace.crew();
-  const std::size_t most =
-      crew.executor == nullptr ? 1 : total * bytes / std::max<std::size_t>(crew.executor->grain(), 1);
+  const bool is_alone = crew.executor == nullptr || crew.threads == 1;
+  const std::size_t most = is_alone ? 1 : total * bytes / std::max<std::size_t>(crew.executor->grain(), 1);
   std::size_t parts = std::clamp<std::size_t>(most, 1, 4 * crew.threads);
   // As many for every thread: of three parts, one of two threads would do two.
   if (parts > crew.threads) parts -= parts % crew.threads;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "c/executor.hpp"
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "topksoftmax/c/topksoftmax.h"
@@ -36,6 +37,7 @@ struct topk_cursor {
   std::shared_ptr<const TopKSoftmax> backend;
   std::vector<float> h;
   std::vector<TokenBias> biases;
+  c::LentThreads threads;
   TokenCursor cursor;  ///< over all of these
 };
 
@@ -70,6 +72,15 @@ topk_status topk_cursor_start(topk_cursor* cursor, const float* h, size_t dim,
 
 void topk_cursor_free(topk_cursor* cursor) {
   delete cursor;
+}
+
+topk_status topk_cursor_lend_threads(topk_cursor* cursor, size_t threads, const topk_executor* executor,
+                                     topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(cursor, "cursor");
+    cursor->threads = c::LentThreads(threads, executor);
+    cursor->cursor.lend_threads(cursor->threads);
+  });
 }
 
 topk_status topk_cursor_next(topk_cursor* cursor, int32_t* id, float* logit, topk_error* error) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "topksoftmax/c/topksoftmax.h"
@@ -40,6 +42,26 @@ class ChosenExecutor {
 
  private:
   std::optional<CallersExecutor> callers_;
+};
+
+/// As many threads of an executor as were lent.
+class LentThreads final : public Executor {
+ public:
+  /// The caller's thread alone.
+  LentThreads() : LentThreads(1, nullptr) {}
+  /// So many; 0: all.
+  LentThreads(std::size_t threads, const topk_executor* given)
+      : most_(threads != 0 ? threads : SIZE_MAX), executor_(given) {}
+
+  std::size_t threads() const override { return most_ == 1 ? 1 : std::min(most_, executor_.get().threads()); }
+  std::size_t grain() const override { return executor_.get().grain(); }
+  void run(std::size_t parts, std::size_t threads, Body body) const override {
+    executor_.get().run(parts, threads, body);
+  }
+
+ private:
+  std::size_t most_;
+  ChosenExecutor executor_;
 };
 
 }  // namespace topksoftmax::c

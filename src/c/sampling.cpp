@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "c/executor.hpp"
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "topksoftmax/c/topksoftmax.h"
@@ -26,6 +27,7 @@ struct topk_sampler {
 
   Sampler of_layer;
   BackendSampler of_backend;
+  c::LentThreads threads = {};
   std::vector<TokenBias> biases = {};
 };
 
@@ -88,7 +90,8 @@ topk_status draw_by(By topk_sampler::*by, topk_sampler* sampler, const topk_back
     c::required(h, "h");
     c::check_size(c::required(token, "token"), "token");
     RandomStream after = stream.stream;  // a draw that fails takes no number
-    const SampledToken drawn = (memory.*by).draw(asked, h, dim, after, c::options_of(query, memory.biases));
+    const SampledToken drawn =
+        (memory.*by).draw(asked, {h, dim}, after, c::options_of(query, memory.biases), memory.threads);
     stream.stream = after;
     c::store({.struct_size = sizeof(topk_sampled_token),
               .log_prob = drawn.log_prob,
@@ -123,6 +126,14 @@ topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler*
 
 void topk_sampler_free(topk_sampler* sampler) {
   delete sampler;
+}
+
+topk_status topk_sampler_lend_threads(topk_sampler* sampler, size_t threads, const topk_executor* executor,
+                                      topk_error* error) {
+  return c::guarded(error, [&] {
+    c::required(sampler, "sampler");
+    sampler->threads = c::LentThreads(threads, executor);
+  });
 }
 
 topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,

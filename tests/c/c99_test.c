@@ -45,6 +45,8 @@ static const struct {
     {"draws_of_a_backend", test_draws_of_a_backend},
     {"sampling_errors", test_sampling_errors},
     {"executors", test_executors},
+    {"draws_on_an_executor", test_draws_on_an_executor},
+    {"cursor_on_an_executor", test_cursor_on_an_executor},
     {"build_on_an_executor", test_build_on_an_executor},
     {"loops_of_many_parts", test_loops_of_many_parts},
     {"executors_that_fail", test_executors_that_fail},

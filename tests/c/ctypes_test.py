@@ -486,6 +486,36 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaisesRegex(tks.Error, "executor.run has failed"):  # the pool is shut down
             head.query_batch(self.test, k=K, workspace=workspace)
 
+    def test_draws_and_cursors_on_threads(self):
+        W = np.random.default_rng(8).standard_normal((30000, 64), np.float32)  # whose reading is worth threads
+        head = tks.Backend.build(tks.Layer(W), "quantized")
+        H = np.random.default_rng(9).standard_normal((5, 64), np.float32)
+        submitted = []
+
+        class Pool(concurrent.futures.ThreadPoolExecutor):
+            def submit(self, work, *arguments):
+                submitted.append(work)
+                return super().submit(work, *arguments)
+
+        with Pool(3) as pool:
+            one, many = tks.Sampler(), tks.Sampler()
+            many.lend_threads(executor=tks.Executor(pool, 3))
+            random, same = tks.Random(5), tks.Random(5)
+            for h in H:
+                self.assertEqual(one.draw(head, h, random), many.draw(head, h, same))
+                self.assertEqual(one.draw_own(head, h, random), many.draw_own(head, h, same))
+            self.assertGreater(len(submitted), 0)
+            submitted.clear()
+            cursor = head.cursor(H[0])
+            self.assertEqual(len(submitted), 0)
+            cursor.lend_threads(2, tks.Executor(pool, 3))
+            cursor.start(H[1])
+            for _, got, wanted in zip(range(30), cursor, head.cursor(H[1])):
+                self.assertEqual(got, wanted)
+            self.assertGreater(len(submitted), 0)
+        many.lend_threads(1)  # the pool is shut down
+        self.assertEqual(one.draw(head, H[0], random), many.draw(head, H[0], same))
+
     def test_an_interrupt_waits_for_the_threads_that_are_lent(self):
         begun, go_on, done = threading.Event(), threading.Event(), []
 
@@ -585,7 +615,8 @@ class CtypesTest(unittest.TestCase):
             with self.subTest(wanted=wanted), self.assertRaisesRegex(ctypes.ArgumentError, wanted):
                 take()
         pool = concurrent.futures.ThreadPoolExecutor(1)
-        for take in (lambda: tks.Workspace(2, pool), lambda: tks.Backend.build(self.layer, "fused", executor=pool)):
+        for take in (lambda: tks.Workspace(2, pool), lambda: tks.Backend.build(self.layer, "fused", executor=pool),
+                     lambda: sampler.lend_threads(2, pool), lambda: head.cursor(h).lend_threads(2, pool)):
             with self.assertRaisesRegex(TypeError, "executor must be an Executor, not ThreadPoolExecutor"):
                 take()
         with self.assertRaisesRegex(ValueError, "kind is 'Q8_0'; it must be one of q8_0, q6_k, q4_k"):

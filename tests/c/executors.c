@@ -55,14 +55,37 @@ static int run_on_threads(void* user, size_t parts, size_t threads, topk_loop_bo
   return 0;
 }
 
-/* A batch and single queries, on threads of ours: the same bits as on one. */
-void test_executors(void) {
-  float* const W = allocate(sizeof(float) * kLargeVocab * kLargeDim);
-  fill(W, (size_t)kLargeVocab * kLargeDim, 8, 0.5F);
+/* A backend whose reading is worth threads. */
+typedef struct large {
+  float* W;
+  topk_layer* layer;
+  topk_backend* backend;
+} large;
+
+static large make_large(void) {
+  large made;
+  made.W = allocate(sizeof(float) * kLargeVocab * kLargeDim);
+  fill(made.W, (size_t)kLargeVocab * kLargeDim, 8, 0.5F);
   topk_weights weights = TOPK_WEIGHTS_INIT;
-  weights.data = W;
+  weights.data = made.W;
   weights.vocab = kLargeVocab;
   weights.dim = kLargeDim;
+  topk_error error;
+  CHECK_OK(topk_layer_borrow(&weights, &made.layer, &error), error);
+  CHECK_OK(topk_build(made.layer, "quantized", NULL, NULL, &made.backend, &error), error);
+  return made;
+}
+
+static void free_large(large* made) {
+  topk_backend_free(made->backend);
+  topk_layer_free(made->layer);
+  free(made->W);
+}
+
+/* A batch and single queries, on threads of ours: the same bits as on one. */
+void test_executors(void) {
+  large made = make_large();
+  topk_backend* const backend = made.backend;
   enum { kBatch = 40 };
   float contexts[kBatch * kLargeDim];
   fill(contexts, (size_t)kBatch * kLargeDim, 9, 2.0F);
@@ -70,14 +93,10 @@ void test_executors(void) {
   int loops = 0;
   const topk_executor executor = {&loops, three_threads, run_on_threads};
   topk_error error;
-  topk_layer* layer;
   topk_workspace* one;
   topk_workspace* all;
-  CHECK_OK(topk_layer_borrow(&weights, &layer, &error), error);
   CHECK_OK(topk_workspace_new(1, NULL, &one, &error), error);
   CHECK_OK(topk_workspace_new(0, &executor, &all, &error), error);
-  topk_backend* backend;
-  CHECK_OK(topk_build(layer, "quantized", NULL, NULL, &backend, &error), error);
 
   topk_query_options options = TOPK_QUERY_OPTIONS_INIT;
   options.k = kK;
@@ -102,11 +121,82 @@ void test_executors(void) {
     CHECK(memcmp(id, ids[0] + q * kK, sizeof id) == 0);
   }
   CHECK(loops > 0);
-  topk_backend_free(backend);
   topk_workspace_free(all);
   topk_workspace_free(one);
-  topk_layer_free(layer);
-  free(W);
+  free_large(&made);
+}
+
+/* Draws on threads of ours: the same tokens as on one. Counts of loops tell which were lent. */
+void test_draws_on_an_executor(void) {
+  typedef topk_status (*draw)(topk_sampler*, const topk_backend*, const float*, size_t, topk_random*,
+                              const topk_query_options*, topk_sampled_token*, topk_error*);
+  const draw kDraws[] = {topk_draw, topk_draw_own};
+  enum { kBatch = 10 };
+  large made = make_large();
+  float contexts[kBatch * kLargeDim];
+  fill(contexts, (size_t)kBatch * kLargeDim, 9, 2.0F);
+  int loops = 0;
+  const topk_executor executor = {&loops, three_threads, run_on_threads};
+  topk_error error;
+  for (int d = 0; d < 2; ++d) {
+    topk_random* random[2];
+    topk_sampler* samplers[2];
+    for (int n = 0; n < 2; ++n) {
+      CHECK_OK(topk_random_new(7, &random[n], &error), error);
+      CHECK_OK(topk_sampler_new(NULL, &samplers[n], &error), error);
+    }
+    CHECK_OK(topk_sampler_lend_threads(samplers[1], 0, &executor, &error), error);
+    for (size_t q = 0; q < kBatch; ++q) {
+      topk_sampled_token tokens[2] = {TOPK_SAMPLED_TOKEN_INIT, TOPK_SAMPLED_TOKEN_INIT};
+      for (int n = 0; n < 2; ++n) {
+        loops = 0;
+        CHECK_OK(kDraws[d](samplers[n], made.backend, contexts + q * kLargeDim, kLargeDim, random[n], NULL,
+                           &tokens[n], &error),
+                 error);
+        CHECK((loops > 0) == (n == 1));
+      }
+      CHECK(memcmp(&tokens[0], &tokens[1], sizeof tokens[0]) == 0);
+    }
+    /* One thread of three. */
+    topk_sampled_token token = TOPK_SAMPLED_TOKEN_INIT;
+    CHECK_OK(topk_sampler_lend_threads(samplers[1], 1, &executor, &error), error);
+    loops = 0;
+    CHECK_OK(kDraws[d](samplers[1], made.backend, contexts, kLargeDim, random[1], NULL, &token, &error),
+             error);
+    CHECK(loops == 0);
+    for (int n = 0; n < 2; ++n) {
+      topk_sampler_free(samplers[n]);
+      topk_random_free(random[n]);
+    }
+  }
+  free_large(&made);
+}
+
+/* The same of tokens in falling order. */
+void test_cursor_on_an_executor(void) {
+  large made = make_large();
+  float contexts[2 * kLargeDim];
+  fill(contexts, (size_t)2 * kLargeDim, 9, 2.0F);
+  int loops = 0;
+  const topk_executor executor = {&loops, three_threads, run_on_threads};
+  topk_error error;
+  topk_cursor* cursors[2];
+  for (int n = 0; n < 2; ++n)
+    CHECK_OK(topk_cursor_new(made.backend, contexts, kLargeDim, NULL, &cursors[n], &error), error);
+  CHECK_OK(topk_cursor_lend_threads(cursors[1], 2, &executor, &error), error);
+  for (int n = 0; n < 2; ++n) {
+    loops = 0;
+    CHECK_OK(topk_cursor_start(cursors[n], contexts + kLargeDim, kLargeDim, NULL, &error), error);
+    CHECK((loops > 0) == (n == 1));
+  }
+  for (size_t i = 0; i < 50; ++i) {
+    int32_t ids[2];
+    float logits[2];
+    for (int n = 0; n < 2; ++n) CHECK_OK(topk_cursor_next(cursors[n], &ids[n], &logits[n], &error), error);
+    CHECK(ids[0] == ids[1] && logits[0] == logits[1]);
+  }
+  for (int n = 0; n < 2; ++n) topk_cursor_free(cursors[n]);
+  free_large(&made);
 }
 
 void test_build_on_an_executor(void) {
@@ -238,6 +328,18 @@ void test_executors_that_fail(void) {
   topk_workspace* workspace = NULL;
   CHECK_FAILS(topk_workspace_new(1, &without_run, &workspace, &error), error, TOPK_INVALID_ARGUMENT,
               "executor.run");
+  topk_sampler* sampler = NULL;
+  topk_cursor* cursor = NULL;
+  CHECK_OK(topk_sampler_new(NULL, &sampler, &error), error);
+  CHECK_OK(topk_cursor_new(fused, p.contexts, kDim, NULL, &cursor, &error), error);
+  CHECK_FAILS(topk_sampler_lend_threads(sampler, 1, &without_run, &error), error, TOPK_INVALID_ARGUMENT,
+              "executor.run");
+  CHECK_FAILS(topk_sampler_lend_threads(NULL, 1, NULL, &error), error, TOPK_INVALID_ARGUMENT, "sampler");
+  CHECK_FAILS(topk_cursor_lend_threads(cursor, 1, &without_run, &error), error, TOPK_INVALID_ARGUMENT,
+              "executor.run");
+  CHECK_FAILS(topk_cursor_lend_threads(NULL, 1, NULL, &error), error, TOPK_INVALID_ARGUMENT, "cursor");
+  topk_cursor_free(cursor);
+  topk_sampler_free(sampler);
   topk_backend_free(fused);
   free_problem(&p);
 }

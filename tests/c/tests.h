@@ -51,6 +51,8 @@ void test_draws_of_a_backend(void);
 void test_sampling_errors(void);
 /* executors.c */
 void test_executors(void);
+void test_draws_on_an_executor(void);
+void test_cursor_on_an_executor(void);
 void test_build_on_an_executor(void);
 void test_loops_of_many_parts(void);
 void test_executors_that_fail(void);

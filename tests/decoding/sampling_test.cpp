@@ -167,22 +167,6 @@ TEST(Sampling, EveryBackendGivesTheSameToken) {
   }
 }
 
-/// Counts the loops that it is given.
-class CountedExecutor final : public Executor {
- public:
-  std::size_t threads() const override { return executor_.threads(); }
-  std::size_t grain() const override { return executor_.grain(); }
-  void run(std::size_t parts, std::size_t threads, Body body) const override {
-    ++loops_;
-    executor_.run(parts, threads, body);
-  }
-  std::size_t loops() const { return loops_; }
-
- private:
-  testing::ReversedExecutor executor_;
-  mutable std::size_t loops_ = 0;
-};
-
 TEST(Sampling, ThreadsChangeNoDraw) {
   const SoftmaxLayer layer = random_layer(9000, 48, 21);  // large enough for its work to be shared
   const RowMajorMatrix contexts = clustered_contexts(300, 48, 10, 22);
@@ -191,7 +175,7 @@ TEST(Sampling, ThreadsChangeNoDraw) {
   heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::never}));
   heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::always}));
   for (const auto& head : heads) {
-    const CountedExecutor executor;
+    const testing::CountedExecutor executor;
     for (const SamplingOptions& options : kSamplingCases) {
       Sampler one(options);
       Sampler many(options);

@@ -15,6 +15,7 @@
 
 #include "conformance/backends.hpp"
 #include "support/allocations.hpp"
+#include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "topksoftmax/certified/build.hpp"
@@ -122,6 +123,34 @@ TEST(TokenCursor, CanBeStartedAgain) {
     EXPECT_THROW(cursor.next(), std::invalid_argument);
     cursor.start({contexts.row(0).data(), kDim});
     EXPECT_TRUE(cursor.next());
+  }
+}
+
+TEST(TokenCursor, ThreadsChangeNoToken) {
+  const SoftmaxLayer layer = random_layer(9000, 48, 21);  // large enough for its work to be shared
+  const RowMajorMatrix contexts = clustered_contexts(300, 48, 10, 22);
+  std::vector<std::unique_ptr<TopKSoftmax>> heads;
+  heads.push_back(Fused::make(layer));
+  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::never}));
+  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::always}));
+  for (const auto& head : heads) {
+    SCOPED_TRACE(head->name());
+    const testing::CountedExecutor executor;
+    TokenCursor one(*head, {contexts.row(0).data(), 48});
+    TokenCursor many(*head, {contexts.row(0).data(), 48});
+    many.lend_threads(executor);
+    for (Eigen::Index row = 0; row < 3; ++row) {
+      const std::size_t loops = executor.loops();
+      one.start({contexts.row(row).data(), 48});
+      many.start({contexts.row(row).data(), 48});
+      for (int i = 0; i < 1000; ++i) {
+        const ScoredToken alone = *one.next();
+        const ScoredToken shared = *many.next();
+        ASSERT_EQ(shared.id, alone.id) << i;
+        ASSERT_EQ(shared.logit, alone.logit) << i;
+      }
+      EXPECT_GT(executor.loops(), loops) << "nothing was shared";
+    }
   }
 }
 

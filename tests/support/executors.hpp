@@ -35,4 +35,20 @@ class ReversedExecutor final : public Executor {
   std::size_t threads_;
 };
 
+/// Counts the loops that it is given.
+class CountedExecutor final : public Executor {
+ public:
+  std::size_t threads() const override { return executor_.threads(); }
+  std::size_t grain() const override { return executor_.grain(); }
+  void run(std::size_t parts, std::size_t threads, Body body) const override {
+    ++loops_;
+    executor_.run(parts, threads, body);
+  }
+  std::size_t loops() const { return loops_; }
+
+ private:
+  ReversedExecutor executor_;
+  mutable std::size_t loops_ = 0;
+};
+
 }  // namespace topksoftmax::testing

@@ -544,6 +544,13 @@ TOPK_API topk_status topk_cursor_start(topk_cursor* cursor, const float* h, size
 /// call that fails, the next one goes on where the last that succeeded ended. Errors: as of topk_query.
 TOPK_API topk_status topk_cursor_next(topk_cursor* cursor, int32_t* id, float* logit, topk_error* error);
 
+/// Splits what the cursor reads among so many threads, from the next start on best; 0: as the executor has.
+/// `executor`: NULL for the library's own threads. A new cursor has the caller's thread alone. The tokens are
+/// the same. Worth it where a query reads megabytes. TOPK_INVALID_ARGUMENT where the executor lacks a
+/// function.
+TOPK_API topk_status topk_cursor_lend_threads(topk_cursor* cursor, size_t threads,
+                                              const topk_executor* executor, topk_error* error);
+
 /// Whether the tokens so far are proven to be the best ones, in their order; before the first, whether that
 /// one will be. 0 of NULL.
 TOPK_API int topk_cursor_certified(const topk_cursor* cursor);
@@ -611,6 +618,13 @@ typedef struct topk_sampler topk_sampler;
 TOPK_API topk_status topk_sampler_new(const topk_sampling_options* options, topk_sampler** sampler,
                                       topk_error* error);
 TOPK_API void topk_sampler_free(topk_sampler* sampler);
+
+/// Splits what a draw reads among so many threads from now on; 0: as the executor has. `executor`: NULL for
+/// the library's own threads. A new sampler has the caller's thread alone. The tokens are the same. Worth it
+/// where draws read megabytes: a step that reads less than two stays on the caller's thread.
+/// TOPK_INVALID_ARGUMENT where the executor lacks a function.
+TOPK_API topk_status topk_sampler_lend_threads(topk_sampler* sampler, size_t threads,
+                                               const topk_executor* executor, topk_error* error);
 
 /// A token that was drawn.
 typedef struct topk_sampled_token {

@@ -23,6 +23,7 @@
 #include "topksoftmax/kernels/log_sum_exp.hpp"
 #include "topksoftmax/kernels/logit_edits.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -65,7 +66,18 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
 
   /// The same for a context in plain memory, `dim` floats at h.
   SampledToken draw(const TopKSoftmax& head, const float* h, std::size_t dim, RandomStream& random,
-                    const QueryOptions& query = {});
+                    const QueryOptions& query = {}) {
+    const auto own = draw_own(head, {h, dim}, random, query);
+    return own ? *own : exact_.draw(head, h, dim, random, query);
+  }
+
+  /// The same on the executor's threads, as Sampler::draw.
+  SampledToken draw(const TopKSoftmax& head, std::span<const float> h, RandomStream& random,
+                    const QueryOptions& query, const Executor& executor) {
+    const detail::LentCrew crew(workspace_, {&executor, executor.threads()});
+    const auto own = draw_own(head, h, random, query);
+    return own ? *own : exact_.draw(head, h, random, query, executor);
+  }
 
   /// What draws are made by.
   const SamplingOptions& options() const { return options_; }
@@ -81,6 +93,8 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
     TokenGumbels others;
   };
 
+  std::optional<SampledToken> draw_own(const TopKSoftmax& head, std::span<const float> h,
+                                       RandomStream& random, const QueryOptions& query);
   bool find_candidates(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
   void score_candidates(const TopKSoftmax& head, std::span<const float> h, const Candidates& found,
                         const kernels::LogitEdits& edits);
@@ -105,13 +119,11 @@ class TOPKSOFTMAX_EXPORT BackendSampler {
   std::size_t full_scans_ = 0;
 };
 
-inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
-                                         RandomStream& random, const QueryOptions& query) {
-  const std::span<const float> context(h, dim);
-  const bool is_the_layers = head.exhaustive() || head.certifies() || options_.temperature == 0.0;
-  if (is_the_layers || !find_candidates(head, context, query)) {
-    return exact_.draw(head, h, dim, random, query);
-  }
+/// Nothing where the distribution is the layer's.
+inline std::optional<SampledToken> BackendSampler::draw_own(const TopKSoftmax& head, std::span<const float> h,
+                                                            RandomStream& random, const QueryOptions& query) {
+  if (head.exhaustive() || head.certifies() || options_.temperature == 0.0) return std::nullopt;
+  if (!find_candidates(head, h, query)) return std::nullopt;
   const std::uint64_t key = random.bits();
   const Noise noise = {TokenGumbels(key), TokenGumbels(random.bits())};
   const std::size_t total = head.count_allowed(query.allowed);
@@ -120,8 +132,7 @@ inline SampledToken BackendSampler::draw(const TopKSoftmax& head, const float* h
   const auto first_cut = std::find_if(steps.begin(), steps.end(), is_cut);
   const std::optional<SampledToken> token =
       first_cut == steps.end() ? draw_uncut(noise, total) : draw_cut(*first_cut, noise, total);
-  if (token) return *token;
-  return draw_with_scan(head, context, noise, query);
+  return token ? *token : draw_with_scan(head, h, noise, query);
 }
 
 /// False where the head has no list, or answers from all that are allowed.

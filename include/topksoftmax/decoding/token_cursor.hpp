@@ -11,6 +11,7 @@
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/falling_tokens.hpp"
+#include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
@@ -38,6 +39,10 @@ class TokenCursor {
       : head_(&head), falling_(head) {
     start(h, query);
   }
+
+  /// Threads that what follows is read on, from the next context on best: they must outlive the cursor. Worth
+  /// it where a query reads megabytes; the tokens are the same.
+  void lend_threads(const Executor& executor) { workspace_.set_crew({&executor, executor.threads()}); }
 
   /// Begins again, with another context and other tokens; throws as the constructor does. Where memory runs
   /// out, next() begins with these all the same. The cursor keeps its memory: to start one again for each
