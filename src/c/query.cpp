@@ -165,7 +165,7 @@ topk_status topk_logits(const topk_backend* backend, const float* contexts, size
     c::required(logits, "logits");
     const QueryOptions query = c::options_of(options, memory.biases);
     const std::span<const float> found =
-        asked.logits_batch(contexts, batch, dim, apart, query, memory.workspaces[0]);
+        asked.logits_batch({contexts, batch, dim, apart}, query, memory.workspaces, memory.executor.get());
     std::copy(found.begin(), found.end(), logits);
   });
 }

@@ -82,7 +82,7 @@ static void free_large(large* made) {
   free(made->W);
 }
 
-/* A batch and single queries, on threads of ours: the same bits as on one. */
+/* A batch, single queries and logits, on threads of ours: the same bits as on one. */
 void test_executors(void) {
   large made = make_large();
   topk_backend* const backend = made.backend;
@@ -121,6 +121,16 @@ void test_executors(void) {
     CHECK(memcmp(id, ids[0] + q * kK, sizeof id) == 0);
   }
   CHECK(loops > 0);
+
+  float* const every[] = {allocate(sizeof(float) * 2 * kLargeVocab),
+                          allocate(sizeof(float) * 2 * kLargeVocab)};
+  for (int w = 0; w < 2; ++w) {
+    loops = 0;
+    CHECK_OK(topk_logits(backend, contexts, 2, kLargeDim, 0, NULL, workspaces[w], every[w], &error), error);
+    CHECK((loops > 0) == (w == 1));
+  }
+  CHECK(memcmp(every[0], every[1], sizeof(float) * 2 * kLargeVocab) == 0);
+  for (int w = 0; w < 2; ++w) free(every[w]);
   topk_workspace_free(all);
   topk_workspace_free(one);
   free_large(&made);

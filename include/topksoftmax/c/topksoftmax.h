@@ -432,9 +432,9 @@ TOPK_API topk_status topk_query_each(const topk_backend* backend, const float* c
                                      topk_workspace* workspace, const topk_flat_answers* answers,
                                      topk_error* error);
 
-/// The logits of every token for `batch` contexts, with mask and biases (−∞: forbidden), to `logits` [B×V].
-/// Those of answers, bit for bit; k, which must be at least 1, and effort count for nothing. Reads V·d
-/// weights, whatever the backend. Errors: as of topk_query.
+/// The logits of every token for `batch` contexts, with mask and biases (−∞: forbidden), to `logits` [B×V],
+/// on as many threads as the workspace has. Those of answers, bit for bit; k, which must be at least 1, and
+/// effort count for nothing. Reads V·d weights, whatever the backend. Errors: as of topk_query.
 TOPK_API topk_status topk_logits(const topk_backend* backend, const float* contexts, size_t batch, size_t dim,
                                  size_t stride, const topk_query_options* options, topk_workspace* workspace,
                                  float* logits, topk_error* error);
