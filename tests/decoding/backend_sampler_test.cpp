@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "conformance/backends.hpp"
+#include "decoding/draws_on_threads.hpp"
 #include "decoding/expected_distribution.hpp"
-#include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/statistics.hpp"
@@ -121,31 +121,13 @@ TEST(BackendSampler, DrawsFromTheBackendsOwnDistribution) {
 }
 
 TEST(BackendSampler, ThreadsChangeNoDraw) {
-  const SoftmaxLayer layer = random_layer(9000, 48, 21);  // large enough for its work to be shared
-  const RowMajorMatrix contexts = 0.2F * clustered_contexts(300, 48, 10, 22);
+  testing::SharedWork work;
+  work.contexts *= 0.2F;
   // One that has a distribution of its own, and one whose is the layer's.
-  std::vector<std::unique_ptr<TopKSoftmax>> heads;
-  heads.push_back(SvdSoftmax::build(layer, {.preview_width = 32, .refine_width = 100}));
-  heads.push_back(Certified::build(layer, contexts));
-  for (const auto& head : heads) {
-    SCOPED_TRACE(head->name());
-    const testing::CountedExecutor executor;
-    for (const SamplingOptions& options : kOptions) {
-      BackendSampler one(options);
-      BackendSampler many(options);
-      RandomStream random(5);
-      RandomStream same(5);
-      for (Eigen::Index q = 0; q < 6; ++q) {
-        const Eigen::VectorXf h = contexts.row(q);
-        const SampledToken alone = one.draw(*head, h, random);
-        const SampledToken shared = many.draw(*head, {h.data(), 48}, same, {}, executor);
-        ASSERT_EQ(shared.id, alone.id);
-        ASSERT_EQ(shared.logit, alone.logit);
-        ASSERT_EQ(shared.log_prob, alone.log_prob);
-      }
-    }
-    EXPECT_GT(executor.loops(), 50U) << "nothing was shared";
-  }
+  const auto svd = SvdSoftmax::build(work.layer, {.preview_width = 32, .refine_width = 100});
+  const auto certified = Certified::build(work.layer, work.contexts);
+  testing::expect_same_draws_on_threads<BackendSampler>(*svd, work, kOptions, 50);
+  testing::expect_same_draws_on_threads<BackendSampler>(*certified, work, kOptions, 50);
 }
 
 /// The share of listed tokens that rank before all others, since each has more than the others' mass.

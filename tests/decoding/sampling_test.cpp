@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "conformance/backends.hpp"
+#include "decoding/draws_on_threads.hpp"
 #include "decoding/expected_distribution.hpp"
 #include "decoding/sampling_cases.hpp"
 #include "support/errors.hpp"
-#include "support/executors.hpp"
 #include "support/layers.hpp"
 #include "support/reference.hpp"
 #include "support/statistics.hpp"
@@ -32,7 +32,6 @@
 #include "topksoftmax/decoding/token_gumbels.hpp"
 #include "topksoftmax/exact.hpp"
 #include "topksoftmax/fused.hpp"
-#include "topksoftmax/parallel/executor.hpp"
 
 namespace topksoftmax {
 namespace {
@@ -168,33 +167,9 @@ TEST(Sampling, EveryBackendGivesTheSameToken) {
 }
 
 TEST(Sampling, ThreadsChangeNoDraw) {
-  const SoftmaxLayer layer = random_layer(9000, 48, 21);  // large enough for its work to be shared
-  const RowMajorMatrix contexts = clustered_contexts(300, 48, 10, 22);
-  std::vector<std::unique_ptr<TopKSoftmax>> heads;
-  heads.push_back(Fused::make(layer));
-  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::never}));
-  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::always}));
-  for (const auto& head : heads) {
-    const testing::CountedExecutor executor;
-    for (const SamplingOptions& options : kSamplingCases) {
-      Sampler one(options);
-      Sampler many(options);
-      RandomStream random(5);
-      RandomStream same(5);
-      for (Eigen::Index q = 0; q < 6; ++q) {
-        const Eigen::VectorXf h = contexts.row(q);
-        const std::span<const float> context(h.data(), static_cast<std::size_t>(h.size()));
-        const QueryOptions query = {.probabilities = q % 2 == 0};
-        const SampledToken alone = one.draw(*head, h, random, query);
-        const SampledToken shared = many.draw(*head, context, same, query, executor);
-        ASSERT_EQ(shared.id, alone.id) << head->name();
-        ASSERT_EQ(shared.logit, alone.logit);
-        ASSERT_EQ(shared.log_prob, alone.log_prob);
-        ASSERT_EQ(shared.log_prob_low, alone.log_prob_low);
-        ASSERT_EQ(shared.log_prob_high, alone.log_prob_high);
-      }
-    }
-    EXPECT_GT(executor.loops(), 100U) << "nothing was shared: " << head->name();
+  const testing::SharedWork work;
+  for (const auto& head : work.heads()) {
+    testing::expect_same_draws_on_threads<Sampler>(*head, work, kSamplingCases, 100);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "conformance/backends.hpp"
+#include "decoding/draws_on_threads.hpp"
 #include "support/allocations.hpp"
 #include "support/executors.hpp"
 #include "support/layers.hpp"
@@ -127,22 +128,17 @@ TEST(TokenCursor, CanBeStartedAgain) {
 }
 
 TEST(TokenCursor, ThreadsChangeNoToken) {
-  const SoftmaxLayer layer = random_layer(9000, 48, 21);  // large enough for its work to be shared
-  const RowMajorMatrix contexts = clustered_contexts(300, 48, 10, 22);
-  std::vector<std::unique_ptr<TopKSoftmax>> heads;
-  heads.push_back(Fused::make(layer));
-  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::never}));
-  heads.push_back(Certified::build(layer, contexts, {.boxes = BoundBoxes::always}));
-  for (const auto& head : heads) {
+  const testing::SharedWork work;
+  for (const auto& head : work.heads()) {
     SCOPED_TRACE(head->name());
     const testing::CountedExecutor executor;
-    TokenCursor one(*head, {contexts.row(0).data(), 48});
-    TokenCursor many(*head, {contexts.row(0).data(), 48});
+    TokenCursor one(*head, work.context(0));
+    TokenCursor many(*head, work.context(0));
     many.lend_threads(executor);
     for (Eigen::Index row = 0; row < 3; ++row) {
       const std::size_t loops = executor.loops();
-      one.start({contexts.row(row).data(), 48});
-      many.start({contexts.row(row).data(), 48});
+      one.start(work.context(row));
+      many.start(work.context(row));
       for (int i = 0; i < 1000; ++i) {
         const ScoredToken alone = *one.next();
         const ScoredToken shared = *many.next();
