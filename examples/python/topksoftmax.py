@@ -161,6 +161,7 @@ _CALLS = {
     "topk_sampler_lend_threads": [_SAMPLER, _N, _P],
     "topk_draw": [_SAMPLER, _BACKEND, _P, _N, _RANDOM, _P, _P],
     "topk_draw_own": [_SAMPLER, _BACKEND, _P, _N, _RANDOM, _P, _P],
+    "topk_draw_each": [_BACKEND, _P, _N, _N, _N, _P, _P, _P, _WORKSPACE, _P],
 }
 # The others: what they return, and their parameters.
 _FUNCTIONS = {

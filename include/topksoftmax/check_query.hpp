@@ -76,6 +76,14 @@ inline void check_workspaces(const char* asked, std::span<const Workspace> works
   throw std::invalid_argument(std::string(asked) + ": there is no workspace; one a thread is needed");
 }
 
+/// Throws unless there are as many of something as contexts.
+inline void check_as_many(const char* asked, std::size_t contexts, std::size_t count, const char* what) {
+  if (contexts == count) return;
+  throw std::invalid_argument(std::string(asked) + ": there are " + std::to_string(contexts) +
+                              " contexts and " + std::to_string(count) + ' ' + what +
+                              "; they must be as many");
+}
+
 /// Throws unless a context has as many values as the layer's rows. Looks at none of them.
 inline void check_dimension(std::size_t dim, const SoftmaxLayer& layer) {
   if (dim == layer.dim()) return;

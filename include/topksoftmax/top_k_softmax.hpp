@@ -155,6 +155,11 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
                                       std::span<Workspace> workspaces,
                                       const Executor& executor = default_executor()) const;
 
+  /// The same where each context has options of its own. Throws std::invalid_argument as query_each() does.
+  std::span<const float> logits_each(const Contexts& contexts, std::span<const QueryOptions> options,
+                                     std::span<Workspace> workspaces,
+                                     const Executor& executor = default_executor()) const;
+
   /// The logits of some tokens for the context h [d], mask and biases applied (−∞: forbidden): logits[i] is
   /// that of ids[i], in any order and as often as it is named. Bit for bit those of answers; effort and k are
   /// ignored. Reads ids.size()·d weights, whatever the backend. Throws std::invalid_argument also for an id
@@ -196,6 +201,16 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   /// out of range, and where no token is allowed.
   std::optional<SampledLogZ> sample_log_z(std::span<const float> h, const SampledLogZOptions& how,
                                           const QueryOptions& options, Workspace& workspace) const;
+
+  /// Bounds contexts with options of their own for the questions that come: those about contexts.row(i) in
+  /// own[i], with the mask and the biases of options[i] and QueryOptions::same_context, do not read again
+  /// what was read here, once for all of them, on as many of the executor's threads as there are workspaces.
+  /// A backend without bounds, or whose bounds lie in a cache, reads nothing here. No two of `own` may be the
+  /// same, and `workspaces` may have none of them. Throws std::invalid_argument as query_each() does, and
+  /// unless `own` are as many as contexts.
+  void bound_each(const Contexts& contexts, std::span<const QueryOptions> options,
+                  std::span<Workspace* const> own, std::span<Workspace> workspaces,
+                  const Executor& executor = default_executor()) const;
 
   /// What the logits of some tokens for the context h [d] are proven not to exceed: bounds[i] is that of
   /// ids[i], in any order, +∞ where the backend has no bound. Of `options`, only the mask, the biases and
@@ -381,8 +396,8 @@ class TOPKSOFTMAX_EXPORT TopKSoftmax {
   Query check_batch(const float* H, std::size_t batch, std::size_t dim, std::size_t stride,
                     const QueryOptions& options, std::span<Workspace> workspaces) const;
   Query on_rows(Query query, Workspace& workspace) const;
-  std::span<const Query> check_each(const Contexts& contexts, std::span<const QueryOptions> options,
-                                    std::span<Workspace> workspaces) const;
+  std::span<Query> check_each(const char* asked, const Contexts& contexts,
+                              std::span<const QueryOptions> options, std::span<Workspace> workspaces) const;
   std::optional<std::size_t> few_allowed(const Query& query) const;
   void answer_rows(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;
   void answer_chunk(const QueryBatch& batch, Workspace& workspace, TopK* answers) const;

@@ -21,6 +21,7 @@
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
+#include "topksoftmax/vocabulary_bounds.hpp"
 #include "topksoftmax/workspace.hpp"
 
 // What TopKSoftmax does with many contexts.
@@ -131,10 +132,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
                                                  std::span<Workspace> workspaces, std::span<TopK> answers,
                                                  const Executor& executor) const {
   const Query query = admit([&] {
-    if (batch != answers.size()) {
-      throw std::invalid_argument("query_batch: there are " + std::to_string(batch) + " contexts and " +
-                                  std::to_string(answers.size()) + " answers; they must be as many");
-    }
+    detail::check_as_many("query_batch", batch, answers.size(), "answers");
     return check_batch(H, batch, dim, stride, options, workspaces);
   });
   answer_all({query, stride, batch}, workspaces, answers.data(), executor);
@@ -160,14 +158,11 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_batch(const float* H, std::size_t bat
 
 /// The queries, in the first workspace until it is used for others. Of rows, unless these are mapped: then
 /// each must be when it is asked, in the memory that there is for one.
-TOPKSOFTMAX_INLINE std::span<const Query> TopKSoftmax::check_each(const Contexts& contexts,
-                                                                  std::span<const QueryOptions> options,
-                                                                  std::span<Workspace> workspaces) const {
-  detail::check_workspaces("query_each", workspaces);
-  if (contexts.count != options.size()) {
-    throw std::invalid_argument("query_each: there are " + std::to_string(contexts.count) + " contexts and " +
-                                std::to_string(options.size()) + " options; they must be as many");
-  }
+TOPKSOFTMAX_INLINE std::span<Query> TopKSoftmax::check_each(const char* asked, const Contexts& contexts,
+                                                            std::span<const QueryOptions> options,
+                                                            std::span<Workspace> workspaces) const {
+  detail::check_workspaces(asked, workspaces);
+  detail::check_as_many(asked, contexts.count, options.size(), "options");
   auto& queries = workspaces[0].scratch<detail::QueriesOfBatch>().queries;
   queries.resize(options.size());
   for (std::size_t q = 0; q < options.size(); ++q) {
@@ -175,7 +170,8 @@ TOPKSOFTMAX_INLINE std::span<const Query> TopKSoftmax::check_each(const Contexts
       const Query query = check_one({contexts.row(q), contexts.dim}, options[q]);
       queries[q] = row_map_ ? query : on_rows(query, workspaces[0]);
     } catch (const std::invalid_argument& problem) {
-      throw std::invalid_argument("query_each: context " + std::to_string(q) + ": " + problem.what());
+      throw std::invalid_argument(std::string(asked) + ": context " + std::to_string(q) + ": " +
+                                  problem.what());
     }
   }
   return queries;
@@ -186,12 +182,8 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_each(const Contexts& contexts,
                                                 std::span<Workspace> workspaces, std::span<TopK> answers,
                                                 const Executor& executor) const {
   const std::span<const Query> queries = admit([&] {
-    if (contexts.count != answers.size()) {
-      throw std::invalid_argument("query_each: there are " + std::to_string(contexts.count) +
-                                  " contexts and " + std::to_string(answers.size()) +
-                                  " answers; they must be as many");
-    }
-    return check_each(contexts, options, workspaces);
+    detail::check_as_many("query_each", contexts.count, answers.size(), "answers");
+    return check_each("query_each", contexts, options, workspaces);
   });
   if (queries.empty()) {  // which others may have to be told
     return query_batch(contexts.data, 0, contexts.dim, contexts.stride, {}, workspaces, answers, executor);
@@ -213,12 +205,29 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::query_each(const Contexts& contexts,
                                                 std::span<const QueryOptions> options,
                                                 std::span<Workspace> workspaces, const FlatAnswers& answers,
                                                 const Executor& executor) const {
-  const std::span<const Query> queries = admit([&] { return check_each(contexts, options, workspaces); });
+  const std::span<const Query> queries =
+      admit([&] { return check_each("query_each", contexts, options, workspaces); });
   if (queries.empty()) {
     return query_batch(contexts.data, 0, contexts.dim, contexts.stride, {}, workspaces, answers, executor);
   }
   const std::size_t places = std::ranges::max(options, {}, &QueryOptions::k).k;
   answer_all({queries, contexts.stride}, workspaces, answers, places, executor);
+}
+
+TOPKSOFTMAX_INLINE void TopKSoftmax::bound_each(const Contexts& contexts,
+                                                std::span<const QueryOptions> options,
+                                                std::span<Workspace* const> own,
+                                                std::span<Workspace> workspaces,
+                                                const Executor& executor) const {
+  detail::check_as_many("bound_each", contexts.count, own.size(), "workspaces of their own");
+  const std::span<Query> queries = check_each("bound_each", contexts, options, workspaces);
+  const VocabularyBounds* const bounds = vocabulary_bounds();
+  if (queries.empty() || bounds == nullptr) return;
+  if (row_map_) {
+    for (std::size_t q = 0; q < queries.size(); ++q) queries[q] = on_rows(queries[q], *own[q]);
+  }
+  const detail::LentCrew crew(workspaces, executor);
+  bounds->do_bound_each({queries, contexts.stride}, own, workspaces[0]);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE

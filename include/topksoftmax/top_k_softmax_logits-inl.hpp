@@ -75,6 +75,21 @@ TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_batch(const Contex
   return logits_batch(contexts.data, contexts.count, contexts.dim, contexts.stride, options, workspaces[0]);
 }
 
+TOPKSOFTMAX_INLINE std::span<const float> TopKSoftmax::logits_each(const Contexts& contexts,
+                                                                   std::span<const QueryOptions> options,
+                                                                   std::span<Workspace> workspaces,
+                                                                   const Executor& executor) const {
+  const std::span<const Query> queries =
+      admit([&] { return check_each("logits_each", contexts, options, workspaces); });
+  const std::span<const float> logits = logits_batch(contexts, {}, workspaces, executor);
+  // Where they are: the scratch does not grow.
+  auto* const edited = workspaces[0].scratch<detail::LogitsScratch>().values.get<float>(logits.size());
+  for (std::size_t q = 0; q < queries.size(); ++q) {
+    kernels::apply_edits(queries[q].edits, vocab(), edited + q * vocab());
+  }
+  return logits;
+}
+
 TOPKSOFTMAX_INLINE void TopKSoftmax::logits_of(std::span<const float> h, std::span<const TokenId> ids,
                                                const QueryOptions& options, const Workspace& workspace,
                                                std::span<float> logits) const {

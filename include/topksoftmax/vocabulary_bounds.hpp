@@ -11,6 +11,7 @@
 #include "topksoftmax/logit_deviation.hpp"
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -21,6 +22,8 @@ namespace TOPKSOFTMAX_NAMESPACE {
 /// TopKSoftmax of its name, for rows; it says so where it has nothing to tell.
 class TOPKSOFTMAX_EXPORT VocabularyBounds {
  public:
+  virtual void do_bound_each(const QueryBatch& queries, std::span<Workspace* const> own,
+                             const Workspace& workspace) const = 0;
   /// What it says of forbidden rows does not matter.
   virtual bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,
                                float* bounds) const = 0;

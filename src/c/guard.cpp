@@ -66,5 +66,6 @@ TOPK_ENDS_WITH(topk_flat_answers, certified);
 TOPK_ENDS_WITH(topk_penalties, frequency);
 TOPK_ENDS_WITH(topk_sampling_options, step_count);
 TOPK_ENDS_WITH(topk_sampled_token, id);
+TOPK_ENDS_WITH(topk_flat_tokens, log_prob_high);
 TOPK_ENDS_WITH(topk_log_z_options, seed);
 TOPK_ENDS_WITH(topk_sampled_log_z, rows_read);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "c/batches.hpp"
 #include "c/guard.hpp"
 #include "c/handles.hpp"
 #include "c/workspace.hpp"
@@ -46,32 +47,12 @@ static_assert(static_cast<int>(Normalizer::low_rank) == TOPK_NORMALIZER_LOW_RANK
 static_assert(static_cast<int>(Normalizer::interval) == TOPK_NORMALIZER_INTERVAL);
 static_assert(static_cast<int>(Normalizer::learned) == TOPK_NORMALIZER_LEARNED);
 
-/// Throws std::invalid_argument for contexts that cannot be; the stride that they have.
-std::size_t check_contexts(const float* contexts, std::size_t batch, std::size_t dim, std::size_t stride) {
-  if (batch != 0) c::required(contexts, "contexts");
-  if (stride != 0 && stride < dim) {
-    throw std::invalid_argument("contexts are " + std::to_string(stride) +
-                                " floats apart, less than their length " + std::to_string(dim));
-  }
-  return stride != 0 ? stride : dim;
-}
-
 /// Where answers go. Throws std::invalid_argument for answers of contexts that have no ids.
 FlatAnswers flat_answers(const topk_flat_answers* given, std::size_t batch) {
   c::required(given, "answers");
   const topk_flat_answers out = c::known(given, TOPK_FLAT_ANSWERS_INIT, "answers");
   if (batch != 0) c::required(out.ids, "answers.ids");
   return {.ids = out.ids, .logits = out.logits, .log_z = out.log_z, .certified = out.certified};
-}
-
-/// Those of context q of several.
-QueryOptions options_of_context(std::size_t q, const topk_query_options* given,
-                                std::vector<TokenBias>& biases) {
-  try {
-    return c::options_of(given, biases);
-  } catch (const std::invalid_argument& problem) {
-    throw std::invalid_argument("context " + std::to_string(q) + ": " + problem.what());
-  }
 }
 
 }  // namespace
@@ -129,9 +110,9 @@ topk_status topk_query_batch(const topk_backend* backend, const float* contexts,
     const TopKSoftmax& asked = *c::required(backend, "backend").backend;
     topk_workspace& memory = c::required(workspace, "workspace");
     const FlatAnswers flat = flat_answers(answers, batch);
-    const std::size_t apart = check_contexts(contexts, batch, dim, stride);
-    asked.query_batch(contexts, batch, dim, apart, c::options_of(options, memory.biases), memory.workspaces,
-                      flat, memory.executor.get());
+    const Contexts given = c::contexts_of(contexts, batch, dim, stride);
+    asked.query_batch(given.data, given.count, given.dim, given.stride,
+                      c::options_of(options, memory.biases), memory.workspaces, flat, memory.executor.get());
   });
 }
 
@@ -142,14 +123,9 @@ topk_status topk_query_each(const topk_backend* backend, const float* contexts, 
     const TopKSoftmax& asked = *c::required(backend, "backend").backend;
     topk_workspace& memory = c::required(workspace, "workspace");
     const FlatAnswers flat = flat_answers(answers, batch);
-    const std::size_t apart = check_contexts(contexts, batch, dim, stride);
+    const Contexts given = c::contexts_of(contexts, batch, dim, stride);
     if (batch != 0) c::required(options, "options");
-    if (memory.biases_of_each.size() < batch) memory.biases_of_each.resize(batch);
-    memory.options_of_each.clear();
-    for (std::size_t q = 0; q < batch; ++q) {
-      memory.options_of_each.push_back(options_of_context(q, options[q], memory.biases_of_each[q]));
-    }
-    asked.query_each({contexts, batch, dim, apart}, memory.options_of_each, memory.workspaces, flat,
+    asked.query_each(given, c::options_of_each(options, batch, memory), memory.workspaces, flat,
                      memory.executor.get());
   });
 }
@@ -160,12 +136,12 @@ topk_status topk_logits(const topk_backend* backend, const float* contexts, size
   return c::guarded(error, [&] {
     const TopKSoftmax& asked = *c::required(backend, "backend").backend;
     topk_workspace& memory = c::required(workspace, "workspace");
-    const std::size_t apart = check_contexts(contexts, batch, dim, stride);
+    const Contexts given = c::contexts_of(contexts, batch, dim, stride);
     if (batch == 0) return;
     c::required(logits, "logits");
     const QueryOptions query = c::options_of(options, memory.biases);
     const std::span<const float> found =
-        asked.logits_batch({contexts, batch, dim, apart}, query, memory.workspaces, memory.executor.get());
+        asked.logits_batch(given, query, memory.workspaces, memory.executor.get());
     std::copy(found.begin(), found.end(), logits);
   });
 }

@@ -2,18 +2,26 @@
 #include "topksoftmax/decoding/sampling.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "c/batches.hpp"
 #include "c/executor.hpp"
 #include "c/guard.hpp"
 #include "c/handles.hpp"
+#include "c/workspace.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/backend_sampler.hpp"
+#include "topksoftmax/decoding/draw_each.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/sampling_options.hpp"
+#include "topksoftmax/query_options.hpp"
+#include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/types.hpp"
 
 using namespace topksoftmax;
@@ -103,6 +111,56 @@ topk_status draw_by(By topk_sampler::*by, topk_sampler* sampler, const topk_back
   });
 }
 
+/// Where tokens go. Throws std::invalid_argument for those of contexts that have no ids.
+topk_flat_tokens flat_tokens(const topk_flat_tokens* given, std::size_t batch) {
+  c::required(given, "tokens");
+  const topk_flat_tokens out = c::known(given, TOPK_FLAT_TOKENS_INIT, "tokens");
+  if (batch != 0) c::required(out.ids, "tokens.ids");
+  return out;
+}
+
+void store(const SampledToken& token, std::size_t i, const topk_flat_tokens& out) {
+  out.ids[i] = token.id;
+  if (out.logits != nullptr) out.logits[i] = token.logit;
+  if (out.log_prob != nullptr) out.log_prob[i] = token.log_prob;
+  if (out.log_prob_low != nullptr) out.log_prob_low[i] = token.log_prob_low;
+  if (out.log_prob_high != nullptr) out.log_prob_high[i] = token.log_prob_high;
+}
+
+/// Streams that have given no number unless they are kept.
+class GivenBack {
+ public:
+  explicit GivenBack(std::span<topk_random* const> streams) : streams_(streams) {
+    for (const topk_random* const stream : streams) before_.push_back(stream->stream);
+  }
+  ~GivenBack() {
+    for (std::size_t i = 0; i < before_.size(); ++i) streams_[i]->stream = before_[i];
+  }
+  GivenBack(const GivenBack&) = delete;
+  GivenBack& operator=(const GivenBack&) = delete;
+
+  void keep() { before_.clear(); }
+
+ private:
+  std::span<topk_random* const> streams_;
+  std::vector<RandomStream> before_;
+};
+
+/// A request for each context. Throws std::invalid_argument where there is no sampler or no stream.
+std::vector<DrawRequest> requests_of(std::span<topk_sampler* const> samplers,
+                                     std::span<topk_random* const> randoms,
+                                     std::span<const QueryOptions> queries) {
+  std::vector<DrawRequest> requests;
+  for (std::size_t i = 0; i < samplers.size(); ++i) {
+    topk_sampler& sampler = c::required(samplers[i], ("samplers[" + std::to_string(i) + "]").c_str());
+    topk_random& random = c::required(randoms[i], ("randoms[" + std::to_string(i) + "]").c_str());
+    requests.push_back({.sampler = &sampler.of_layer,
+                        .random = &random.stream,
+                        .query = queries.empty() ? QueryOptions() : queries[i]});
+  }
+  return requests;
+}
+
 }  // namespace
 
 topk_status topk_random_new(uint64_t seed, topk_random** random, topk_error* error) {
@@ -146,4 +204,27 @@ topk_status topk_draw_own(topk_sampler* sampler, const topk_backend* backend, co
                           topk_random* random, const topk_query_options* query, topk_sampled_token* token,
                           topk_error* error) {
   return draw_by(&topk_sampler::of_backend, sampler, backend, h, dim, random, query, token, error);
+}
+
+topk_status topk_draw_each(const topk_backend* backend, const float* contexts, size_t batch, size_t dim,
+                           size_t stride, topk_sampler* const* samplers, topk_random* const* randoms,
+                           const topk_query_options* const* queries, topk_workspace* workspace,
+                           const topk_flat_tokens* tokens, topk_error* error) {
+  return c::guarded(error, [&] {
+    const TopKSoftmax& asked = *c::required(backend, "backend").backend;
+    topk_workspace& memory = c::required(workspace, "workspace");
+    const topk_flat_tokens out = flat_tokens(tokens, batch);
+    const Contexts given = c::contexts_of(contexts, batch, dim, stride);
+    if (batch == 0) return;
+    c::required(samplers, "samplers");
+    c::required(randoms, "randoms");
+    std::span<const QueryOptions> of_each;
+    if (queries != nullptr) of_each = c::options_of_each(queries, batch, memory);
+    const std::vector<DrawRequest> requests = requests_of({samplers, batch}, {randoms, batch}, of_each);
+    std::vector<SampledToken> drawn(batch);
+    GivenBack streams({randoms, batch});
+    draw_each(asked, given, requests, drawn, memory.workspaces, memory.executor.get());
+    streams.keep();
+    for (std::size_t i = 0; i < batch; ++i) store(drawn[i], i, out);
+  });
 }

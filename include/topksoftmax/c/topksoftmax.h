@@ -679,6 +679,34 @@ TOPK_API topk_status topk_draw_own(topk_sampler* sampler, const topk_backend* ba
                                    size_t dim, topk_random* random, const topk_query_options* query,
                                    topk_sampled_token* token, topk_error* error);
 
+/// Where the tokens of a batch of B draws are put, in memory of the caller.
+typedef struct topk_flat_tokens {
+  /// sizeof(topk_flat_tokens), as TOPK_FLAT_TOKENS_INIT sets it.
+  size_t struct_size;
+  int32_t* ids;           ///< [B]
+  float* logits;          ///< [B], or NULL; as the layer gives them, with the query's bias
+  double* log_prob;       ///< [B], or NULL; topk_sampled_token.log_prob
+  double* log_prob_low;   ///< likewise
+  double* log_prob_high;  ///< likewise
+} topk_flat_tokens;
+
+#define TOPK_FLAT_TOKENS_INIT \
+  { sizeof(topk_flat_tokens), NULL, NULL, NULL, NULL, NULL }
+
+/// Draws a token after each of `batch` contexts of `dim` floats each, `stride` floats from one to the next
+/// (0: dim): token i is that of topk_draw with samplers[i], randoms[i] and queries[i], all [batch], on as many
+/// threads as the workspace has. `queries` may be NULL, and so may each of them. No two samplers may be the
+/// same; streams may. What draws read of all rows is read once for eight of them, or for 64 where they take
+/// the logits of all tokens.
+///
+/// Errors: as of topk_draw; the message names the context. Then nothing is written, and no stream has given a
+/// number.
+TOPK_API topk_status topk_draw_each(const topk_backend* backend, const float* contexts, size_t batch,
+                                    size_t dim, size_t stride, topk_sampler* const* samplers,
+                                    topk_random* const* randoms, const topk_query_options* const* queries,
+                                    topk_workspace* workspace, const topk_flat_tokens* tokens,
+                                    topk_error* error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,6 +15,7 @@
 #include "topksoftmax/certified/upper_bounds.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/query.hpp"
+#include "topksoftmax/query_batch.hpp"
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/vocabulary_bounds.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -37,6 +38,11 @@ class BoundedSoftmax : public Backend, private VocabularyBounds {
 
   BoundedQuery bound(const Query& query, Workspace& workspace) const {
     return bounded(this->layer(), bounds(), query, workspace);
+  }
+
+  void do_bound_each(const QueryBatch& queries, std::span<Workspace* const> own,
+                     const Workspace& workspace) const override {
+    if (certifies() && bounds().shares_scans()) bound_each(bounds(), queries, own, workspace);
   }
 
   bool do_upper_bounds(const Query& query, std::span<const TokenId> rows, Workspace& workspace,

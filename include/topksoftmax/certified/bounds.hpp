@@ -48,7 +48,7 @@ struct ContextBounds {
 /// What Certified works in.
 struct CertifiedScratch {
   ScratchBuffer coordinates;  ///< c and h' of every context of a batch
-  ScratchBuffer integers;     ///< ĥ₁ and what meets tails of every context, and the magnitudes of one
+  ScratchBuffer integers;     ///< ĥ₁, what meets tails, and the magnitudes of every context
   ScratchBuffer bytes;        ///< ĥ₂ of every context, and its shifts
   ScratchBuffer estimates;    ///< of all rows, or of all boxes, for every context
   ScratchBuffer radii;
@@ -83,10 +83,29 @@ struct BoundedQuery {
   CertifiedScratch& scratch() const { return workspace.scratch<CertifiedScratch>(); }
 };
 
+/// Where the bounds of a context are made.
+struct BoundsRoom {
+  float* coordinates;    ///< [coordinate_room()]
+  std::int16_t* shorts;  ///< [short_room()]
+  std::int8_t* bytes;    ///< [code_room()]
+  float* estimates;      ///< [bounds_room()]
+  float* radii;          ///< likewise
+};
+
 /// Bounds all rows by their prefixes, or all boxes if there are any, for at most kernels::kPrefixBatch
-/// contexts in one pass, each to its own bounds. Reads index.bytes_scanned().
+/// contexts in one pass, each to its own bounds, in the room of each. Reads index.bytes_scanned(), with the
+/// workspace's crew.
+void bound_batch(const CertifiedIndex& index, const QueryBatch& queries, const BoundsRoom* rooms,
+                 std::span<ContextBounds> batch, const Workspace& workspace);
+
+/// The same with the bounds in the workspace, until that bounds others.
 void bound_batch(const CertifiedIndex& index, const QueryBatch& queries, std::span<ContextBounds> batch,
                  Workspace& workspace);
+
+/// The same for any number of contexts, with the bounds of each in a workspace of its own: there they are
+/// found by bound().
+void bound_each(const CertifiedIndex& index, const QueryBatch& queries, std::span<Workspace* const> own,
+                const Workspace& workspace);
 
 /// The same for one, in the workspace until it bounds another. Nothing is read where it still has these
 /// bounds (QueryOptions::same_context).
@@ -119,9 +138,15 @@ inline std::size_t coordinate_room(const CertifiedIndex& index) {
   return index.transform.projected_room() + transformed_room(index);
 }
 
-/// 15-bit integers that meet prefixes, and behind them those that meet tails.
+/// 15-bit integers that meet prefixes, behind them those that meet tails, and the magnitudes of the first.
 inline std::size_t short_room(const CertifiedIndex& index) {
-  return index.prefixes.blocks().width + index.tails.context_room();
+  return 2 * index.prefixes.blocks().width + index.tails.context_room();
+}
+
+/// Bounds of all rows, or of all boxes, and what fills the last block.
+inline std::size_t bounds_room(const CertifiedIndex& index) {
+  const kernels::PrefixBlocks& bounded = index.has_boxes() ? index.boxes().centres : index.prefixes.blocks();
+  return bounded.blocks() * kBlockRows;
 }
 
 /// Bytes that a context's coordinates take where rows have them as codes, and behind them their shifts.
@@ -218,11 +243,12 @@ inline void prepare(const CertifiedIndex& index, const ContextTransform::Applica
   std::int16_t* const of_tail = n + prefix;
   const std::size_t behind = stored - std::min(prefix, stored);
   const float quantum_behind = round_to_shorts(transformed + prefix, behind, of_tail);
-  std::fill(of_tail + behind, n + short_room(index), std::int16_t{0});
+  std::fill(of_tail + behind, of_tail + index.tails.context_room(), std::int16_t{0});
   terms[kRounding] += rounded_to_shorts(quantum_behind) * std::sqrt(static_cast<double>(behind));
   bounds.tail = {of_tail, quantum_behind, context_radius(terms, index.tail_weights)};
 }
 
+/// `magnitudes`: room for those of the leading coordinates.
 inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds, std::int16_t* magnitudes,
                         const Workspace& workspace) {
   const kernels::PrefixBoxes all = index.boxes();
@@ -236,32 +262,40 @@ inline void bound_boxes(const CertifiedIndex& index, const ContextBounds& bounds
         });
 }
 
-inline void bound_batch(const CertifiedIndex& index, const QueryBatch& queries,
-                        std::span<ContextBounds> batch, Workspace& workspace) {
-  const kernels::PrefixBlocks& all = index.prefixes.blocks();
-  const std::size_t room = (index.has_boxes() ? index.boxes().centres.blocks() : all.blocks()) * kBlockRows;
+/// Rooms in a workspace for the bounds of so many contexts; the bounds that it had are gone.
+inline void make_rooms(const CertifiedIndex& index, Workspace& workspace, std::span<BoundsRoom> rooms) {
   CertifiedScratch& scratch = workspace.scratch<CertifiedScratch>();
-  workspace.scratch<LastBounds>().context.forget();  // they lie where the new ones will
+  workspace.scratch<LastBounds>().context.forget();
   const std::size_t coordinates_each = coordinate_room(index);
-  auto* const coordinates = scratch.coordinates.get<float>(batch.size() * coordinates_each);
   const std::size_t shorts_each = short_room(index);
-  auto* const shorts = scratch.integers.get<std::int16_t>(batch.size() * shorts_each + all.width);
   const std::size_t bytes_each = code_room(index);
-  auto* const bytes = scratch.bytes.get<std::int8_t>(batch.size() * bytes_each);
-  auto* const estimates = scratch.estimates.get<float>(batch.size() * room);
-  auto* const radii = scratch.radii.get<float>(batch.size() * room);
+  const std::size_t bounds_each = bounds_room(index);
+  auto* const coordinates = scratch.coordinates.get<float>(rooms.size() * coordinates_each);
+  auto* const shorts = scratch.integers.get<std::int16_t>(rooms.size() * shorts_each);
+  auto* const bytes = scratch.bytes.get<std::int8_t>(rooms.size() * bytes_each);
+  auto* const estimates = scratch.estimates.get<float>(rooms.size() * bounds_each);
+  auto* const radii = scratch.radii.get<float>(rooms.size() * bounds_each);
+  for (std::size_t q = 0; q < rooms.size(); ++q) {
+    rooms[q] = {coordinates + q * coordinates_each, shorts + q * shorts_each, bytes + q * bytes_each,
+                estimates + q * bounds_each, radii + q * bounds_each};
+  }
+}
+
+inline void bound_batch(const CertifiedIndex& index, const QueryBatch& queries, const BoundsRoom* rooms,
+                        std::span<ContextBounds> batch, const Workspace& workspace) {
+  const kernels::PrefixBlocks& all = index.prefixes.blocks();
   ContextTransform::Application applied[kernels::kPrefixBatch];
   for (std::size_t q = 0; q < batch.size(); ++q) {
-    float* const projected = coordinates + q * coordinates_each;
+    float* const projected = rooms[q].coordinates;
     applied[q] = {queries[q].h, projected, projected + index.transform.projected_room()};
   }
   index.transform.apply({applied, batch.size()}, workspace);
   for (std::size_t q = 0; q < batch.size(); ++q) {
     batch[q].bytes_read = index.bytes_scanned();
     batch[q].bounded = index.bounds_scanned();
-    batch[q].estimates = estimates + q * room;
-    batch[q].radii = radii + q * room;
-    prepare(index, applied[q], queries[q].k, shorts + q * shorts_each, bytes + q * bytes_each, batch[q]);
+    batch[q].estimates = rooms[q].estimates;
+    batch[q].radii = rooms[q].radii;
+    prepare(index, applied[q], queries[q].k, rooms[q].shorts, rooms[q].bytes, batch[q]);
   }
   if (std::ranges::none_of(batch, [](const ContextBounds& bounds) { return bounds.usable; })) {
     for (ContextBounds& bounds : batch) {
@@ -271,8 +305,9 @@ inline void bound_batch(const CertifiedIndex& index, const QueryBatch& queries,
     return;
   }
   if (index.has_boxes()) {
-    std::int16_t* const magnitudes = shorts + batch.size() * shorts_each;
-    for (const ContextBounds& bounds : batch) bound_boxes(index, bounds, magnitudes, workspace);
+    for (std::size_t q = 0; q < batch.size(); ++q) {
+      bound_boxes(index, batch[q], rooms[q].shorts + short_room(index) - all.width, workspace);
+    }
     return;
   }
   kernels::PrefixProducts products[kernels::kPrefixBatch];
@@ -285,19 +320,46 @@ inline void bound_batch(const CertifiedIndex& index, const QueryBatch& queries,
   }
 }
 
+inline void bound_batch(const CertifiedIndex& index, const QueryBatch& queries,
+                        std::span<ContextBounds> batch, Workspace& workspace) {
+  BoundsRoom rooms[kernels::kPrefixBatch];
+  make_rooms(index, workspace, {rooms, batch.size()});
+  bound_batch(index, queries, rooms, batch, workspace);
+}
+
+/// Says that a workspace has bounds of a query's context.
+inline void remember(const CertifiedIndex& index, const Query& query, Workspace& workspace) {
+  LastBounds& last = workspace.scratch<LastBounds>();
+  last.context.remember(index.identity, query, index.transform.dim(), index.rows(), !index.has_boxes());
+  last.k = query.k;
+}
+
+inline void bound_each(const CertifiedIndex& index, const QueryBatch& queries,
+                       std::span<Workspace* const> own, const Workspace& workspace) {
+  for (std::size_t first = 0; first < own.size(); first += kernels::kPrefixBatch) {
+    const std::size_t count = std::min(kernels::kPrefixBatch, own.size() - first);
+    const QueryBatch some = queries.part(first, count);
+    BoundsRoom rooms[kernels::kPrefixBatch];
+    ContextBounds bounds[kernels::kPrefixBatch];
+    for (std::size_t q = 0; q < count; ++q) make_rooms(index, *own[first + q], {&rooms[q], 1});
+    bound_batch(index, some, rooms, {bounds, count}, workspace);
+    for (std::size_t q = 0; q < count; ++q) {
+      own[first + q]->scratch<LastBounds>().bounds = bounds[q];
+      remember(index, some[q], *own[first + q]);
+    }
+  }
+}
+
 inline const ContextBounds& bound(const CertifiedIndex& index, const Query& query, Workspace& workspace) {
   LastBounds& last = workspace.scratch<LastBounds>();
-  const std::size_t dim = index.transform.dim();
-  const bool with_edits = !index.has_boxes();
   const bool has_reach = index.is_proven() || query.k == last.k;
   if (query.same_context && has_reach &&
-      last.context.is(index.identity, query, dim, index.rows(), with_edits)) {
+      last.context.is(index.identity, query, index.transform.dim(), index.rows(), !index.has_boxes())) {
     last.bounds.bytes_read = last.bounds.bounded = 0;
     return last.bounds;
   }
   bound_batch(index, QueryBatch(query), {&last.bounds, 1}, workspace);
-  last.context.remember(index.identity, query, dim, index.rows(), with_edits);
-  last.k = query.k;
+  remember(index, query, workspace);
   return last.bounds;
 }
 

@@ -280,7 +280,7 @@ inline void Certified::do_query_batch(const QueryBatch& batch, Workspace& worksp
   const auto is_worth_it = [&](const Query& query) { return detail::is_worth_bounding(query, index); };
   if (!batch.any_of(is_worth_it)) return answer_batch_from_all(layer(), batch, workspace, answers);
   detail::ContextBounds bounds[kernels::kPrefixBatch];
-  const std::size_t together = index.bytes_shared() > kernels::kPartBytes ? kernels::kPrefixBatch : 1;
+  const std::size_t together = index.shares_scans() ? kernels::kPrefixBatch : 1;
   for (std::size_t first = 0; first < batch.size(); first += together) {
     const QueryBatch some = batch.part(first, std::min(together, batch.size() - first));
     detail::bound_batch(index, some, {bounds, some.size()}, workspace);

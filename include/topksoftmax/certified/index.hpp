@@ -47,6 +47,9 @@ struct TOPKSOFTMAX_EXPORT CertifiedIndex {
     return transform.bytes() + (has_boxes() ? 0 : prefixes.blocks().bytes());
   }
 
+  /// Whether that is too much for a cache: then a batch had better be bounded in one pass.
+  bool shares_scans() const { return bytes_shared() > kernels::kPartBytes; }
+
   std::size_t bytes() const {
     return prefixes.blocks().bytes() + boxes().bytes() + order.bytes() + transform.bytes() + tails.bytes() +
            outside.bytes() + (covariance ? covariance->bytes() : 0);

@@ -33,6 +33,12 @@
 #include "topksoftmax/types.hpp"
 #include "topksoftmax/workspace.hpp"
 
+namespace TOPKSOFTMAX_NAMESPACE::detail {
+
+class DrawBatch;
+
+}  // namespace TOPKSOFTMAX_NAMESPACE::detail
+
 namespace TOPKSOFTMAX_NAMESPACE {
 
 /// Draws tokens from exactly the distribution that the layer has, whatever backend is asked.
@@ -109,6 +115,12 @@ class TOPKSOFTMAX_EXPORT Sampler {
   std::size_t trials() const { return open_draws_.scored() + rivals_.scored(); }
 
  private:
+  friend class detail::DrawBatch;
+
+  bool takes_all_logits(const TopKSoftmax& head, const TokenGumbels& gumbels) const;
+  SampledToken draw_seeded(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
+                           const QueryOptions& query);
+  SampledToken draw_scanned(std::span<const float> logits, const TokenGumbels& gumbels);
   SampledToken draw_token(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
                           const QueryOptions& query);
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
@@ -240,22 +252,33 @@ inline std::optional<Nucleus> Sampler::only_nucleus(std::uint64_t seed) const {
 inline SampledToken Sampler::draw(const TopKSoftmax& head, const float* h, std::size_t dim,
                                   RandomStream& random, const QueryOptions& query) {
   detail::check_limits(query);
+  return draw_seeded(head, {h, dim}, random.bits(), query);
+}
+
+/// Draws by a number of a stream.
+inline SampledToken Sampler::draw_seeded(const TopKSoftmax& head, std::span<const float> h,
+                                         std::uint64_t seed, const QueryOptions& query) {
   scanned_ = false;
-  const std::uint64_t seed = random.bits();
-  SampledToken token = draw_token(head, {h, dim}, seed, query);
+  SampledToken token = draw_token(head, h, seed, query);
   if (query.probabilities && token.log_prob_high - token.log_prob_low > query.log_z_tolerance) {
-    token = draw_from_all(head, {h, dim}, TokenGumbels(seed), query);
+    token = draw_from_all(head, h, TokenGumbels(seed), query);
   }
   full_scans_ += scanned_ ? 1U : 0U;
   return token;
+}
+
+/// Whether no bounds help.
+inline bool Sampler::takes_all_logits(const TopKSoftmax& head, const TokenGumbels& gumbels) const {
+  if (head.exhaustive()) return true;
+  return options_.temperature != 0.0 && (!head.certifies() || needed(excludes(gumbels)).logits);
 }
 
 inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
                                         const QueryOptions& query) {
   const TokenGumbels gumbels(seed);
   if (options_.temperature == 0.0) return draw_best(head, h, query);
+  if (takes_all_logits(head, gumbels)) return draw_from_all(head, h, gumbels, query);
   const Needed needed = this->needed(excludes(gumbels));
-  if (head.exhaustive() || !head.certifies() || needed.logits) return draw_from_all(head, h, gumbels, query);
   deviation_.reset();
   if (needed.deviation) {
     deviation_ = head.logit_deviation(h, query, workspace_);
@@ -491,6 +514,13 @@ inline SampledToken Sampler::with_probability(const ScoredToken& drawn, float be
   const double middle = 0.5 * (token.log_prob_low + token.log_prob_high);
   const double estimate = log_z ? static_cast<double>(drawn.logit) - *log_z : middle;
   token.log_prob = std::clamp(estimate, token.log_prob_low, token.log_prob_high);
+  return token;
+}
+
+/// Of the logits of all tokens, which a batch has scanned.
+inline SampledToken Sampler::draw_scanned(std::span<const float> logits, const TokenGumbels& gumbels) {
+  const SampledToken token = detail::KeptLogits(logits, options_, excludes(gumbels)).draw(gumbels);
+  full_scans_ += options_.temperature != 0.0 ? 1U : 0U;
   return token;
 }
 
