@@ -112,6 +112,11 @@ class _SampledToken(_Struct):
                 ("log_prob_high", c_double), ("logit", c_float), ("id", c_int32)]
 
 
+class _FlatTokens(_Struct):
+    _fields_ = [("struct_size", c_size_t), ("ids", c_void_p), ("logits", c_void_p), ("log_prob", c_void_p),
+                ("log_prob_low", c_void_p), ("log_prob_high", c_void_p)]
+
+
 class _Made:
     """The type of a parameter that the library has made: ctypes would take any number, and any other kind, for its
     address."""
@@ -266,6 +271,17 @@ def _address(array):
 
 def _length(array):
     return 0 if array is None else len(array)
+
+
+def _pointers(addresses):
+    """An array of them, as C takes it."""
+    addresses = list(addresses)
+    return (c_void_p * len(addresses))(*addresses)
+
+
+def _check_as_many(contexts, values, name):
+    if len(values) != len(contexts):
+        raise ValueError(f"there are {len(contexts)} contexts and {len(values)} {name}; they must be as many")
 
 
 def _kind(value):
@@ -676,12 +692,16 @@ class Backend(_Handle):
         They have places for the largest k of the options; those that an answer has no token for hold the id -1. Into
         `out` if it is given.
         """
-        asked = [_Query(self.shape[0], **dict(of_one)) for of_one in options]
-        if len(asked) != len(contexts):
-            raise ValueError(f"there are {len(contexts)} contexts and {len(asked)} options; they must be as many")
+        asked = self._queries(contexts, options)
         places = max((query.k for query in asked), default=1)
-        pointers = (ctypes.c_void_p * len(asked))(*(query._as_parameter_ for query in asked))
+        pointers = _pointers(query._as_parameter_ for query in asked)
         return self._answer("topk_query_each", contexts, pointers, places, workspace, out)
+
+    def _queries(self, contexts, options):
+        """Options of a query for each of the contexts."""
+        asked = [_Query(self.shape[0], **dict(of_one)) for of_one in options]
+        _check_as_many(contexts, asked, "options")
+        return asked
 
     def _answer(self, function, contexts, asked, k, workspace, out):
         """The Answers that a function gives for contexts [B, d], of k tokens each."""
@@ -697,6 +717,31 @@ class Backend(_Handle):
                             certified=_address(out.certified))
         _call(function, self, _address(contexts), count, dim, stride, asked, workspace or Workspace(0), byref(flat))
         return out
+
+    def draw_each(self, contexts, samplers, randoms, options=None, workspace=None):
+        """A Token after each of the contexts [B, d] of float32: what samplers[i] draws by randoms[i], with the options
+        of Sampler.draw in options[i], a dict. No two samplers may be the same; streams may.
+
+        What draws read of all rows is read once for eight of them, or for 64 where they take the logits of all
+        tokens, on all threads that there are unless a Workspace has fewer.
+        """
+        stride = _stride(contexts, np.float32, "contexts")
+        count, dim = contexts.shape
+        samplers = [_SAMPLER.from_param(sampler) for sampler in samplers]
+        randoms = [_RANDOM.from_param(random) for random in randoms]
+        _check_as_many(contexts, samplers, "samplers")
+        _check_as_many(contexts, randoms, "randoms")
+        asked = self._queries(contexts, [{}] * count if options is None else options)
+        ids = np.empty(count, np.int32)
+        logits = np.empty(count, np.float32)
+        log_prob, low, high = np.empty((3, count))
+        flat = _FlatTokens(ids=_address(ids), logits=_address(logits), log_prob=_address(log_prob),
+                           log_prob_low=_address(low), log_prob_high=_address(high))
+        _call("topk_draw_each", self, _address(contexts), count, dim, stride, _pointers(samplers),
+              _pointers(randoms), _pointers(query._as_parameter_ for query in asked), workspace or Workspace(0),
+              byref(flat))
+        return [Token(*of_one, bounds) for *of_one, bounds in zip(
+            ids.tolist(), logits.tolist(), log_prob.tolist(), zip(low.tolist(), high.tolist()))]
 
     def logits(self, contexts, workspace=None, **options):
         """The logits of every token [B, V] for contexts [B, d]; −∞: forbidden."""

@@ -105,8 +105,8 @@ TEST_F(BenchProgram, DrawsTokens) {
   for (const std::string options :
        {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1", " --top-n-sigma 1"}) {
     const nlohmann::json report = measured_json("--sampling --backends fused,certified,l2s" + options);
-    EXPECT_EQ(keys(report), (std::vector<std::string>{"contexts", "head", "machine", "notes", "reference",
-                                                      "sampling", "threads"}));
+    EXPECT_EQ(keys(report), (std::vector<std::string>{"batch", "contexts", "head", "machine", "notes",
+                                                      "reference", "sampling", "threads"}));
     EXPECT_EQ(report.at("contexts"), 20);
     const nlohmann::json& fused = report.at("sampling")[0];
     EXPECT_EQ(report.at("reference"),
@@ -132,6 +132,11 @@ TEST_F(BenchProgram, DrawsTokens) {
   const nlohmann::json shared = measured_json("--sampling --backends fused,certified --threads 2");
   EXPECT_EQ(shared.at("threads"), 2);
   for (const nlohmann::json& row : shared.at("sampling")) EXPECT_EQ(row.at("different_share"), 0.0) << row;
+  const nlohmann::json batches =
+      measured_json("--sampling --backends fused,certified --batch 8 --threads 2 --top-p 0.9");
+  EXPECT_EQ(batches.at("batch"), 8);
+  for (const nlohmann::json& row : batches.at("sampling")) EXPECT_EQ(row.at("different_share"), 0.0) << row;
+  EXPECT_EQ(batches.at("sampling")[0].at("scans_per_1000"), 1000.0);
   const ProgramRun run = measure("--sampling");
   EXPECT_NE(run.out.find("certified"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("1.0 is fused"), std::string::npos) << run.out;

@@ -43,6 +43,7 @@ static const struct {
     {"sampling", test_sampling},
     {"sampled_log_z", test_sampled_log_z},
     {"draws_of_a_backend", test_draws_of_a_backend},
+    {"draws_of_a_batch", test_draws_of_a_batch},
     {"sampling_errors", test_sampling_errors},
     {"executors", test_executors},
     {"draws_on_an_executor", test_draws_on_an_executor},

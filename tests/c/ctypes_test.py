@@ -439,6 +439,33 @@ class CtypesTest(unittest.TestCase):
         deviations = np.abs(found - draws * expected) / np.sqrt(draws * expected + 1)
         self.assertLess(deviations.max(), 6)
 
+    def test_draws_for_many_requests(self):
+        each = [{}, {"mask": np.arange(VOCAB) % 3 == 0}, {"biases": {0: 2.5}, "probabilities": False}] * 4
+        contexts = self.test[: len(each)]
+        ways = [{}, {"temperature": 0}, {"top_k": 5}, {"temperature": 0.8, "top_p": 0.9}] * 3
+        for name in ("fused", "certified"):
+            head = tks.Backend.build(self.layer, name, self.train)
+            samplers = [tks.Sampler(**way) for way in ways]
+            randoms, same = ([tks.Random(seed) for seed in range(len(each))] for _ in range(2))
+            for workspace in (None, tks.Workspace(1)):
+                tokens = head.draw_each(contexts, samplers, randoms, each, workspace)
+                alone = [sampler.draw(head, h, random, **options)
+                         for sampler, h, random, options in zip(samplers, contexts, same, each)]
+                self.assertEqual(tokens, alone)
+            self.assertEqual(head.draw_each(contexts, samplers, randoms),
+                             [by.draw(head, h, random) for by, h, random in zip(samplers, contexts, same)])
+            self.assertEqual(head.draw_each(contexts[:0], [], []), [])
+        with self.assertRaisesRegex(ValueError, "12 contexts and 11 samplers"):
+            head.draw_each(contexts, samplers[1:], randoms)
+        with self.assertRaisesRegex(ValueError, "12 contexts and 11 randoms"):
+            head.draw_each(contexts, samplers, randoms[1:])
+        with self.assertRaisesRegex(ValueError, "two requests have the same sampler"):
+            head.draw_each(contexts, samplers[:1] * len(each), randoms)
+        with self.assertRaisesRegex(TypeError, "a sampler is needed, not Random"):
+            head.draw_each(contexts, randoms, samplers)
+        with self.assertRaisesRegex(ValueError, "context 11: "):
+            head.draw_each(contexts, samplers, randoms, [{}] * 11 + [{"mask": np.zeros(VOCAB, bool)}])
+
     def test_threads_share_a_backend(self):
         head = tks.Backend.build(self.layer, "certified", self.train)
         expected = head.query_batch(self.test, k=K, workspace=tks.Workspace(1))

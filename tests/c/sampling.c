@@ -240,6 +240,116 @@ void test_draws_of_a_backend(void) {
   free_problem(&p);
 }
 
+/* A server's requests, on two threads: each draws what it draws alone. */
+void test_draws_of_a_batch(void) {
+  enum { kBatch = 6 };
+  problem p = make_problem();
+  topk_error error;
+  topk_workspace* threads = NULL;
+  CHECK_OK(topk_workspace_new(2, NULL, &threads, &error), error);
+  topk_sampler* samplers[kBatch];
+  topk_random* randoms[kBatch];
+  topk_random* same[kBatch];
+  for (size_t i = 0; i < kBatch; ++i) {
+    samplers[i] = sampler_of(i == 1 ? 0.0 : 0.9, i == 2 ? 5 : 0, i == 3 ? 0.9 : 1.0);
+    randoms[i] = random_of(i);
+    same[i] = random_of(i);
+  }
+  uint64_t even[kWords];
+  for (size_t i = 0; i < kWords; ++i) even[i] = 0x5555555555555555U;
+  const topk_token_bias biases[] = {{3, 4.0F}};
+  topk_query_options masked = TOPK_QUERY_OPTIONS_INIT;
+  masked.allowed = even;
+  masked.allowed_words = kWords;
+  topk_query_options biased = TOPK_QUERY_OPTIONS_INIT;
+  biased.biases = biases;
+  biased.bias_count = 1;
+  biased.probabilities = 0;
+  const topk_query_options* const queries[kBatch] = {&masked, NULL, &biased, &masked, &biased, NULL};
+  int32_t ids[kBatch];
+  float logits[kBatch];
+  double log_prob[kBatch];
+  double low[kBatch];
+  double high[kBatch];
+  topk_flat_tokens tokens = {sizeof tokens, ids, logits, log_prob, low, high};
+  const char* const names[] = {"fused", "certified", "l2s"};
+  for (size_t n = 0; n < 3; ++n) {
+    topk_backend* const backend = build(&p, names[n], NULL);
+    for (size_t step = 0; step < 10; ++step) {
+      const float* const H = p.contexts + step * kDim;
+      CHECK_OK(topk_draw_each(backend, H, kBatch, kDim, 2 * kDim, samplers, randoms, queries, threads, &tokens,
+                              &error),
+               error);
+      for (size_t i = 0; i < kBatch; ++i) {
+        topk_sampled_token token = TOPK_SAMPLED_TOKEN_INIT;
+        CHECK_OK(topk_draw(samplers[i], backend, H + 2 * i * kDim, kDim, same[i], queries[i], &token, &error),
+                 error);
+        CHECK(ids[i] == token.id && logits[i] == token.logit && log_prob[i] == token.log_prob);
+        CHECK(low[i] == token.log_prob_low && high[i] == token.log_prob_high);
+      }
+    }
+
+    /* Ids alone, without options, and of no context. */
+    topk_flat_tokens only_ids = TOPK_FLAT_TOKENS_INIT;
+    only_ids.ids = ids;
+    CHECK_OK(topk_draw_each(backend, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &only_ids,
+                            &error),
+             error);
+    for (size_t i = 0; i < kBatch; ++i) {
+      topk_sampled_token token = TOPK_SAMPLED_TOKEN_INIT;
+      CHECK_OK(topk_draw(samplers[i], backend, p.contexts + i * kDim, kDim, same[i], NULL, &token, &error),
+               error);
+      CHECK(ids[i] == token.id);
+    }
+    only_ids.ids = NULL;
+    CHECK_OK(topk_draw_each(backend, NULL, 0, kDim, 0, NULL, NULL, NULL, threads, &only_ids, &error), error);
+
+    /* What fails writes nothing and takes no number, of a stream that two requests have neither. */
+    memset(ids, 7, sizeof ids);
+    const uint64_t none[kWords] = {0};
+    topk_query_options nothing = masked;
+    nothing.allowed = none;
+    const topk_query_options* const last_fails[kBatch] = {NULL, NULL, NULL, NULL, NULL, &nothing};
+    topk_random* const shared[kBatch] = {randoms[0], randoms[0], randoms[2],
+                                         randoms[3], randoms[4], randoms[5]};
+    CHECK_FAILS(topk_draw_each(backend, p.contexts, kBatch, kDim, 0, samplers, shared, last_fails, threads,
+                               &tokens, &error),
+                error, TOPK_INVALID_ARGUMENT, "context 5: sampling: no token is allowed");
+    nothing.k = 0;
+    CHECK_FAILS(topk_draw_each(backend, p.contexts, kBatch, kDim, 0, samplers, shared, last_fails, threads,
+                               &tokens, &error),
+                error, TOPK_INVALID_ARGUMENT, "context 5: query: k is 0");
+    for (size_t i = 0; i < kBatch; ++i) CHECK(ids[i] == 0x07070707);
+    topk_backend_free(backend);
+  }
+
+  topk_backend* const fused = build(&p, "fused", NULL);
+  topk_sampler* const last = samplers[5];
+  samplers[5] = samplers[0];
+  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &tokens,
+                             &error),
+              error, TOPK_INVALID_ARGUMENT, "the same sampler");
+  samplers[5] = NULL;
+  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &tokens,
+                             &error),
+              error, TOPK_INVALID_ARGUMENT, "samplers[5]");
+  samplers[5] = last;
+  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, NULL, NULL, threads, &tokens,
+                             &error),
+              error, TOPK_INVALID_ARGUMENT, "randoms");
+  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, NULL,
+                             &error),
+              error, TOPK_INVALID_ARGUMENT, "tokens");
+  topk_backend_free(fused);
+  for (size_t i = 0; i < kBatch; ++i) {
+    topk_sampler_free(samplers[i]);
+    topk_random_free(randoms[i]);
+    topk_random_free(same[i]);
+  }
+  topk_workspace_free(threads);
+  free_problem(&p);
+}
+
 void test_sampling_errors(void) {
   problem p = make_problem();
   topk_error error;

@@ -48,6 +48,7 @@ void test_cursor_errors(void);
 void test_sampling(void);
 void test_sampled_log_z(void);
 void test_draws_of_a_backend(void);
+void test_draws_of_a_batch(void);
 void test_sampling_errors(void);
 /* executors.c */
 void test_executors(void);

@@ -87,7 +87,7 @@ void check_sense(const CLI::App& app, const MeasureRequest& request) {
       refuse(app, "--ablation", {"--backends", "--as", "--json", "--html"});
       return refuse(app, "--ablation " + request.ablation, find_ablation(request.ablation).unused);
     case Measurand::sampling:
-      refuse(app, "--sampling", {"--html", "--as", "--k", "--queries", "--batch"});
+      refuse(app, "--sampling", {"--html", "--as", "--k", "--queries"});
       return check_usable(request.drawn_by);
     case Measurand::cursor:
       return refuse(app, "--cursor", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});
@@ -163,7 +163,7 @@ void declare_measuring(CLI::App& app, MeasureRequest& request) {
              std::string(copied_types))
       ->type_name("TYPE");
   add_threads(app, measure.threads);
-  app.add_option("--batch", measure.batch, "Contexts that are asked together")
+  app.add_option("--batch", measure.batch, "Contexts that are asked, or drawn after, together")
       ->check(count())
       ->type_name("N")
       ->capture_default_str();

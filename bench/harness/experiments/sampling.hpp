@@ -37,12 +37,13 @@ struct SamplingMeasurement {
   double reference_us = 0.0;            ///< its time a token
   double read_gb_s = 0.0;               ///< the machine's limit for a buffer of the layer's size
   std::size_t contexts = 0;             ///< that were drawn after
-  std::size_t threads = 1;              ///< that shared each draw
+  std::size_t threads = 1;              ///< that shared each draw, or the draws of a batch
+  std::size_t batch = 1;                ///< contexts a draw_each; 1: single draws
 };
 
 /// Draws a token after `measure.timed` of the test contexts with each of the chosen backends, and with the
 /// fused softmax if none of them takes all logits, in one run, slice by slice in turn, on `measure.threads`
-/// threads that share each draw; a single one is pinned.
+/// threads that share each draw, or the draws of a batch; a single one is pinned.
 SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> choices,
                                      const SamplingOptions& options, const MeasureOptions& measure,
                                      Progress& progress);
