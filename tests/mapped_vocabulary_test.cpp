@@ -27,6 +27,7 @@
 #include "topksoftmax/certified/certify.hpp"
 #include "topksoftmax/decoding/backend_sampler.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
+#include "topksoftmax/decoding/draw_each.hpp"
 #include "topksoftmax/decoding/low_rank_log_prob.hpp"
 #include "topksoftmax/decoding/perplexity.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
@@ -438,6 +439,37 @@ TEST_P(MappedVocabularyTest, ABatchThatMemoryRunsOutOnHasWholeAnswersOrTheOldOne
     }
     for (std::size_t q = 0; q < answers.size(); ++q) {
       EXPECT_TRUE(answers[q].ids == expected[q].ids || answers[q].ids == old[q].ids) << n;
+    }
+  }
+}
+
+TEST_P(MappedVocabularyTest, DrawsForManyRequestsWhatEachDrawsAlone) {
+  const std::vector<Question> asked = questions(world_);
+  for (const auto& backend : world_.backends()) {
+    const auto head = world_.mapped(backend);
+    SCOPED_TRACE(head->name());
+    std::vector<Sampler> samplers(2 * asked.size());
+    std::vector<RandomStream> streams;
+    std::vector<DrawRequest> requests;
+    RowMajorMatrix H(static_cast<Eigen::Index>(asked.size()), kDim);
+    std::vector<SampledToken> expected;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const QueryOptions query = asked[i].of_model(1);
+      if (head->count_allowed(query.allowed) == 0) continue;
+      const auto row = static_cast<Eigen::Index>(requests.size());
+      H.row(row) = context(static_cast<Eigen::Index>(i)).transpose();
+      RandomStream random(i);
+      expected.push_back(samplers[2 * i].draw(*head, H.row(row), random, query));
+      requests.push_back({.sampler = &samplers[2 * i + 1], .query = query});
+      streams.emplace_back(i);
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i].random = &streams[i];
+    std::vector<SampledToken> tokens(requests.size());
+    std::vector<Workspace> workspaces(2);
+    draw_each(*head, {H.data(), requests.size(), kDim, kDim}, requests, tokens, workspaces);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(tokens[i].id, expected[i].id);
+      EXPECT_EQ(tokens[i].logit, expected[i].logit);
     }
   }
 }

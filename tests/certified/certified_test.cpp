@@ -30,6 +30,7 @@ namespace topksoftmax {
 namespace {
 
 using testing::clustered_contexts;
+using testing::expect_same;
 using testing::expect_same_and_work;
 using testing::random_layer;
 using testing::random_matrix;
@@ -742,6 +743,46 @@ TEST(Certified, ContextsThatShareAPassHaveOptionsOfTheirOwn) {
     }
   }
   by_bounds.expect_mostly_by_bounds();
+}
+
+TEST(Certified, WhatIsBoundedForManyIsNotReadAgain) {
+  const SoftmaxLayer layer = random_layer(9000, 64, 1);
+  const RowMajorMatrix contexts = clustered_contexts(11, 64, 3, 2);
+  TokenMask even(9000);
+  for (TokenId id = 0; id < 9000; id += 2) even.allow(id);
+  const std::vector<TokenBias> biases = {{5, 9.0F}};
+  std::vector<QueryOptions> asked;
+  for (std::size_t q = 0; q < 11; ++q) {
+    asked.push_back({.k = 2});
+    if (q % 3 == 1) asked[q].allowed = even;
+    if (q % 4 == 2) asked[q].logit_bias = biases;
+  }
+  // Boxes of rows lie in a cache: there it is left to each.
+  for (const BoundBoxes boxes : {BoundBoxes::never, BoundBoxes::always}) {
+    const auto certified = Certified::build(layer, contexts, {.prefix = 64, .width = 64, .boxes = boxes});
+    const detail::CertifiedIndex& index = certified->screener().index();
+    ASSERT_EQ(index.shares_scans(), boxes == BoundBoxes::never);
+    for (const std::size_t threads : {1U, 3U}) {
+      std::vector<Workspace> own(11);
+      std::vector<Workspace*> pointers;
+      for (Workspace& workspace : own) pointers.push_back(&workspace);
+      std::vector<Workspace> workspaces(threads);
+      const testing::CountedExecutor executor;
+      certified->bound_each(Contexts::of(contexts), asked, pointers, workspaces, executor);
+      EXPECT_EQ(executor.loops() > 0, index.shares_scans() && threads > 1);
+      for (std::size_t q = 0; q < 11; ++q) {
+        const Eigen::VectorXf h = contexts.row(static_cast<Eigen::Index>(q));
+        const TopK alone = certified->query(h, asked[q]);
+        QueryOptions again = asked[q];
+        again.same_context = true;
+        TopK answer;
+        certified->query(h, again, own[q], answer);
+        expect_same(answer, alone);
+        const std::size_t saved = index.shares_scans() ? index.bytes_scanned() : 0;
+        EXPECT_EQ(answer.work.bytes_read + saved, alone.work.bytes_read);
+      }
+    }
+  }
 }
 
 TEST(Certified, IsTheSameWhateverThreadsBuildIt) {

@@ -669,6 +669,14 @@ TEST_P(Conformance, ContextsWithOptionsOfTheirOwnGetTheSameAnswers) {
                   static_cast<std::ptrdiff_t>(places - alone.size()));
         EXPECT_TRUE(testing::same(log_z[q], alone.log_z));
       }
+      const std::span<const float> logits = head().logits_each(Contexts::of(H), asked, workspaces);
+      ASSERT_EQ(logits.size(), batch * kVocab);
+      Workspace another;
+      for (std::size_t q = 0; q < batch; ++q) {
+        const RowMajorMatrix h = H.row(static_cast<Eigen::Index>(q));
+        const std::span<const float> alone = head().logits_batch(h, asked[q], another);
+        EXPECT_TRUE(std::ranges::equal(alone, logits.subspan(q * kVocab, kVocab))) << q;
+      }
     }
   }
   EXPECT_TRUE(head().query_each(Contexts::none(kDim), {}).empty());

@@ -13,6 +13,7 @@
 #include "topksoftmax/certified/build.hpp"
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/decoding/perplexity.hpp"
+#include "topksoftmax/decoding/draw_each.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
 #include "topksoftmax/distributed/sharded_softmax.hpp"
 #include "topksoftmax/fused.hpp"
@@ -71,6 +72,36 @@ TEST(ShardedDecoding, ASeedDrawsTheTokenOfOneProcess) {
         EXPECT_LE(drawn.log_prob_low, expected.log_prob + 1e-5);
         EXPECT_GE(drawn.log_prob_high, expected.log_prob - 1e-5);
       }
+    }
+  }
+}
+
+TEST(ShardedDecoding, ManyRequestsDrawTheTokensOfOneProcess) {
+  const World world;
+  const auto whole = Fused::make(world.layer);
+  const auto count = static_cast<std::size_t>(world.test.rows());
+  const SamplingOptions kinds[] = {{}, {.top_k = 20}, {.typical_p = 0.7}, {.temperature = 0.0}};
+  const auto draw = [&](const TopKSoftmax& head) {
+    std::vector<Sampler> samplers;
+    std::vector<RandomStream> streams;
+    for (std::size_t i = 0; i < count; ++i) {
+      samplers.emplace_back(kinds[i % std::size(kinds)]);
+      streams.emplace_back(i);
+    }
+    std::vector<DrawRequest> requests;
+    for (std::size_t i = 0; i < count; ++i) requests.push_back({&samplers[i], &streams[i], {}});
+    std::vector<SampledToken> tokens(count);
+    std::vector<Workspace> workspaces(2);
+    draw_each(head, Contexts::of(world.test), requests, tokens, workspaces);
+    return tokens;
+  };
+  const std::vector<SampledToken> expected = draw(*whole);
+  for (const auto& [name, head] : world.heads()) {
+    SCOPED_TRACE(name);
+    const std::vector<SampledToken> drawn = draw(*head);
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(drawn[i].id, expected[i].id);
+      EXPECT_EQ(drawn[i].logit, expected[i].logit);
     }
   }
 }
