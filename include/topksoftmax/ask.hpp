@@ -13,6 +13,7 @@
 #include "topksoftmax/decoding/beam_search.hpp"
 #include "topksoftmax/decoding/distribution.hpp"
 #include "topksoftmax/decoding/distribution_of.hpp"
+#include "topksoftmax/decoding/draw_each.hpp"
 #include "topksoftmax/decoding/penalties.hpp"
 #include "topksoftmax/decoding/perplexity.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"

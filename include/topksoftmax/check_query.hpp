@@ -84,6 +84,17 @@ inline void check_as_many(const char* asked, std::size_t contexts, std::size_t c
                               "; they must be as many");
 }
 
+/// Calls what is to be done for context i of several, which the error names.
+template <class Body>
+void naming_context(const char* asked, std::size_t i, const Body& body) {
+  try {
+    body();
+  } catch (const std::invalid_argument& problem) {
+    throw std::invalid_argument(std::string(asked) + ": context " + std::to_string(i) + ": " +
+                                problem.what());
+  }
+}
+
 /// Throws unless a context has as many values as the layer's rows. Looks at none of them.
 inline void check_dimension(std::size_t dim, const SoftmaxLayer& layer) {
   if (dim == layer.dim()) return;

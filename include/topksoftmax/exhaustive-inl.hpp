@@ -22,13 +22,9 @@
 
 namespace TOPKSOFTMAX_NAMESPACE::detail {
 
-/// Where no larger share of the tokens is allowed, their rows are gathered, whatever the batch: a batch that
-/// reads all rows once gains no more.
-inline constexpr std::size_t kGatheredShare = 8;
-
 inline bool is_gathered(const SoftmaxLayer& layer, const Query& query) {
   return !query.edits.allowed.empty() &&
-         query.edits.allowed.count(layer.vocab()) <= layer.vocab() / kGatheredShare;
+         query.edits.allowed.count(layer.vocab()) <= gathered_allowed(layer.vocab());
 }
 
 /// Whether they are for all queries of a batch, which then have the same options.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 
@@ -34,6 +35,17 @@ namespace TOPKSOFTMAX_NAMESPACE::detail {
 /// of a vocabulary, and the few words that a text must not have.
 inline std::size_t few_forbidden(std::size_t vocab) {
   return 16 + vocab / 512;
+}
+
+/// Up to this many allowed tokens are simply scored: no index is faster, and the answer is exact.
+inline std::size_t few_allowed(std::size_t vocab) {
+  return std::max<std::size_t>(64, vocab / 32);
+}
+
+/// Where the logits of all allowed tokens are wanted, the rows of up to this many are gathered, whatever the
+/// batch: one that reads all rows once gains no more.
+inline std::size_t gathered_allowed(std::size_t vocab) {
+  return vocab / 8;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -44,11 +44,6 @@ struct NamedCandidates {
   ScratchBuffer ids;
 };
 
-/// Up to this many allowed tokens are simply scored: no index is faster, and the answer is exact.
-inline std::size_t few(std::size_t vocab) {
-  return std::max<std::size_t>(64, vocab / 32);
-}
-
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
 namespace TOPKSOFTMAX_NAMESPACE {
@@ -118,7 +113,7 @@ TOPKSOFTMAX_INLINE void TopKSoftmax::answer_chunk(const QueryBatch& batch, Works
 TOPKSOFTMAX_INLINE std::optional<std::size_t> TopKSoftmax::few_allowed(const Query& query) const {
   if (query.edits.allowed.empty()) return std::nullopt;
   const std::size_t allowed = query.edits.allowed.count(rows_);
-  if (allowed > detail::few(rows_) && allowed > query.k) return std::nullopt;
+  if (allowed > detail::few_allowed(rows_) && allowed > query.k) return std::nullopt;
   return allowed;
 }
 

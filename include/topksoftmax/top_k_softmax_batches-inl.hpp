@@ -166,13 +166,10 @@ TOPKSOFTMAX_INLINE std::span<Query> TopKSoftmax::check_each(const char* asked, c
   auto& queries = workspaces[0].scratch<detail::QueriesOfBatch>().queries;
   queries.resize(options.size());
   for (std::size_t q = 0; q < options.size(); ++q) {
-    try {
+    detail::naming_context(asked, q, [&] {
       const Query query = check_one({contexts.row(q), contexts.dim}, options[q]);
       queries[q] = row_map_ ? query : on_rows(query, workspaces[0]);
-    } catch (const std::invalid_argument& problem) {
-      throw std::invalid_argument(std::string(asked) + ": context " + std::to_string(q) + ": " +
-                                  problem.what());
-    }
+    });
   }
   return queries;
 }

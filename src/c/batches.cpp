@@ -10,6 +10,7 @@
 #include "c/handles.hpp"
 #include "c/workspace.hpp"
 #include "topksoftmax/c/topksoftmax.h"
+#include "topksoftmax/check_query.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/query_options.hpp"
 
@@ -24,16 +25,14 @@ Contexts contexts_of(const float* contexts, std::size_t batch, std::size_t dim, 
   return {contexts, batch, dim, stride != 0 ? stride : dim};
 }
 
-std::span<const QueryOptions> options_of_each(const topk_query_options* const* given, std::size_t batch,
-                                              topk_workspace& workspace) {
+std::span<const QueryOptions> options_of_each(const char* asked, const topk_query_options* const* given,
+                                              std::size_t batch, topk_workspace& workspace) {
   if (workspace.biases_of_each.size() < batch) workspace.biases_of_each.resize(batch);
   workspace.options_of_each.clear();
   for (std::size_t q = 0; q < batch; ++q) {
-    try {
+    detail::naming_context(asked, q, [&] {
       workspace.options_of_each.push_back(options_of(given[q], workspace.biases_of_each[q]));
-    } catch (const std::invalid_argument& problem) {
-      throw std::invalid_argument("context " + std::to_string(q) + ": " + problem.what());
-    }
+    });
   }
   return workspace.options_of_each;
 }

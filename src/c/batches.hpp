@@ -16,8 +16,8 @@ namespace topksoftmax::c {
 Contexts contexts_of(const float* contexts, std::size_t batch, std::size_t dim, std::size_t stride);
 
 /// The options of each context of a batch, in the workspace. Throws std::invalid_argument as options_of()
-/// does, naming the context.
-std::span<const QueryOptions> options_of_each(const topk_query_options* const* given, std::size_t batch,
-                                              topk_workspace& workspace);
+/// does, naming what is asked and the context.
+std::span<const QueryOptions> options_of_each(const char* asked, const topk_query_options* const* given,
+                                              std::size_t batch, topk_workspace& workspace);
 
 }  // namespace topksoftmax::c

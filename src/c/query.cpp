@@ -125,7 +125,7 @@ topk_status topk_query_each(const topk_backend* backend, const float* contexts, 
     const FlatAnswers flat = flat_answers(answers, batch);
     const Contexts given = c::contexts_of(contexts, batch, dim, stride);
     if (batch != 0) c::required(options, "options");
-    asked.query_each(given, c::options_of_each(options, batch, memory), memory.workspaces, flat,
+    asked.query_each(given, c::options_of_each("query_each", options, batch, memory), memory.workspaces, flat,
                      memory.executor.get());
   });
 }

@@ -219,7 +219,7 @@ topk_status topk_draw_each(const topk_backend* backend, const float* contexts, s
     c::required(samplers, "samplers");
     c::required(randoms, "randoms");
     std::span<const QueryOptions> of_each;
-    if (queries != nullptr) of_each = c::options_of_each(queries, batch, memory);
+    if (queries != nullptr) of_each = c::options_of_each("draw_each", queries, batch, memory);
     const std::vector<DrawRequest> requests = requests_of({samplers, batch}, {randoms, batch}, of_each);
     std::vector<SampledToken> drawn(batch);
     GivenBack streams({randoms, batch});

@@ -5,10 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "topksoftmax/check_query.hpp"
@@ -21,6 +19,7 @@
 #include "topksoftmax/parallel/default_executor.hpp"
 #include "topksoftmax/parallel/executor.hpp"
 #include "topksoftmax/parallel/for_each_part.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/top_k_softmax.hpp"
 #include "topksoftmax/workspace.hpp"
@@ -37,8 +36,9 @@ struct DrawRequest {
 /// Draws a token after each of some contexts: tokens[i] is what requests[i].sampler alone would draw after
 /// contexts.row(i), on however many threads, of which there are as many as workspaces, but no more than the
 /// executor has. What draws read of all rows is read once for eight of them, or for 64 where they take the
-/// logits of all tokens, wherever in the batch these are. Heads that answer together with other processes
-/// draw one token after the other.
+/// logits of all tokens, wherever in the batch these are. Draws that no others share anything with, as those
+/// from the few tokens that a mask allows, have a thread each, or where they are few all threads one by one.
+/// Heads that answer together with other processes draw one token after the other.
 ///
 /// Throws std::invalid_argument as Sampler::draw does, naming the context; unless there are as many requests
 /// and tokens as contexts; where there is no workspace; and for a request without a sampler or a stream, or
@@ -75,6 +75,7 @@ class DrawGroup {
   }
   std::span<const float> context(std::size_t at) const { return {contexts_.data() + at * dim_, dim_}; }
   std::span<QueryOptions> queries() { return queries_; }
+  std::span<const QueryOptions> queries() const { return queries_; }
   /// The samplers' workspaces.
   std::span<Workspace* const> own() const { return own_; }
 
@@ -100,6 +101,7 @@ class DrawBatch {
 
   void check() const;
   void check_requests() const;
+  void draw_alone(const DrawGroup& group);
   void draw_from_bounds(DrawGroup& group);
   void draw_from_logits(DrawGroup& group);
   template <class Draw>
@@ -116,16 +118,6 @@ class DrawBatch {
   const Executor& executor_;
   std::vector<std::uint64_t> seeds_;
 };
-
-/// Calls what is done for context i, and names it where that throws std::invalid_argument.
-template <class Body>
-void name_context(std::size_t i, const Body& body) {
-  try {
-    body();
-  } catch (const std::invalid_argument& problem) {
-    throw std::invalid_argument("draw_each: context " + std::to_string(i) + ": " + problem.what());
-  }
-}
 
 inline DrawBatch::DrawBatch(const TopKSoftmax& head, const Contexts& contexts,
                             std::span<const DrawRequest> requests, std::span<SampledToken> tokens,
@@ -156,7 +148,7 @@ inline void DrawBatch::check() const {
 inline void DrawBatch::check_requests() const {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const DrawRequest& request = requests_[i];
-    name_context(i, [&] {
+    naming_context("draw_each", i, [&] {
       if (request.sampler == nullptr) throw std::invalid_argument("there is no sampler");
       if (request.random == nullptr) throw std::invalid_argument("there is no stream of random numbers");
       check_limits(request.query);
@@ -168,19 +160,24 @@ inline void DrawBatch::check_requests() const {
 inline void DrawBatch::draw() {
   if (head_.collective()) {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
-      name_context(i, [&] {
+      naming_context("draw_each", i, [&] {
         tokens_[i] = requests_[i].sampler->draw_seeded(head_, context(i), seeds_[i], requests_[i].query);
       });
     }
     return;
   }
+  DrawGroup alone;
   DrawGroup bounded;
   DrawGroup scanned;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     Sampler& sampler = *requests_[i].sampler;
-    DrawGroup& group = sampler.takes_all_logits(head_, TokenGumbels(seeds_[i])) ? scanned : bounded;
-    group.add(i, context(i), requests_[i].query, &sampler.workspace_);
+    const QueryOptions& query = requests_[i].query;
+    DrawGroup* group = &bounded;
+    if (sampler.takes_all_logits(head_, TokenGumbels(seeds_[i]), query))
+      group = allows_few(head_, query.allowed, gathered_allowed(head_.rows())) ? &alone : &scanned;
+    group->add(i, context(i), query, &sampler.workspace_);
   }
+  draw_alone(alone);
   draw_from_bounds(bounded);
   draw_from_logits(scanned);
 }
@@ -192,23 +189,30 @@ void DrawBatch::draw_on_threads(const DrawGroup& group, std::size_t first, std::
   for_each_part_on(executor_, threads(), count, 1, [&](std::size_t part, std::size_t, std::size_t) {
     const std::size_t at = first + part;
     const std::size_t i = group.request(at);
-    name_context(i, [&] { tokens_[i] = draw(at, *requests_[i].sampler, seeds_[i]); });
+    naming_context("draw_each", i, [&] { tokens_[i] = draw(at, *requests_[i].sampler, seeds_[i]); });
   });
+}
+
+/// Draws as each sampler does: on a thread each, or one by one on all threads where most would have nothing
+/// to do.
+inline void DrawBatch::draw_alone(const DrawGroup& group) {
+  const auto draw = [&](std::size_t at, Sampler& sampler, std::uint64_t seed) {
+    return sampler.draw_seeded(head_, group.context(at), seed, group.queries()[at]);
+  };
+  if (2 * group.size() > threads()) return draw_on_threads(group, 0, group.size(), draw);
+  for (std::size_t at = 0; at < group.size(); ++at) {
+    const LentCrew crew(*group.own()[at], {&executor_, threads()});
+    draw_on_threads(group, at, 1, draw);
+  }
 }
 
 /// Draws that begin with what bounds tell.
 inline void DrawBatch::draw_from_bounds(DrawGroup& group) {
-  if (group.size() == 0) return;
-  std::optional<LentCrew> crew;
-  if (group.size() == 1) {
-    crew.emplace(*group.own()[0], Crew{&executor_, threads()});
-  } else {
+  if (group.size() > 1) {
     head_.bound_each(group.contexts(0, group.size()), group.queries(), group.own(), workspaces_, executor_);
     for (QueryOptions& query : group.queries()) query.same_context = true;
   }
-  draw_on_threads(group, 0, group.size(), [&](std::size_t at, Sampler& sampler, std::uint64_t seed) {
-    return sampler.draw_seeded(head_, group.context(at), seed, group.queries()[at]);
-  });
+  draw_alone(group);
 }
 
 /// Draws that take the logits of all tokens in any case.

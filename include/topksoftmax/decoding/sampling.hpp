@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/check_query.hpp"
 #include "topksoftmax/config.hpp"
 #include "topksoftmax/decoding/kept_logits.hpp"
@@ -26,6 +27,7 @@
 #include "topksoftmax/nucleus.hpp"
 #include "topksoftmax/numeric/tempered.hpp"
 #include "topksoftmax/parallel/executor.hpp"
+#include "topksoftmax/query.hpp"
 #include "topksoftmax/query_options.hpp"
 #include "topksoftmax/sampled_log_z.hpp"
 #include "topksoftmax/top_k.hpp"
@@ -80,7 +82,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   /// random numbers and some tens of rows of d weights; with top_n_sigma a logit_deviation; in the cases
   /// above, bounds of up to V/2 rows by all their coordinates and the weights of those that may rank before
   /// the token, queries for 32 and 128 tokens (after top_k, each for four times as many until they are 128 or
-  /// more; with log_z_error until they are V/16, and a sample_log_z), or V·d weights with V exponentials.
+  /// more; with log_z_error until they are V/16, and a sample_log_z), or V·d weights with V exponentials. A
+  /// mask of at most 64 or V/32 tokens: their rows, as one of at most V/8 where all logits are taken, and V
+  /// exponentials.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -117,7 +121,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
  private:
   friend class detail::DrawBatch;
 
-  bool takes_all_logits(const TopKSoftmax& head, const TokenGumbels& gumbels) const;
+  bool takes_all_logits(const TopKSoftmax& head, const TokenGumbels& gumbels,
+                        const QueryOptions& query) const;
   SampledToken draw_seeded(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
                            const QueryOptions& query);
   SampledToken draw_scanned(std::span<const float> logits, const TokenGumbels& gumbels);
@@ -190,6 +195,12 @@ inline constexpr std::size_t kMostListed = 32;
 inline constexpr double kOpenTemperature = 0.5;
 /// Where log Z is sampled: at most this share of the vocabulary.
 inline constexpr std::size_t kListedShare = 16;
+
+/// Whether a mask allows no more than `few` tokens, and the head reads their rows alone where it is asked for
+/// the logits of all.
+inline bool allows_few(const TopKSoftmax& head, const AllowedTokens& allowed, std::size_t few) {
+  return !allowed.empty() && !head.collective() && head.count_allowed(allowed) <= few;
+}
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail
 
@@ -268,16 +279,19 @@ inline SampledToken Sampler::draw_seeded(const TopKSoftmax& head, std::span<cons
 }
 
 /// Whether no bounds help.
-inline bool Sampler::takes_all_logits(const TopKSoftmax& head, const TokenGumbels& gumbels) const {
+inline bool Sampler::takes_all_logits(const TopKSoftmax& head, const TokenGumbels& gumbels,
+                                      const QueryOptions& query) const {
   if (head.exhaustive()) return true;
-  return options_.temperature != 0.0 && (!head.certifies() || needed(excludes(gumbels)).logits);
+  if (options_.temperature == 0.0) return false;
+  return !head.certifies() || needed(excludes(gumbels)).logits ||
+         detail::allows_few(head, query.allowed, detail::few_allowed(head.rows()));
 }
 
 inline SampledToken Sampler::draw_token(const TopKSoftmax& head, std::span<const float> h, std::uint64_t seed,
                                         const QueryOptions& query) {
   const TokenGumbels gumbels(seed);
   if (options_.temperature == 0.0) return draw_best(head, h, query);
-  if (takes_all_logits(head, gumbels)) return draw_from_all(head, h, gumbels, query);
+  if (takes_all_logits(head, gumbels, query)) return draw_from_all(head, h, gumbels, query);
   const Needed needed = this->needed(excludes(gumbels));
   deviation_.reset();
   if (needed.deviation) {
