@@ -111,8 +111,8 @@ topk_status topk_query_batch(const topk_backend* backend, const float* contexts,
     topk_workspace& memory = c::required(workspace, "workspace");
     const FlatAnswers flat = flat_answers(answers, batch);
     const Contexts given = c::contexts_of(contexts, batch, dim, stride);
-    asked.query_batch(given.data, given.count, given.dim, given.stride,
-                      c::options_of(options, memory.biases), memory.workspaces, flat, memory.executor.get());
+    asked.query_batch(given.data, given.count, given.dim, given.stride, c::options_of(options, memory.biases),
+                      memory.workspaces, flat, memory.executor.get());
   });
 }
 

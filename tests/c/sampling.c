@@ -277,8 +277,8 @@ void test_draws_of_a_batch(void) {
     topk_backend* const backend = build(&p, names[n], NULL);
     for (size_t step = 0; step < 10; ++step) {
       const float* const H = p.contexts + step * kDim;
-      CHECK_OK(topk_draw_each(backend, H, kBatch, kDim, 2 * kDim, samplers, randoms, queries, threads, &tokens,
-                              &error),
+      CHECK_OK(topk_draw_each(backend, H, kBatch, kDim, 2 * kDim, samplers, randoms, queries, threads,
+                              &tokens, &error),
                error);
       for (size_t i = 0; i < kBatch; ++i) {
         topk_sampled_token token = TOPK_SAMPLED_TOKEN_INIT;
@@ -326,20 +326,20 @@ void test_draws_of_a_batch(void) {
   topk_backend* const fused = build(&p, "fused", NULL);
   topk_sampler* const last = samplers[5];
   samplers[5] = samplers[0];
-  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &tokens,
-                             &error),
-              error, TOPK_INVALID_ARGUMENT, "the same sampler");
+  CHECK_FAILS(
+      topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &tokens, &error),
+      error, TOPK_INVALID_ARGUMENT, "the same sampler");
   samplers[5] = NULL;
-  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &tokens,
-                             &error),
-              error, TOPK_INVALID_ARGUMENT, "samplers[5]");
+  CHECK_FAILS(
+      topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, &tokens, &error),
+      error, TOPK_INVALID_ARGUMENT, "samplers[5]");
   samplers[5] = last;
-  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, NULL, NULL, threads, &tokens,
-                             &error),
-              error, TOPK_INVALID_ARGUMENT, "randoms");
-  CHECK_FAILS(topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, NULL,
-                             &error),
-              error, TOPK_INVALID_ARGUMENT, "tokens");
+  CHECK_FAILS(
+      topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, NULL, NULL, threads, &tokens, &error),
+      error, TOPK_INVALID_ARGUMENT, "randoms");
+  CHECK_FAILS(
+      topk_draw_each(fused, p.contexts, kBatch, kDim, 0, samplers, randoms, NULL, threads, NULL, &error),
+      error, TOPK_INVALID_ARGUMENT, "tokens");
   topk_backend_free(fused);
   for (size_t i = 0; i < kBatch; ++i) {
     topk_sampler_free(samplers[i]);

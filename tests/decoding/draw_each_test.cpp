@@ -40,8 +40,9 @@ const SamplingOptions kOptions[] = {
 /// Requests that differ in everything, for a vocabulary.
 class Requests {
  public:
-  Requests(std::size_t count, std::size_t vocab) : mask_(vocab) {
+  Requests(std::size_t count, std::size_t vocab) : mask_(vocab), few_(vocab) {
     for (std::size_t id = 0; id < vocab; id += 3) mask_.allow(static_cast<TokenId>(id));
+    for (std::size_t id = 5; id < vocab; id += 97) few_.allow(static_cast<TokenId>(id));
     for (std::size_t i = 0; i < count; ++i) {
       samplers_.emplace_back(kOptions[i % std::size(kOptions)]);
       random_.emplace_back(100 + i);
@@ -49,6 +50,7 @@ class Requests {
     for (std::size_t i = 0; i < count; ++i) {
       QueryOptions query = {.probabilities = i % 2 == 0};
       if (i % 3 == 1) query.allowed = mask_;
+      if (i % 5 == 3) query.allowed = few_;
       if (i % 4 == 2) query.logit_bias = bias_;
       requests.push_back({&samplers_[i], &random_[i], query});
     }
@@ -69,6 +71,7 @@ class Requests {
 
  private:
   TokenMask mask_;
+  TokenMask few_;
   std::vector<TokenBias> bias_ = {{4, 2.5F}, {7, -1.0F}};
   std::vector<Sampler> samplers_;
   std::vector<RandomStream> random_;
@@ -221,8 +224,7 @@ TEST(DrawEach, NamesTheContextThatHasNoToken) {
       batch.samplers[2].set_options({});
     }
     batch.requests[2].query.allowed = none;
-    EXPECT_EQ(testing::refusal([&] { batch.draw(); }),
-              "draw_each: context 2: sampling: no token is allowed");
+    EXPECT_EQ(testing::refusal([&] { batch.draw(); }), "draw_each: context 2: sampling: no token is allowed");
   }
 }
 

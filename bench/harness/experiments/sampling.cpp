@@ -37,10 +37,7 @@ class Drawer {
  public:
   Drawer(std::string name, std::shared_ptr<const TopKSoftmax> head, const SamplingOptions& options,
          const MeasureOptions& measure, const Executor& executor)
-      : name_(std::move(name)),
-        head_(std::move(head)),
-        workspaces_(measure.threads),
-        executor_(executor) {
+      : name_(std::move(name)), head_(std::move(head)), workspaces_(measure.threads), executor_(executor) {
     for (std::size_t i = 0; i < measure.batch; ++i) samplers_.emplace_back(options);
     for (Sampler& sampler : samplers_) requests_.push_back({&sampler, &random_, kQuery});
   }
@@ -97,12 +94,13 @@ std::vector<std::unique_ptr<Drawer>> make_drawers(const Head& head, std::span<co
                                                   Progress& progress) {
   std::vector<std::unique_ptr<Drawer>> drawers;
   for (const Choice& choice : choices) {
-    drawers.push_back(std::make_unique<Drawer>(
-        choice.backend->name, build_backend(choice, head, progress), options, measure, executor));
+    drawers.push_back(std::make_unique<Drawer>(choice.backend->name, build_backend(choice, head, progress),
+                                               options, measure, executor));
   }
   if (std::none_of(drawers.begin(), drawers.end(), scans)) {
-    drawers.insert(drawers.begin(), std::make_unique<Drawer>("fused", std::make_shared<const Fused>(head.layer),
-                                                             options, measure, executor));
+    drawers.insert(drawers.begin(),
+                   std::make_unique<Drawer>("fused", std::make_shared<const Fused>(head.layer), options,
+                                            measure, executor));
   }
   return drawers;
 }

@@ -659,7 +659,8 @@ typedef struct topk_sampled_token {
 /// 0, where the backend does not certify or scores every token for every answer; and where typical_p acts, or
 /// top_n_sigma behind top_p or XTC, and neither top_k nor min_p nor top_n_sigma (nor, with log_z_error,
 /// top_p) came before. top_n_sigma as the first cut takes d² multiply-adds, and all weights where the backend
-/// does not know how far logits are spread.
+/// does not know how far logits are spread. Of a mask with at most V/32 tokens, or 64, their rows alone; so
+/// too of one with at most V/8 where the logits of all would be taken.
 TOPK_API topk_status topk_draw(topk_sampler* sampler, const topk_backend* backend, const float* h, size_t dim,
                                topk_random* random, const topk_query_options* query,
                                topk_sampled_token* token, topk_error* error);
@@ -694,10 +695,10 @@ typedef struct topk_flat_tokens {
   { sizeof(topk_flat_tokens), NULL, NULL, NULL, NULL, NULL }
 
 /// Draws a token after each of `batch` contexts of `dim` floats each, `stride` floats from one to the next
-/// (0: dim): token i is that of topk_draw with samplers[i], randoms[i] and queries[i], all [batch], on as many
-/// threads as the workspace has. `queries` may be NULL, and so may each of them. No two samplers may be the
-/// same; streams may. What draws read of all rows is read once for eight of them, or for 64 where they take
-/// the logits of all tokens.
+/// (0: dim): token i is that of topk_draw with samplers[i], randoms[i] and queries[i], all [batch], on as
+/// many threads as the workspace has. `queries` may be NULL, and so may each of them. No two samplers may be
+/// the same; streams may. What draws read of all rows is read once for eight of them, or for 64 where they
+/// take the logits of all tokens.
 ///
 /// Errors: as of topk_draw; the message names the context. Then nothing is written, and no stream has given a
 /// number.

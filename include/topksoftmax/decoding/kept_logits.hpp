@@ -46,6 +46,10 @@ class KeptLogits {
   /// over the logits, and a few logarithms for every 64 of them.
   SampledToken draw(const TokenGumbels& gumbels) const;
 
+  /// The same where the logits are of the tokens `ids`, ascending, and their places have been their ids so
+  /// far. Cost: a logarithm for each.
+  SampledToken draw(const TokenGumbels& gumbels, std::span<const TokenId> ids) const;
+
  private:
   struct Weighted {
     ScoredToken token;
@@ -416,6 +420,22 @@ inline SampledToken KeptLogits::draw(const TokenGumbels& gumbels) const {
     if (at != first && bounds[at] >= leader.score) meet(at);
   }
   return sampled(leader.token.id);
+}
+
+inline SampledToken KeptLogits::draw(const TokenGumbels& gumbels, std::span<const TokenId> ids) const {
+  std::vector<double> least(ids.size());
+  gumbels.least_exponentials(ids, least.data());
+  Leader leader;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto place = static_cast<TokenId>(i);
+    if (!stays(place)) continue;
+    const double weight = log_weight(logits_[i]);
+    if (weight - std::log(least[i]) >= leader.score)
+      leader.offer(weight + gumbels[ids[i]], {logits_[i], place});
+  }
+  SampledToken token = sampled(leader.token.id);
+  token.id = ids[static_cast<std::size_t>(token.id)];
+  return token;
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE::detail

@@ -82,9 +82,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   /// random numbers and some tens of rows of d weights; with top_n_sigma a logit_deviation; in the cases
   /// above, bounds of up to V/2 rows by all their coordinates and the weights of those that may rank before
   /// the token, queries for 32 and 128 tokens (after top_k, each for four times as many until they are 128 or
-  /// more; with log_z_error until they are V/16, and a sample_log_z), or V·d weights with V exponentials. A
-  /// mask of at most 64 or V/32 tokens: their rows, as one of at most V/8 where all logits are taken, and V
-  /// exponentials.
+  /// more; with log_z_error until they are V/16, and a sample_log_z), or V·d weights with V exponentials. Of
+  /// a mask with at most V/32 tokens, or 64, their rows alone, and a logarithm and an exponential for each;
+  /// so too of one with at most V/8 where the logits of all would be taken.
   SampledToken draw(const TopKSoftmax& head, const ConstVector& h, RandomStream& random,
                     const QueryOptions& query = {}) {
     return draw(head, h.data(), static_cast<std::size_t>(h.size()), random, query);
@@ -112,7 +112,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
     options_ = options;
   }
 
-  /// How many of the tokens drawn needed the logits of all tokens.
+  /// How many of the tokens drawn needed the logits of all tokens, and not just of the few that a mask
+  /// allows.
   std::size_t full_scans() const { return full_scans_; }
 
   /// How many tokens were scored in all beside those of answers and those of full scans.
@@ -130,6 +131,8 @@ class TOPKSOFTMAX_EXPORT Sampler {
                           const QueryOptions& query);
   SampledToken draw_from_all(const TopKSoftmax& head, std::span<const float> h, const TokenGumbels& gumbels,
                              const QueryOptions& query);
+  SampledToken draw_from_allowed(const TopKSoftmax& head, std::span<const float> h,
+                                 const TokenGumbels& gumbels, const QueryOptions& query);
   SampledToken draw_best(const TopKSoftmax& head, std::span<const float> h, const QueryOptions& query);
 
   /// What must be known of the tokens that no answer lists, to tell which of them stay.
@@ -174,7 +177,9 @@ class TOPKSOFTMAX_EXPORT Sampler {
   detail::Rivals rivals_;
   std::optional<LogitDeviation> deviation_;        ///< of this draw's logits, where a cut needs it
   std::vector<std::pair<double, double>> log_zs_;  ///< of this draw, by temperature, where they are sampled
-  bool scanned_ = false;                           ///< whether this draw has needed the logits of all tokens
+  std::vector<TokenId> allowed_ids_;               ///< where these are few
+  std::vector<float> allowed_logits_;
+  bool scanned_ = false;  ///< whether this draw has needed the logits of all tokens
   std::size_t full_scans_ = 0;
 };
 
@@ -540,9 +545,21 @@ inline SampledToken Sampler::draw_scanned(std::span<const float> logits, const T
 
 inline SampledToken Sampler::draw_from_all(const TopKSoftmax& head, std::span<const float> h,
                                            const TokenGumbels& gumbels, const QueryOptions& query) {
+  if (detail::allows_few(head, query.allowed, detail::gathered_allowed(head.rows())))
+    return draw_from_allowed(head, h, gumbels, query);
   scanned_ = true;
   const std::span<const float> logits = head.logits_batch(h.data(), 1, h.size(), h.size(), query, workspace_);
   return detail::KeptLogits(logits, options_, excludes(gumbels)).draw(gumbels);
+}
+
+/// Where a mask allows so few tokens that they are scored by themselves.
+inline SampledToken Sampler::draw_from_allowed(const TopKSoftmax& head, std::span<const float> h,
+                                               const TokenGumbels& gumbels, const QueryOptions& query) {
+  allowed_ids_.clear();
+  query.allowed.visit_allowed(head.vocab(), [this](TokenId id) { allowed_ids_.push_back(id); });
+  allowed_logits_.resize(allowed_ids_.size());
+  head.logits_of(h, allowed_ids_, query, workspace_, allowed_logits_);
+  return detail::KeptLogits(allowed_logits_, options_, excludes(gumbels)).draw(gumbels, allowed_ids_);
 }
 
 }  // namespace TOPKSOFTMAX_NAMESPACE
