@@ -91,7 +91,8 @@ TEST(BenchProgramItself, NamesEveryOptionInItsHelp) {
         "--set",      "--as",          "--threads", "--batch",      "--json",        "--html",
         "--sweep",    "--ablation",    "--decode",  "--perplexity", "--batching",    "--text",
         "--sampling", "--temperature", "--top-p",   "--min-p",      "--log-z-error", "--cursor",
-        "--ranks",    "--contexts",    "--tensor",  "--bias",       "--typical-p",   "--top-n-sigma"}) {
+        "--ranks",    "--contexts",    "--tensor",  "--bias",       "--typical-p",   "--top-n-sigma",
+        "--top-k",    "--allowed"}) {
     EXPECT_NE(help.find(std::string("  ") + option + " "), std::string::npos) << option << "\n" << help;
   }
 }
@@ -103,7 +104,7 @@ TEST(BenchProgramItself, SaysThatItsOutputIsLost) {
 
 TEST_F(BenchProgram, DrawsTokens) {
   for (const std::string options :
-       {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1", " --top-n-sigma 1"}) {
+       {"", " --temperature 0.8 --top-p 0.9", " --min-p 0.1", " --top-n-sigma 1", " --top-k 40"}) {
     const nlohmann::json report = measured_json("--sampling --backends fused,certified,l2s" + options);
     EXPECT_EQ(keys(report), (std::vector<std::string>{"batch", "contexts", "head", "machine", "notes",
                                                       "reference", "sampling", "threads"}));
@@ -137,6 +138,15 @@ TEST_F(BenchProgram, DrawsTokens) {
   EXPECT_EQ(batches.at("batch"), 8);
   for (const nlohmann::json& row : batches.at("sampling")) EXPECT_EQ(row.at("different_share"), 0.0) << row;
   EXPECT_EQ(batches.at("sampling")[0].at("scans_per_1000"), 1000.0);
+  for (const std::string batch : {"", " --batch 4"}) {
+    const nlohmann::json masked = measured_json("--sampling --backends fused,certified --allowed 5" + batch);
+    for (const nlohmann::json& row : masked.at("sampling")) {
+      EXPECT_EQ(row.at("allowed"), 5);
+      EXPECT_EQ(row.at("different_share"), 0.0) << row;
+      EXPECT_EQ(row.at("scans_per_1000"), 0.0) << row;
+    }
+  }
+  expect_error(measure("--sampling --allowed 1000000"), 1, "--allowed 1000000: there are no more than");
   const ProgramRun run = measure("--sampling");
   EXPECT_NE(run.out.find("certified"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("1.0 is fused"), std::string::npos) << run.out;

@@ -16,6 +16,7 @@
 #include "harness/command_line/validators.hpp"
 #include "harness/commands/measure_request.hpp"
 #include "harness/experiments/ablation.hpp"
+#include "topksoftmax/decoding/sampling_options.hpp"
 #include "topksoftmax/registry/joined.hpp"
 
 namespace topksoftmax::bench {
@@ -29,8 +30,8 @@ constexpr std::size_t kSweepRounds = 5;
 constexpr std::array<std::size_t, 2> kBoardKs = {1, 5};
 
 /// What tokens are drawn by.
-constexpr std::array<const char*, 6> kDrawnBy = {"--temperature", "--top-p",       "--min-p",
-                                                 "--typical-p",   "--top-n-sigma", "--log-z-error"};
+constexpr std::array<const char*, 8> kDrawnBy = {"--temperature", "--top-p",       "--min-p", "--typical-p",
+                                                 "--top-n-sigma", "--log-z-error", "--top-k", "--allowed"};
 
 /// The backends that are measured where none are named.
 std::string default_backends(Measurand what) {
@@ -88,7 +89,7 @@ void check_sense(const CLI::App& app, const MeasureRequest& request) {
       return refuse(app, "--ablation " + request.ablation, find_ablation(request.ablation).unused);
     case Measurand::sampling:
       refuse(app, "--sampling", {"--html", "--as", "--k", "--queries"});
-      return check_usable(request.drawn_by);
+      return check_usable(request.drawn_by.options);
     case Measurand::cursor:
       return refuse(app, "--cursor", {"--html", "--as", "--k", "--queries", "--threads", "--batch"});
     case Measurand::ranks:
@@ -215,19 +216,27 @@ void declare_experiments(CLI::App& app, MeasureRequest& request) {
 void declare_sampling(CLI::App& app, MeasureRequest& request) {
   add_measurand(app, "--sampling", Measurand::sampling, request,
                 "Draw tokens from exactly the layer's distribution instead, one after each timed context");
+  SamplingOptions& options = request.drawn_by.options;
   const auto add = [&app](const char* name, double& value, const char* help) {
     app.add_option(name, value, help)->type_name("X")->capture_default_str();
   };
-  add(kDrawnBy[0], request.drawn_by.temperature, "Of --sampling: what logits are divided by");
-  add(kDrawnBy[1], request.drawn_by.top_p, "Of --sampling: the share of the nucleus; 1: all tokens");
-  add(kDrawnBy[2], request.drawn_by.min_p,
+  add(kDrawnBy[0], options.temperature, "Of --sampling: what logits are divided by");
+  add(kDrawnBy[1], options.top_p, "Of --sampling: the share of the nucleus; 1: all tokens");
+  add(kDrawnBy[2], options.min_p,
       "Of --sampling: the least probability that stays, as a share of the best one's");
-  add(kDrawnBy[3], request.drawn_by.typical_p,
+  add(kDrawnBy[3], options.typical_p,
       "Of --sampling: the share of the tokens whose surprise is nearest to the entropy; 1: all tokens");
-  add(kDrawnBy[4], request.drawn_by.top_n_sigma,
+  add(kDrawnBy[4], options.top_n_sigma,
       "Of --sampling: how many standard deviations below the best logit tokens stay; 0: all");
-  add(kDrawnBy[5], request.drawn_by.log_z_error,
+  add(kDrawnBy[5], options.log_z_error,
       "Of --sampling: how far off the log Z of a nucleus may be, except in one draw of 1,000; 0: exact");
+  const auto add_number = [&app](const char* name, std::size_t& value, const char* help) {
+    app.add_option(name, value, help)->check(count())->type_name("N");
+  };
+  add_number(kDrawnBy[6], options.top_k,
+             "Of --sampling: the most probable tokens that stay; all if not given");
+  add_number(kDrawnBy[7], request.drawn_by.allowed,
+             "Of --sampling: tokens that a mask allows, as a grammar's; all if not given");
 }
 
 void declare_cursor(CLI::App& app, MeasureRequest& request) {

@@ -13,7 +13,6 @@
 #include "harness/experiments/cursors.hpp"
 #include "harness/experiments/language_model/request.hpp"
 #include "harness/experiments/ranks.hpp"
-#include "harness/experiments/sampling.hpp"
 #include "harness/files/output_file.hpp"
 #include "harness/heads/head.hpp"
 #include "harness/measuring/machine.hpp"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "harness/command_line/command.hpp"
+#include "harness/experiments/sampling.hpp"
 #include "harness/heads/head_source.hpp"
 #include "harness/measuring/measurer.hpp"
-#include "topksoftmax/decoding/sampling_options.hpp"
 
 namespace topksoftmax::bench {
 
@@ -45,7 +45,7 @@ struct MeasureRequest {
   MeasureOptions measure;
   Measurand what = Measurand::table;
   std::string ablation;                    ///< the name of one
-  SamplingOptions drawn_by;                ///< of sampling
+  Drawing drawn_by;                        ///< of sampling
   std::vector<std::size_t> cursor_tokens;  ///< how many are taken
   std::filesystem::path text;              ///< of --text, for the perplexity; empty: the model writes one
   std::filesystem::path json;              ///< empty: none is written

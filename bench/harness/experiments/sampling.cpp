@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -12,10 +13,12 @@
 #include "harness/reports/notes.hpp"
 #include "harness/reports/report.hpp"
 #include "harness/text/table.hpp"
+#include "topksoftmax/allowed_tokens.hpp"
 #include "topksoftmax/contexts.hpp"
 #include "topksoftmax/decoding/draw_each.hpp"
 #include "topksoftmax/decoding/random_stream.hpp"
 #include "topksoftmax/decoding/sampling.hpp"
+#include "topksoftmax/error.hpp"
 #include "topksoftmax/evaluation/timing.hpp"
 #include "topksoftmax/fused.hpp"
 #include "topksoftmax/learning/evenly_spaced.hpp"
@@ -29,36 +32,64 @@ namespace {
 constexpr std::size_t kSlice = 100;
 constexpr std::uint64_t kSeed = 1;
 
-/// Log-probabilities are not asked for: who draws needs the token.
-constexpr QueryOptions kQuery = {.probabilities = false};
+constexpr std::size_t kMasks = 64;
+
+/// What is drawn after.
+struct Asked {
+  Contexts contexts;
+  std::vector<TokenMask> masks;  ///< of the contexts in turn; none: everything is allowed
+
+  /// Log-probabilities are not asked for: who draws needs the token.
+  QueryOptions query(std::size_t i) const {
+    QueryOptions query = {.probabilities = false};
+    if (!masks.empty()) query.allowed = masks[i % masks.size()];
+    return query;
+  }
+};
+
+/// Masks that allow so many tokens each, drawn by chance.
+std::vector<TokenMask> make_masks(std::size_t allowed, std::size_t vocab) {
+  if (allowed > vocab) {
+    throw Error("--allowed " + std::to_string(allowed) + ": there are no more than " + std::to_string(vocab) +
+                " tokens");
+  }
+  RandomStream random(kSeed);
+  std::vector<TokenId> ids(vocab);
+  std::iota(ids.begin(), ids.end(), TokenId{0});
+  std::vector<TokenMask> masks;
+  for (std::size_t m = 0; m < kMasks; ++m) {
+    TokenMask& mask = masks.emplace_back(vocab);
+    for (std::size_t i = 0; i < allowed; ++i) {
+      std::swap(ids[i], ids[i + random.bits() % (vocab - i)]);
+      mask.allow(ids[i]);
+    }
+  }
+  return masks;
+}
 
 /// One that draws.
 class Drawer {
  public:
   Drawer(std::string name, std::shared_ptr<const TopKSoftmax> head, const SamplingOptions& options,
-         const MeasureOptions& measure, const Executor& executor)
-      : name_(std::move(name)), head_(std::move(head)), workspaces_(measure.threads), executor_(executor) {
+         const MeasureOptions& measure, const Asked& asked, const Executor& executor)
+      : name_(std::move(name)),
+        head_(std::move(head)),
+        asked_(asked),
+        workspaces_(measure.threads),
+        executor_(executor) {
     for (std::size_t i = 0; i < measure.batch; ++i) samplers_.emplace_back(options);
-    for (Sampler& sampler : samplers_) requests_.push_back({&sampler, &random_, kQuery});
+    for (Sampler& sampler : samplers_) requests_.push_back({&sampler, &random_, {}});
   }
 
   const std::string& name() const { return name_; }
   bool scans() const { return head_->exhaustive(); }
 
-  /// Those after each of some contexts, until others are drawn.
-  std::span<const SampledToken> draw(const Contexts& contexts) {
-    tokens_.resize(contexts.count);
+  /// The tokens after so many contexts, until others are drawn.
+  std::span<const SampledToken> draw(std::size_t first, std::size_t count) {
+    tokens_.resize(count);
     const std::size_t together = samplers_.size();
-    for (std::size_t first = 0; first < contexts.count; first += together) {
-      const std::size_t count = std::min(together, contexts.count - first);
-      if (together == 1) {
-        tokens_[first] =
-            samplers_[0].draw(*head_, {contexts.row(first), contexts.dim}, random_, kQuery, executor_);
-      } else {
-        draw_each(*head_, {contexts.row(first), count, contexts.dim, contexts.stride},
-                  std::span(requests_).first(count), std::span(tokens_).subspan(first, count), workspaces_,
-                  executor_);
-      }
+    for (std::size_t done = 0; done < count; done += together) {
+      draw_batch(first + done, std::span(tokens_).subspan(done, std::min(together, count - done)));
     }
     return tokens_;
   }
@@ -67,6 +98,18 @@ class Drawer {
   std::size_t trials() const { return sum(&Sampler::trials); }
 
  private:
+  void draw_batch(std::size_t first, std::span<SampledToken> tokens) {
+    const Contexts& all = asked_.contexts;
+    if (samplers_.size() == 1) {
+      tokens[0] =
+          samplers_[0].draw(*head_, {all.row(first), all.dim}, random_, asked_.query(first), executor_);
+      return;
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) requests_[i].query = asked_.query(first + i);
+    draw_each(*head_, {all.row(first), tokens.size(), all.dim, all.stride},
+              std::span(requests_).first(tokens.size()), tokens, workspaces_, executor_);
+  }
+
   std::size_t sum(std::size_t (Sampler::*of_one)() const) const {
     std::size_t all = 0;
     for (const Sampler& sampler : samplers_) all += (sampler.*of_one)();
@@ -75,6 +118,7 @@ class Drawer {
 
   std::string name_;
   std::shared_ptr<const TopKSoftmax> head_;
+  const Asked& asked_;
   std::vector<Workspace> workspaces_;
   const Executor& executor_;
   std::vector<Sampler> samplers_ = {};
@@ -90,49 +134,50 @@ bool scans(const std::unique_ptr<Drawer>& drawer) {
 /// At least one of them takes the logits of all tokens.
 std::vector<std::unique_ptr<Drawer>> make_drawers(const Head& head, std::span<const Choice> choices,
                                                   const SamplingOptions& options,
-                                                  const MeasureOptions& measure, const Executor& executor,
-                                                  Progress& progress) {
+                                                  const MeasureOptions& measure, const Asked& asked,
+                                                  const Executor& executor, Progress& progress) {
   std::vector<std::unique_ptr<Drawer>> drawers;
   for (const Choice& choice : choices) {
     drawers.push_back(std::make_unique<Drawer>(choice.backend->name, build_backend(choice, head, progress),
-                                               options, measure, executor));
+                                               options, measure, asked, executor));
   }
   if (std::none_of(drawers.begin(), drawers.end(), scans)) {
     drawers.insert(drawers.begin(),
                    std::make_unique<Drawer>("fused", std::make_shared<const Fused>(head.layer), options,
-                                            measure, executor));
+                                            measure, asked, executor));
   }
   return drawers;
 }
 
-/// The tokens that one draws, whose counts are those of just these draws then.
-std::vector<TokenId> tokens_of(Drawer& drawer, const Contexts& contexts) {
+/// The tokens that one draws after all contexts, whose counts are those of just these draws then.
+std::vector<TokenId> tokens_of(Drawer& drawer, std::size_t count) {
   std::vector<TokenId> tokens;
-  for (const SampledToken& token : drawer.draw(contexts)) tokens.push_back(token.id);
+  for (const SampledToken& token : drawer.draw(0, count)) tokens.push_back(token.id);
   return tokens;
 }
 
 }  // namespace
 
 SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> choices,
-                                     const SamplingOptions& options, const MeasureOptions& measure,
+                                     const Drawing& drawing, const MeasureOptions& measure,
                                      Progress& progress) {
   const RowMajorMatrix chosen = detail::evenly_spaced(Contexts::of(head.test), measure.timed);
-  const Contexts contexts = Contexts::of(chosen);
-  const std::size_t count = contexts.count;
+  Asked asked = {.contexts = Contexts::of(chosen), .masks = {}};
+  if (drawing.allowed != 0) asked.masks = make_masks(drawing.allowed, head.layer.vocab());
+  const std::size_t count = asked.contexts.count;
   const ThreadPool pool(measure.threads);
   const std::vector<std::unique_ptr<Drawer>> drawers =
-      make_drawers(head, choices, options, measure, pool, progress);
+      make_drawers(head, choices, drawing.options, measure, asked, pool, progress);
   SamplingMeasurement measurement = {
-      .options = options, .contexts = count, .threads = measure.threads, .batch = measure.batch};
+      .drawing = drawing, .contexts = count, .threads = measure.threads, .batch = measure.batch};
   progress.show("drawing");
   Drawer& all = **std::find_if(drawers.begin(), drawers.end(), scans);
-  const std::vector<TokenId> expected = tokens_of(all, contexts);
+  const std::vector<TokenId> expected = tokens_of(all, count);
   const auto per_token = [count](std::size_t number) {
     return static_cast<double>(number) / static_cast<double>(count);
   };
   for (const auto& drawer : drawers) {
-    const std::vector<TokenId> tokens = drawer.get() == &all ? expected : tokens_of(*drawer, contexts);
+    const std::vector<TokenId> tokens = drawer.get() == &all ? expected : tokens_of(*drawer, count);
     std::size_t different = 0;
     for (std::size_t i = 0; i < count; ++i) different += tokens[i] != expected[i] ? 1U : 0U;
     measurement.rows.push_back({.backend = drawer->name(),
@@ -143,9 +188,7 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
 
   std::vector<TimedWork> works;
   for (const auto& drawer : drawers) {
-    works.emplace_back([&](std::size_t first, std::size_t number) {
-      drawer->draw({contexts.row(first), number, contexts.dim, contexts.stride});
-    });
+    works.emplace_back([&](std::size_t first, std::size_t number) { drawer->draw(first, number); });
   }
   const std::size_t slice = std::max<std::size_t>(kSlice / measure.batch, 1) * measure.batch;
   const TimedBesideReads timed =
@@ -167,17 +210,19 @@ SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> c
 
 void print_sampling(const Machine& machine, const Head& head, const SamplingMeasurement& measurement,
                     std::ostream& out) {
-  const SamplingOptions& options = measurement.options;
+  const SamplingOptions& options = measurement.drawing.options;
   print_beside_reads(machine, measurement.read_gb_s, head, out);
   out << "; a token drawn after " << measurement.contexts << " of " << head.test.rows() << " test contexts, "
       << (measurement.threads == 1 ? "one thread" : std::to_string(measurement.threads) + " threads");
   if (measurement.batch > 1) out << ", batches of " << measurement.batch;
   out << "\ntemperature " << three_digits(options.temperature);
+  if (options.top_k > 0) out << ", top-k " << options.top_k;
   if (options.top_p < 1.0) out << ", top-p " << three_digits(options.top_p);
   if (options.min_p > 0.0) out << ", min-p " << fixed(options.min_p, 3);
   if (options.typical_p < 1.0) out << ", typical-p " << three_digits(options.typical_p);
   if (options.top_n_sigma > 0.0) out << ", top-n-sigma " << three_digits(options.top_n_sigma);
   if (options.log_z_error > 0.0) out << ", log Z within " << fixed(options.log_z_error, 3) << " at 99.9 %";
+  if (measurement.drawing.allowed > 0) out << ", of " << measurement.drawing.allowed << " allowed tokens";
   out << "; 1.0 is " << measurement.reference << "\n";
   print_notes(measurement.notes, out);
   out << '\n';
@@ -206,14 +251,17 @@ nlohmann::ordered_json sampling_to_json(const Machine& machine, const Head& head
   json["notes"] = measurement.notes;
   json["reference"] = {{"backend", measurement.reference}, {"us_per_token", measurement.reference_us}};
   json["sampling"] = nlohmann::ordered_json::array();
+  const SamplingOptions& options = measurement.drawing.options;
   for (const SamplingRow& row : measurement.rows) {
     json["sampling"].push_back({{"backend", row.backend},
-                                {"temperature", measurement.options.temperature},
-                                {"top_p", measurement.options.top_p},
-                                {"min_p", measurement.options.min_p},
-                                {"typical_p", measurement.options.typical_p},
-                                {"top_n_sigma", measurement.options.top_n_sigma},
-                                {"log_z_error", measurement.options.log_z_error},
+                                {"temperature", options.temperature},
+                                {"top_k", options.top_k},
+                                {"top_p", options.top_p},
+                                {"min_p", options.min_p},
+                                {"typical_p", options.typical_p},
+                                {"top_n_sigma", options.top_n_sigma},
+                                {"log_z_error", options.log_z_error},
+                                {"allowed", measurement.drawing.allowed},
                                 {"us_per_token", row.us_per_token},
                                 {"speedup", row.speedup},
                                 {"scans_per_1000", row.scans_per_1000},

@@ -17,6 +17,12 @@
 
 namespace topksoftmax::bench {
 
+/// How tokens are drawn.
+struct Drawing {
+  SamplingOptions options;
+  std::size_t allowed = 0;  ///< tokens that a mask allows, others after each of 64 contexts; 0: all
+};
+
 /// Drawing tokens with one backend.
 struct SamplingRow {
   std::string backend;
@@ -30,7 +36,7 @@ struct SamplingRow {
 
 /// What was measured of drawing.
 struct SamplingMeasurement {
-  SamplingOptions options;
+  Drawing drawing;
   std::vector<SamplingRow> rows = {};
   std::vector<std::string> notes = {};  ///< what is to be known of the timing
   std::string reference = {};           ///< the 1.0 of the speedups
@@ -43,9 +49,10 @@ struct SamplingMeasurement {
 
 /// Draws a token after `measure.timed` of the test contexts with each of the chosen backends, and with the
 /// fused softmax if none of them takes all logits, in one run, slice by slice in turn, on `measure.threads`
-/// threads that share each draw, or the draws of a batch; a single one is pinned.
+/// threads that share each draw, or the draws of a batch; a single one is pinned. Throws Error where more
+/// tokens are to be allowed than there are.
 SamplingMeasurement measure_sampling(const Head& head, std::span<const Choice> choices,
-                                     const SamplingOptions& options, const MeasureOptions& measure,
+                                     const Drawing& drawing, const MeasureOptions& measure,
                                      Progress& progress);
 
 void print_sampling(const Machine& machine, const Head& head, const SamplingMeasurement& measurement,
