@@ -181,6 +181,7 @@ struct Batch {
 TEST(DrawEach, RefusesWhatCannotBeDrawnBeforeAnyStreamIsAsked) {
   const std::vector<TokenBias> unordered = {{4, 1.0F}, {2, 1.0F}};
   const TokenMask small(30);
+  const TokenMask none(100);
   const std::pair<std::function<void(Batch&)>, std::string> cases[] = {
       {[](Batch& batch) { batch.room.clear(); }, "draw_each: there is no workspace; one a thread is needed"},
       {[](Batch& batch) { batch.requests.pop_back(); },
@@ -202,6 +203,8 @@ TEST(DrawEach, RefusesWhatCannotBeDrawnBeforeAnyStreamIsAsked) {
        "draw_each: context 1: query: logit_bias names token 2 after 4"},
       {[&](Batch& batch) { batch.requests[1].query.allowed = small; },
        "draw_each: context 1: query: the mask has bits for 64 tokens"},
+      {[&](Batch& batch) { batch.requests[2].query.allowed = none; },
+       "draw_each: context 2: sampling: no token is allowed"},
   };
   for (const auto& [spoil, message] : cases) {
     SCOPED_TRACE(message);
@@ -211,20 +214,6 @@ TEST(DrawEach, RefusesWhatCannotBeDrawnBeforeAnyStreamIsAsked) {
     EXPECT_EQ(found.substr(0, message.size()), message);
     for (RandomStream& random : batch.random) EXPECT_EQ(random.bits(), RandomStream(1).bits());
     for (const SampledToken& token : batch.tokens) EXPECT_EQ(token.id, -7);
-  }
-}
-
-TEST(DrawEach, NamesTheContextThatHasNoToken) {
-  const TokenMask none(100);
-  for (const bool alone : {false, true}) {
-    Batch batch;
-    batch.head = Certified::build(batch.layer, batch.H);
-    if (alone) {
-      for (Sampler& sampler : batch.samplers) sampler.set_options({.typical_p = 0.5});
-      batch.samplers[2].set_options({});
-    }
-    batch.requests[2].query.allowed = none;
-    EXPECT_EQ(testing::refusal([&] { batch.draw(); }), "draw_each: context 2: sampling: no token is allowed");
   }
 }
 

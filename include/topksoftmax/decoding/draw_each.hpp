@@ -42,11 +42,9 @@ struct DrawRequest {
 ///
 /// Throws std::invalid_argument as Sampler::draw does, naming the context; unless there are as many requests
 /// and tokens as contexts; where there is no workspace; and for a request without a sampler or a stream, or
-/// with the sampler of another one. Then no stream has given a number, and no token is written, but where it
-/// is a token that no mask allows.
+/// with the sampler of another one. Then no stream has given a number, and no token is written.
 ///
-/// Cost: that of the draws, but for what is shared; memory for eight times the head's bounds, for 64·V
-/// logits, and a copy of the contexts.
+/// Cost: that of the draws, but for what is shared; memory for 64·V logits and a copy of the contexts.
 TOPKSOFTMAX_EXPORT inline void draw_each(const TopKSoftmax& head, const Contexts& contexts,
                                          std::span<const DrawRequest> requests,
                                          std::span<SampledToken> tokens, std::span<Workspace> workspaces,
@@ -153,6 +151,8 @@ inline void DrawBatch::check_requests() const {
       if (request.random == nullptr) throw std::invalid_argument("there is no stream of random numbers");
       check_limits(request.query);
       head_.logits_of(context(i), {}, request.query, workspaces_[0], {});  // of no token: it checks the rest
+      if (head_.count_allowed(request.query.allowed) == 0)
+        throw std::invalid_argument("sampling: no token is allowed");
     });
   }
 }
