@@ -311,6 +311,34 @@ static int run_a_part_too_many(void* user, size_t parts, size_t threads, topk_lo
   return 0;
 }
 
+/* A batch of draws that fails on its way writes nothing and takes no number of the stream that all share. */
+static void expect_undrawn(const topk_backend* backend, const float* contexts, topk_workspace* workspace,
+                           const char* message) {
+  enum { kDraws = 5 };
+  topk_error error;
+  topk_sampler* samplers[kDraws];
+  topk_random* random = NULL;
+  topk_random* fresh = NULL;
+  CHECK_OK(topk_random_new(3, &random, &error), error);
+  CHECK_OK(topk_random_new(3, &fresh, &error), error);
+  topk_random* const randoms[kDraws] = {random, random, random, random, random};
+  for (size_t i = 0; i < kDraws; ++i) CHECK_OK(topk_sampler_new(NULL, samplers + i, &error), error);
+  int32_t ids[kDraws] = {-7, -7, -7, -7, -7};
+  topk_flat_tokens tokens = TOPK_FLAT_TOKENS_INIT;
+  tokens.ids = ids;
+  CHECK_FAILS(
+      topk_draw_each(backend, contexts, kDraws, kDim, 0, samplers, randoms, NULL, workspace, &tokens, &error),
+      error, TOPK_EXECUTOR_FAILED, message);
+  for (size_t i = 0; i < kDraws; ++i) CHECK(ids[i] == -7);
+  topk_sampled_token same[2] = {TOPK_SAMPLED_TOKEN_INIT, TOPK_SAMPLED_TOKEN_INIT};
+  CHECK_OK(topk_draw(samplers[0], backend, contexts, kDim, random, NULL, &same[0], &error), error);
+  CHECK_OK(topk_draw(samplers[1], backend, contexts, kDim, fresh, NULL, &same[1], &error), error);
+  CHECK(same[0].id == same[1].id && same[0].log_prob == same[1].log_prob);
+  for (size_t i = 0; i < kDraws; ++i) topk_sampler_free(samplers[i]);
+  topk_random_free(fresh);
+  topk_random_free(random);
+}
+
 void test_executors_that_fail(void) {
   problem p = make_problem();
   topk_error error;
@@ -332,6 +360,7 @@ void test_executors_that_fail(void) {
     const topk_flat_answers answers = {sizeof answers, ids, NULL, NULL, NULL};
     CHECK_FAILS(topk_query_batch(fused, p.contexts, kContexts, kDim, 0, NULL, workspace, &answers, &error),
                 error, TOPK_EXECUTOR_FAILED, kFailing[i].message);
+    expect_undrawn(fused, p.contexts, workspace, kFailing[i].message);
     topk_workspace_free(workspace);
   }
   const topk_executor without_run = {NULL, three_threads, NULL};

@@ -304,7 +304,7 @@ void test_draws_of_a_batch(void) {
     only_ids.ids = NULL;
     CHECK_OK(topk_draw_each(backend, NULL, 0, kDim, 0, NULL, NULL, NULL, threads, &only_ids, &error), error);
 
-    /* What fails writes nothing and takes no number, of a stream that two requests have neither. */
+    /* What cannot be drawn writes nothing and takes no number. */
     memset(ids, 7, sizeof ids);
     const uint64_t none[kWords] = {0};
     topk_query_options nothing = masked;
