@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -180,6 +181,24 @@ TEST(TokenGumbels, TheirExponentialsAreNoLessThanIsSaid) {
   }
   EXPECT_GT(small, 50U);
   EXPECT_EQ(close, small);
+}
+
+TEST(TokenGumbels, WhatReachesANumberMayReachIt) {
+  std::size_t far = 0;
+  std::size_t ruled_out = 0;
+  for (std::uint64_t key = 0; key < 200; ++key) {
+    const TokenGumbels gumbels(key);
+    for (std::size_t block = 0; block < 50; ++block) {
+      const double largest = gumbels.largest_of(block);
+      ASSERT_TRUE(gumbels.largest_may_reach(block, largest)) << largest;
+      ASSERT_TRUE(gumbels.largest_may_reach(block, -largest)) << largest;
+      ASSERT_TRUE(gumbels.largest_may_reach(block, -std::numeric_limits<double>::infinity()));
+      ASSERT_FALSE(gumbels.largest_may_reach(block, std::numeric_limits<double>::infinity()));
+      ++far;
+      ruled_out += gumbels.largest_may_reach(block, largest + 2.0) ? 0U : 1U;
+    }
+  }
+  EXPECT_GT(ruled_out, far * 9 / 10);
 }
 
 TEST(TokenGumbels, AreTheSameOnEveryPlatform) {

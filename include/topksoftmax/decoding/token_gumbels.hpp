@@ -54,6 +54,20 @@ class TokenGumbels {
     return -std::log(exponential(uniform_of(block, 0)) / behind(0));
   }
 
+  /// Whether the largest of such a block may reach a number: false only where it does not.
+  bool largest_may_reach(std::size_t block, double number) const {
+    return may_reach(least_exponential(uniform_of(block, 0)) / behind(0), number);
+  }
+
+  /// The same of one whose exponential is no less than `least`. No logarithm is taken.
+  static bool may_reach(double least, double number) {
+    if (!(number > 0.0)) return true;
+    // It is at most −log least, and exp(number) at least (1 + number/32)³².
+    double power = 1.0 + number / 32.0;
+    for (int i = 0; i < 5; ++i) power *= power;
+    return least * power * Layout::kRoundedDown <= 1.0;
+  }
+
   /// Calls visit(id, least) for every token below `vocab` whose Gumbel may be above `limit`: its exponential
   /// is no less than `least`, so the Gumbel no more than −log least, and no logarithm is taken. Few are below
   /// the limit where few are above it. Cost: V/kBlock random numbers, and two for each token that is visited,
