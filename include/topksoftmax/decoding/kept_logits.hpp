@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <span>
@@ -99,6 +100,7 @@ class KeptLogits {
 /// what is further away shares the last.
 inline constexpr std::size_t kBuckets = 512;
 inline constexpr double kBucketNats = 24.0;
+inline constexpr std::uint16_t kNoBucket = kBuckets + 1;  ///< that of forbidden tokens
 /// Tokens among which a nucleus is looked for first, and then.
 inline constexpr std::size_t kOfNucleus[] = {128, 2048};
 
@@ -263,17 +265,16 @@ KeptLogits::Weighted KeptLogits::last_of_mass(double target, const DistanceOf& d
     return tokens[order_to_mass(tokens, target, less) - 1];
   }
   const std::vector<float> weight_of = weights();
-  const auto bucket_of = [&distance_of](float logit) {
-    constexpr double scale = static_cast<double>(kBuckets) / kBucketNats;
-    return static_cast<std::size_t>(std::min(distance_of(logit) * scale, static_cast<double>(kBuckets)));
-  };
+  constexpr double scale = static_cast<double>(kBuckets) / kBucketNats;
   std::array<double, kBuckets + 1> masses{};
   std::array<std::size_t, kBuckets + 1> counts{};
+  std::vector<std::uint16_t> bucket_of(logits_.size(), kNoBucket);
   for (std::size_t id = 0; id < logits_.size(); ++id) {
     if (logits_[id] == kForbidden) continue;
-    const std::size_t bucket = bucket_of(logits_[id]);
-    masses[bucket] += static_cast<double>(weight_of[id]);
-    ++counts[bucket];
+    const double bucket = std::min(distance_of(logits_[id]) * scale, static_cast<double>(kBuckets));
+    bucket_of[id] = static_cast<std::uint16_t>(bucket);
+    masses[bucket_of[id]] += static_cast<double>(weight_of[id]);
+    ++counts[bucket_of[id]];
   }
   std::size_t last = kBuckets;
   while (counts[last] == 0) --last;
@@ -282,7 +283,7 @@ KeptLogits::Weighted KeptLogits::last_of_mass(double target, const DistanceOf& d
   while (at < last && (counts[at] == 0 || before + masses[at] < target)) before += masses[at++];
   std::vector<Weighted> tokens;
   for (std::size_t id = 0; id < logits_.size(); ++id) {
-    if (logits_[id] == kForbidden || bucket_of(logits_[id]) != at) continue;
+    if (bucket_of[id] != at) continue;
     tokens.push_back({{logits_[id], static_cast<TokenId>(id)}, static_cast<double>(weight_of[id])});
   }
   return tokens[order_to_mass(tokens, target - before, less) - 1];
